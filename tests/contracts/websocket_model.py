@@ -35,7 +35,7 @@ class PlainWebsocketLLMService(WebsocketLLMService):
     provider = "plain"
     adapter_class = PlainAdapter
     default_model = "plain-1"
-    RECONNECT_FIRST_SECS = 0.0
+    RECONNECT_FIRST_SECONDS = 0.0
 
     def __init__(self, *, address, **options):
         super().__init__(**options)

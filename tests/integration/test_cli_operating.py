@@ -237,7 +237,7 @@ def test_doctor_warns_of_a_database_that_forgets_commits(settings, command):
 
 
 def test_doctor_says_what_nobody_takes_and_how_to_have_it_taken(settings, command, monkeypatch):
-    monkeypatch.setattr(unserved, "AFTER_SECS", 0.0)
+    monkeypatch.setattr(unserved, "AFTER_SECONDS", 0.0)
 
     async def run():
         await make_topics(settings)

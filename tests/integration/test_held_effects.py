@@ -156,7 +156,7 @@ def test_what_somebody_has_claimed_or_what_the_outbox_has_is_not_asked_for_again
 @pytest.mark.regression("journey 2")
 def test_nobody_takes_work_of_a_partition_that_catches_up(database, monkeypatch, everything_is_young):
     """Neither what was asked for before, nor what nobody has, nor what a dead worker had."""
-    monkeypatch.setattr(unclaimed, "AFTER_SECS", -1.0)
+    monkeypatch.setattr(unclaimed, "AFTER_SECONDS", -1.0)
     log = Log()
     log.add("a-run", json.dumps(HI).encode())
     log.add("of-the-dead", json.dumps(HI).encode())

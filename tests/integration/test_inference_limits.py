@@ -161,7 +161,7 @@ def test_money_is_counted_by_the_prices(database):
 
 
 def test_what_all_have_used_is_added_up_once_and_seen_again_after_a_moment(database, monkeypatch):
-    monkeypatch.setattr(limits, "REMEMBERED_SECS", 0.0)
+    monkeypatch.setattr(limits, "REMEMBERED_SECONDS", 0.0)
     checking = Limits(Settings(**OFF | {"limit_tokens_per_day": 1000}))
     for hour in (0, 5, 11, 12):
         stored(database, run(f"at {hour}", 1, NOON.replace(hour=hour), tokens=(100, 100)))
@@ -177,7 +177,7 @@ def test_what_all_have_used_is_added_up_once_and_seen_again_after_a_moment(datab
 
 
 def test_what_all_have_used_is_remembered_for_a_moment(database, monkeypatch):
-    monkeypatch.setattr(limits, "REMEMBERED_SECS", 3600.0)
+    monkeypatch.setattr(limits, "REMEMBERED_SECONDS", 3600.0)
     checking = Limits(Settings(**OFF | {"limit_tokens_per_day": 100}))
     stored(database, run("a", 1, NOON))
     assert said(database, "a", 1, limits=checking) is None

@@ -155,7 +155,7 @@ def all_of_them_on_one_road(kafka, database_server, migrated_template):
         pytest.MonkeyPatch.context() as patch,
         stage(kafka, database_server, migrated_template) as settings,
     ):
-        patch.setattr("frameledger_services.inference.limits.REMEMBERED_SECS", 0.0)
+        patch.setattr("frameledger_services.inference.limits.REMEMBERED_SECONDS", 0.0)
         with psycopg.connect(settings.database_url.get_secret_value()) as connection:
             connection.cursor().executemany(
                 "INSERT INTO prices (model, input, output, currency) VALUES (%s, %s, %s, 'EUR')",

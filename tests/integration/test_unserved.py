@@ -142,7 +142,7 @@ def test_work_that_is_young_parked_or_of_a_recording_is_not_listed(database, mon
             "WHERE starts_with(context_id, 'parked')"
         )
         assert (await runs(desk), await called(desk)) == ({None: 1}, {})
-        monkeypatch.setattr(unserved, "AFTER_SECS", 1e9)
+        monkeypatch.setattr(unserved, "AFTER_SECONDS", 1e9)
         assert (await runs(desk), await called(desk)) == ({}, {})
 
     at_desk(database, test)

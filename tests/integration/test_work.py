@@ -103,7 +103,7 @@ async def now(office):
 
 
 def test_what_a_full_worker_has_not_claimed_goes_to_the_next_owner_of_its_partition(office, monkeypatch):
-    monkeypatch.setattr(unclaimed, "AFTER_SECS", 3_600.0)
+    monkeypatch.setattr(unclaimed, "AFTER_SECONDS", 3_600.0)
 
     async def scenario():
         desk, other_desk = Desk(), Desk()

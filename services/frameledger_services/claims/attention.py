@@ -14,7 +14,7 @@ from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection
 from frameledger_services.store.client_calls import WAITS_FOR_PERSON
 
-AFTER_SECS = 5.0
+AFTER_SECONDS = 5.0
 """How long no worker must have had a call before it counts as lost: one may be taking it over."""
 
 Reason = Literal["lost", "waiting", "ambiguous"]
@@ -38,7 +38,7 @@ class NeedsAttention:
 async def calls_needing_attention(connection: Connection) -> list[NeedsAttention]:
     """Returns one row for each reason for which there are calls, in contexts that are neither parked nor recordings."""
     async with connection.cursor(row_factory=class_row(NeedsAttention)) as cursor:
-        await cursor.execute(_LEFT, {"after_secs": AFTER_SECS})
+        await cursor.execute(_LEFT, {"after_secs": AFTER_SECONDS})
         return await cursor.fetchall()
 
 

@@ -13,14 +13,14 @@ from frameledger import derived, effects
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection
 
-AFTER_SECS = 2.0
+AFTER_SECONDS = 2.0
 """The least age of such work; usually an effect is claimed within milliseconds."""
 
 
 async def unclaimed_runs(connection: Connection, worker_id: str, limit: int) -> list[effects.RunInference]:
     """Returns the effects of at most `limit` open, unclaimed runs that this worker serves, the oldest first."""
     cursor = await connection.execute(
-        _RUNS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECS}
+        _RUNS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECONDS}
     )
     kind = effects.RunInference.effect
     return [
@@ -34,7 +34,7 @@ async def unclaimed_runs(connection: Connection, worker_id: str, limit: int) -> 
 async def unclaimed_calls(connection: Connection, worker_id: str, limit: int) -> list[effects.CallFunction]:
     """Returns the effects of at most `limit` unclaimed calls, dispatched or running, that this worker serves."""
     cursor = await connection.execute(
-        _CALLS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECS}
+        _CALLS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECONDS}
     )
     kind = effects.CallFunction.effect
     return [

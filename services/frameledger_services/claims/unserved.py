@@ -12,7 +12,7 @@ from psycopg.rows import class_row
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection
 
-AFTER_SECS = 5.0
+AFTER_SECONDS = 5.0
 """The least age of such work: a worker may be starting, or being replaced."""
 
 EXAMINED = 1_000
@@ -67,7 +67,7 @@ async def open_work(connection: Connection) -> OpenWork:
 
 async def _unserved(connection: Connection, statement: str) -> list[Unserved]:
     async with connection.cursor(row_factory=class_row(Unserved)) as cursor:
-        await cursor.execute(statement, {"after_secs": AFTER_SECS, "examined": EXAMINED})
+        await cursor.execute(statement, {"after_secs": AFTER_SECONDS, "examined": EXAMINED})
         return await cursor.fetchall()
 
 

@@ -14,7 +14,7 @@ from psycopg.types.json import Json
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection, Heartbeat, Registration
 
-LONG_DEAD_SECS = 3_600.0
+LONG_DEAD_SECONDS = 3_600.0
 
 
 async def register(connection: Connection, offer: Registration) -> None:
@@ -93,15 +93,15 @@ async def leave(connection: Connection, worker_id: str) -> None:
 
 
 async def reap_workers(connection: Connection) -> None:
-    """Mark workers as stopped that died `LONG_DEAD_SECS` ago. They were dead before; but it leaves few rows to search
-    for the live ones."""
+    """Mark workers that died `LONG_DEAD_SECONDS` ago as stopped. They were dead before; this leaves fewer rows to
+    search for live workers."""
     await connection.execute(
         f"""
         UPDATE workers SET stopped_at = heartbeat_at
         WHERE stopped_at IS NULL AND NOT {rules.alive("workers")}
             AND heartbeat_at < clock_timestamp() - %s * interval '1 second'
         """,
-        (LONG_DEAD_SECS,),
+        (LONG_DEAD_SECONDS,),
     )
 
 

@@ -28,10 +28,10 @@ from frameledger_services.settings import Settings
 from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
-STOP_SECS = 4.0
+STOP_SECONDS = 4.0
 """How long a handler has to stop after it was asked to, before its call is settled without it."""
 
-ADVERTISED_SECS = 600.0
+ADVERTISED_SECONDS = 600.0
 """How long the projector may take to fold a tool list. After that the stored list says which handlers stay."""
 
 AnyTool = Handler | DirectFunction | FunctionSchema | dict[str, Any]
@@ -79,7 +79,7 @@ class FunctionService(Hooks, work.BackgroundService):
         app_resources: Any = None,
         llm: LLMService[Any] | None = None,
         slots: int | None = None,
-        stop_secs: float = STOP_SECS,
+        stop_secs: float = STOP_SECONDS,
         metrics: Metrics = NO_METRICS,
         failpoint: Failpoint = failpoints.none,
     ) -> None:
@@ -316,7 +316,7 @@ class FunctionService(Hooks, work.BackgroundService):
     async def _until_advertised(self, running: Runtime, context_id: str, frame_id: str) -> None:
         try:
             async with (
-                asyncio.timeout(ADVERTISED_SECS),
+                asyncio.timeout(ADVERTISED_SECONDS),
                 running.statuses.folding(context_id, frame_id) as folded,
             ):
                 running.tool_lists.published(context_id, (await folded).version or 0)

@@ -33,7 +33,7 @@ Connection = AsyncConnection[Any]
 SETTLED = timedelta(hours=1)
 """Runs that were requested so long ago are over: what they used is added up once."""
 
-REMEMBERED_SECS = 2.0
+REMEMBERED_SECONDS = 2.0
 """For how long it is remembered what all conversations have used."""
 
 
@@ -110,7 +110,7 @@ class Limits:
 
     async def _spent_by_all(self, connection: Connection, at: datetime) -> Spent:
         """Returns what all runs of the day used. What is settled is added up once, so that each look reads the runs of
-        two hours at most, every `REMEMBERED_SECS`."""
+        two hours at most, every `REMEMBERED_SECONDS`."""
         day = day_of(at)
         if day == self._day and time.monotonic() < self._known_until:
             return self._known
@@ -122,7 +122,7 @@ class Limits:
             self._upto = settled
         recent = await spending.of_all(connection, self._upto, day + timedelta(days=1))
         self._known = _sum(self._settled, recent)
-        self._known_until = time.monotonic() + REMEMBERED_SECS
+        self._known_until = time.monotonic() + REMEMBERED_SECONDS
         return self._known
 
     def _limit(self, name: str, own: Mapping[str, Any] | None = None) -> Limit | None:

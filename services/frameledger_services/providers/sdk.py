@@ -26,7 +26,7 @@ from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService, TAdapter
 from frameledger_services.settings import PREFIX, Settings
 
-CONNECT_SECS = 10.0
+CONNECT_SECONDS = 10.0
 
 
 class StreamedAnswer(Protocol):
@@ -126,7 +126,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 base_url=self._base_url,
                 max_retries=0,
                 # `LLMService.answer` limits how long the provider may be silent.
-                timeout=self._http.Timeout(None, connect=CONNECT_SECS),
+                timeout=self._http.Timeout(None, connect=CONNECT_SECONDS),
                 http_client=self.sdk.DefaultAsyncHttpxClient(
                     event_hooks={"response": [reading_to_the_end(self._http)]}
                 ),

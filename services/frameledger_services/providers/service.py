@@ -35,7 +35,7 @@ from frameledger_services.providers.settings import LLMSettings, settings_of_con
 from frameledger_services.providers.silence import Silence
 from frameledger_services.settings import Settings
 
-COMPLETION_TIMEOUT_SECS = 120.0
+COMPLETION_TIMEOUT_SECONDS = 120.0
 """Default limit of a provider's silence."""
 
 TAdapter = TypeVar("TAdapter", bound=LLMAdapter)
@@ -74,7 +74,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
         settings: LLMSettings | None = None,
         run_in_parallel: bool = True,
         group_parallel_tools: bool = True,
-        completion_timeout_secs: float = COMPLETION_TIMEOUT_SECS,
+        completion_timeout_secs: float = COMPLETION_TIMEOUT_SECONDS,
         turn_completion: str = "",
     ) -> None:
         """`run_in_parallel` and `group_parallel_tools` are written on the announcements of calls.

@@ -68,7 +68,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
     """
 
     RECONNECT_ATTEMPTS: ClassVar[int] = 4
-    RECONNECT_FIRST_SECS: ClassVar[float] = 0.2
+    RECONNECT_FIRST_SECONDS: ClassVar[float] = 0.2
     """The pause after the first attempt that failed; each one after that is twice as long, and at most 5 s."""
 
     def __init__(self, *, reconnect_on_error: bool = True, **options: Any) -> None:
@@ -194,7 +194,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
                     sentence = f"No connection to {self.provider}: {type(error).__name__}."
                     await self.notify("on_connection_error", sentence)
                     raise ConnectionLostError(sentence, code="no_connection") from error
-                await asyncio.sleep(backoff(tries, first=self.RECONNECT_FIRST_SECS, longest=5.0))
+                await asyncio.sleep(backoff(tries, first=self.RECONNECT_FIRST_SECONDS, longest=5.0))
                 continue
             if slot.given_up:
                 await self._closed(connection)

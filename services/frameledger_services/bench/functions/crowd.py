@@ -11,7 +11,7 @@ import asyncio
 import psutil
 
 from frameledger_services.bench.functions.asking import CALLING, asking
-from frameledger_services.bench.functions.tools import SLOW_SECS
+from frameledger_services.bench.functions.tools import SLOW_SECONDS
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.processes import BenchError
 from frameledger_services.bench.road.servers import Servers
@@ -55,7 +55,7 @@ async def _crowd(here: Scene, name: str, calls: int) -> float:
         await here.publish({context_id: asking(context_id, "slow") for context_id in contexts})
         await here.until(_SETTLED, calls, contexts, within=WITHIN, pause=LOOK_SECONDS)
         watching.cancel()
-    ((done, at_once),) = await here.rows(_TOLD, contexts, SLOW_SECS)
+    ((done, at_once),) = await here.rows(_TOLD, contexts, SLOW_SECONDS)
     if done != calls:
         raise BenchError(f"Of {calls} calls {done} are done, and the others ended in another way.")
     if at_once != calls:

@@ -6,7 +6,7 @@ import asyncio
 
 from frameledger_services.functions import FunctionCallParams, FunctionRegistry, tool_options
 
-SLOW_SECS = 10.0
+SLOW_SECONDS = 10.0
 """Long enough that all calls of a crowd are under way at once, also on a slow machine."""
 
 registry = FunctionRegistry()
@@ -29,5 +29,5 @@ async def unsafe(params: FunctionCallParams) -> None:
 @tool_options(safe_to_retry=True, timeout_secs=600)
 async def slow(params: FunctionCallParams) -> None:
     """Takes its time."""
-    await asyncio.sleep(SLOW_SECS)
+    await asyncio.sleep(SLOW_SECONDS)
     await params.result_callback("done")

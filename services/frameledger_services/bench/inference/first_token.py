@@ -29,7 +29,7 @@ from frameledger_services.bench.scene import Scene, monotonic_offset, scene, tur
 
 TOKENS = 4
 PACE = 60
-FIRST_TOKEN_SECS = 0.1
+FIRST_TOKEN_SECONDS = 0.1
 """A quick model. The frame that says that an attempt has begun is out of the way by then, as with real ones."""
 WARM_UP = 5
 """Turns at the beginning that do not count."""
@@ -92,7 +92,7 @@ async def measure(servers: Servers, *, turns: int, rounds: int) -> list[Figure]:
 
 async def _round(servers: Servers, turns: int) -> Firsts:
     offset = monotonic_offset()
-    async with serving(words(TOKENS, pace=PACE, first_byte_secs=FIRST_TOKEN_SECS)) as server:
+    async with serving(words(TOKENS, pace=PACE, first_byte_secs=FIRST_TOKEN_SECONDS)) as server:
         sdk = await _of_the_sdk(server, turns, offset)
         async with scene(servers, [ANSWERING], "inference", **settings_for(server.openai_base_url)) as here:
             server.received.clear()
