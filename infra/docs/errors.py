@@ -1,8 +1,8 @@
 """Writes `services/errors.md`, the list of all errors, from the docstrings of their classes.
 
 `.venv/bin/python infra/docs/errors.py` writes the page; with `--check` it writes nothing, and fails if it is outdated.
-A class's docstring says first when the error happens, and in its last paragraph, `Remedy: ...`, what to do. The source
-is read and not imported, so no extra has to be installed.
+The first paragraph of a class's docstring says when the error is raised, the last one, `Remedy: ...`, what to do. The
+program parses the sources and does not import them, so no extra has to be installed.
 """
 
 import ast
@@ -20,7 +20,7 @@ PACKAGES = {"frameledger": ROOT / "events", "frameledger_services": ROOT / "serv
 TOP = "FrameledgerError"
 KINDS = {
     "TransientError": "Transient: try again",
-    "RefusedError": "Refused: mend the input",
+    "RefusedError": "Refused: fix the input",
     "NotFoundError": "Not found",
     "ConfigurationError": "Configuration: an operator has to act",
     "FencedError": "Fenced: stop, another process owns it",
@@ -33,28 +33,29 @@ HAS_ONE = re.compile(r"\bclass \w+\([^:]*(Error|Exception)\b")
 INTRODUCTION = """\
 # Errors
 
-*Made from the classes by `.venv/bin/python infra/docs/errors.py`. Edit their docstrings, not this page.*
+*Generated from the classes by `.venv/bin/python infra/docs/errors.py`. Edit their docstrings, not this page.*
 
-Every error of Frameledger is a `FrameledgerError`, and says by its class what the caller must do:
+Every error of Frameledger is a `FrameledgerError`. Its class tells the caller what to do:
 
 ```text
 FrameledgerError
-├── TransientError       try again
-├── RefusedError         mend the input
-├── NotFoundError        ask for something else (also a LookupError)
+├── TransientError       retry
+├── RefusedError         fix the input
+├── NotFoundError        request something that exists (also a LookupError)
 ├── ConfigurationError   change settings, database, topics or machine
 └── FencedError          stop: another process owns it
 ```
 
-All six stand in `frameledger.errors`. Wrong calls are errors of Python's own (TypeError, ValueError, RuntimeError), and
-any other exception is a bug. Services wait out transient errors by themselves. Of each kind those come first that the
-client, function services and providers export to applications; the others are met in logs and by the command line.
+All six are in `frameledger.errors`. Wrong calls raise Python's own errors (TypeError, ValueError, RuntimeError), and
+any other exception is a bug. Services retry after transient errors by themselves. Each table starts with the errors
+that the client, function services and providers export to applications; the others appear in logs and on the command
+line.
 """
 
 
 @dataclass(frozen=True)
 class Error:
-    """A class of an error, as its source says."""
+    """An error class, as parsed from its source."""
 
     name: str
     module: str
@@ -63,12 +64,12 @@ class Error:
 
     @property
     def cause(self) -> str:
-        """When it happens: the first paragraph."""
+        """When it is raised: the first paragraph."""
         return self._paragraphs()[0]
 
     @property
     def remedy(self) -> str:
-        """What to do. KeyError if it does not say."""
+        """What to do: the last paragraph. Raises KeyError if it is not a remedy."""
         last = self._paragraphs()[-1]
         if not last.startswith("Remedy: "):
             raise KeyError(f"{self.module}.{self.name} does not end with a paragraph `Remedy: ...`")
@@ -80,20 +81,20 @@ class Error:
 
 @cache
 def exceptions() -> tuple[Error, ...]:
-    """All classes of exceptions but the bench's, private ones too."""
+    """All exception classes except those of the bench, including private ones."""
     found = []
     for package, folder in PACKAGES.items():
         for path in sorted((folder / package).rglob("*.py")):
             module = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
             source = path.read_text(encoding="utf-8")
-            # Most modules have none, and to parse those takes most of the time.
+            # Most modules have none, and parsing them would take most of the time.
             if not module.startswith("frameledger_services.bench.") and HAS_ONE.search(source):
                 found += _classes(module, ast.parse(source))
     return tuple(found)
 
 
 def ancestors(error: Error) -> set[str]:
-    """The names of all classes that an error derives from, as far as they are ours, and their own bases."""
+    """The names of all base classes of an error; for our own classes also their bases."""
     known = {one.name: one for one in exceptions()}
     names = set(error.bases)
     for base in error.bases:
@@ -103,7 +104,7 @@ def ancestors(error: Error) -> set[str]:
 
 
 def listed() -> list[Error]:
-    """What the page lists: all of ours that are not private, but the six at the top."""
+    """The errors on the page: all public errors of ours except the six kinds."""
     return [
         one for one in exceptions() if TOP in ancestors(one) and one.name not in KINDS and one.name[0] != "_"
     ]
@@ -121,7 +122,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Families"
     yield ""
-    yield "Classes whose members are of several kinds; `except` takes the class for all of them:"
+    yield "Classes whose members are of several kinds; `except` with the class catches all of them:"
     yield ""
     for family in families:
         members = sorted(one.name for one in listed() if family.name in ancestors(one))

@@ -1,7 +1,7 @@
 """Record the demo as a picture of a terminal: `make picture` writes `demo.svg`, on the servers that the demo starts.
 
-What differs from one recording to the next is what differs between two demos: ids, ports, and in how many frames an
-answer came. The picture holds no font and no script; a browser shows it in its own monospace font.
+Two recordings differ in what differs between two demos: ids, ports, and the number of frames of an answer. The picture
+contains no font and no script; a browser shows it in its own monospace font.
 """
 
 import io
@@ -25,7 +25,7 @@ KEPT = (
     ("── The client changes the tools", "── The passenger sends a photograph"),
     ("Verified:", "lost, and are made again from them."),
 )
-"""The passages that are shown: the line in which each begins, and that in which it ends."""
+"""The passages in the picture: a text of the first and of the last line of each."""
 
 FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
@@ -52,7 +52,7 @@ FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http
 
 
 def main() -> None:
-    """Run the demo in an empty folder, and write what it printed. Ends with the demo's exit code."""
+    """Run the demo in an empty folder, and write its output as a picture. Exits with the demo's exit code."""
     recorded = Console(width=WIDTH, record=True, file=io.StringIO(), highlight=False, emoji=False)
     output.console = lambda: recorded
     with tempfile.TemporaryDirectory() as folder:
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def picture(printed: str) -> str:
-    """What a terminal shows of this text, which may have colours, as SVG."""
+    """Returns this text, which may have colours, as an SVG picture of a terminal."""
     shown = Console(width=WIDTH, record=True, file=io.StringIO(), highlight=False, emoji=False)
     lines = [Text.from_ansi(line) for line in f"$ frameledger demo\n{printed.strip()}".splitlines()]
     for first, last in KEPT:

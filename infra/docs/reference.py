@@ -1,7 +1,7 @@
-"""What the site lists from the code itself: settings, commands, log events, and what is in the database.
+"""Reference lists that are generated from the code: settings, commands, log events, metrics, and database objects.
 
-A page says where with a line `<!-- settings -->`. Nothing of it is written down, so nothing of it can be out of date;
-`frameledger config`, `--help` and psql's `\\d+` say the same.
+A line such as `<!-- settings -->` marks the place of a list in a page. The lists are not stored, so they cannot be
+outdated; `frameledger config`, `--help` and psql's `\\d+` print the same.
 """
 
 import re
@@ -23,7 +23,7 @@ COMMENT = re.compile(r"COMMENT ON (VIEW|FUNCTION) (.+?) IS\s+((?:'(?:[^']|'')*'\
 
 
 def filled(markdown: str) -> str:
-    """A page with its lists in their places."""
+    """Returns a page with its markers replaced by lists."""
     return re.sub(
         r"^<!-- (settings|commands|log_events|metrics|tables|views|functions) -->$",
         _listed,
@@ -89,7 +89,7 @@ def log_events() -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    """Each metric, by who has it."""
+    """Each metric, grouped by service."""
     of: dict[str, list[Metric]] = {}
     for metric in METRICS.values():
         of.setdefault(metric.of, []).append(metric)
@@ -120,18 +120,18 @@ def tables() -> Iterator[str]:
 
 
 def views() -> Iterator[str]:
-    """Each view with what it shows."""
+    """Each view with its comment."""
     yield from _commented("VIEW", "view")
 
 
 def functions() -> Iterator[str]:
-    """Each function with what it returns."""
+    """Each function with its comment."""
     yield from _commented("FUNCTION", "function")
 
 
 def _commented(kind: str, title: str) -> Iterator[str]:
     said: dict[str, str] = {}
-    # A later migration makes a view again, with another comment.
+    # A later migration may create a view again, with another comment.
     for file in sorted(SQL.rglob("*.sql")):
         for one, name, comment in COMMENT.findall(file.read_text(encoding="utf-8")):
             if one == kind:

@@ -1,4 +1,4 @@
-"""A hook of MkDocs: the pages of the whole repository, each where it lies, and the files that they link to."""
+"""A hook of MkDocs that adds all pages of the repository, under their paths, and the files that they link to."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 
 
 def on_files(files, config):
-    """Files of the theme, and instead of those of `docs_dir` those of the repository, under their paths in it."""
+    """Returns the files of the theme, and the repository's pages instead of those of `docs_dir`."""
     pages = sorted([*ROOT.glob("*.md"), *(page for room in ROOMS for page in (ROOT / room).rglob("*.md"))])
     linked = {
         (page.parent / target).resolve()
@@ -25,7 +25,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """What the code lists is put where the page says."""
+    """Returns the page with the lists that are generated from the code."""
     return filled(markdown)
 
 
