@@ -52,33 +52,33 @@ class Settings(BaseModel):
         return settings_sources.load(look_for_running=look_for_running).settings
 
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
-        "info", "The least severe events that the services log."
+        "info", "Lowest severity that the services log."
     )
     log_format: Literal["auto", "console", "json"] = _setting(
         "auto", "Format of the services' logs. `auto`: console on a terminal, JSON elsewhere."
     )
     trace_url: TraceAddress | None = _setting(
         None,
-        "Address of a trace in the program that shows yours, with `{trace_id}` where the id stands, such as "
-        "`https://jaeger.example/trace/{trace_id}`: the page links to it from each frame that has one, and `timeline`, "
+        "URL of a trace in your tracing tool, with `{trace_id}` in the place of the id, such as "
+        "`https://jaeger.example/trace/{trace_id}`. The page links each frame that has a trace to it; `timeline`, "
         "`runs` and `why` print it.",
     )
     metrics_port: Port | None = _setting(
         None,
-        "Port at which `frameledger run` serves `/metrics`, `/livez` and `/readyz`; each process has its own. "
-        "Not set: none; under `up` 18091 and following, or free ones.",
+        "Port at which `frameledger run` serves `/metrics`, `/livez` and `/readyz`; each process needs its own. Not "
+        "set: not served; under `up`, 18091 and the following ports, or free ones.",
     )
     metrics_host: str = _setting(
         "127.0.0.1",
-        "Address for that. It asks for no token: beyond loopback it belongs into a network of those who may know the "
-        "names of models and functions.",
+        "Address for `metrics_port`. No authentication: bind beyond loopback only on a trusted network; metrics "
+        "expose model and function names.",
     )
     url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = _setting(
         None,
-        "Address of a gateway: `HttpClient`, `frameledger chat` and `frameledger tail` speak HTTP to it, and need "
+        "URL of a gateway. `HttpClient`, `frameledger chat` and `frameledger tail` use it over HTTP and then need "
         "neither Kafka nor PostgreSQL.",
     )
-    token: SecretStr | None = _setting(None, "The gateway's token for that (`frameledger token new`).")
+    token: SecretStr | None = _setting(None, "Token for the gateway at `url` (`frameledger token new`).")
     kafka_bootstrap_servers: str | None = _setting(
         None, "Kafka `bootstrap.servers`: host:port, separated by commas. Not set: the embedded broker."
     )
@@ -86,7 +86,7 @@ class Settings(BaseModel):
     kafka_ssl_ca_path: Path | None = _setting(None, "CA certificates, PEM. Not set: the system's.")
     kafka_ssl_certificate_path: Path | None = _setting(None, "Client certificate (mutual TLS), PEM.")
     kafka_ssl_key_path: Path | None = _setting(
-        None, "The client's private key, PEM, if in a file of its own."
+        None, "Private key of the client, PEM, if it is not in the certificate file."
     )
     kafka_ssl_key_password: SecretStr | None = _setting(None, "Password of the private key.")
     kafka_ssl_crl_path: Path | None = _setting(None, "Certificate revocation list (CRL), PEM.")
@@ -102,7 +102,7 @@ class Settings(BaseModel):
         None, "Kerberos domain name, for GSSAPI. Not set: the broker's host."
     )
     kafka_sasl_oauth_token_path: Path | None = _setting(
-        None, "File with the OAUTHBEARER token, read again for every connection."
+        None, "File with the OAUTHBEARER token, read for every connection."
     )
     database_url: SecretStr | None = _setting(
         None,
@@ -112,112 +112,123 @@ class Settings(BaseModel):
 
     data_dir: Path = _setting(
         Path(data_directory.NAME),
-        "Where `frameledger up` keeps everything. Not set: .frameledger here, or in the nearest folder "
-        "above that has one.",
+        "Data directory of `frameledger up`. Not set: .frameledger in the working directory, or in the nearest "
+        "parent folder that has one.",
     )
     pager: str | None = _setting(
         None,
-        "Pager for long output on a terminal, a shell command; `cat` for none. Not set: `PAGER`, else `less`.",
+        "Shell command of the pager for long output on a terminal; `cat` for none. Not set: `PAGER`, else `less`.",
     )
     kafka_port: Port | None = _setting(None, "Port of the embedded broker. Not set: 19092, or a free one.")
     postgres_port: Port | None = _setting(
         None, "Port of the embedded PostgreSQL. Not set: 15432, or a free one."
     )
-    kafka_home: Path | None = _setting(None, "Home of an installed Kafka to run instead of the packaged one.")
-    java: Path | None = _setting(None, "The program `java` for the embedded broker.")
+    kafka_home: Path | None = _setting(
+        None, "Directory of an installed Kafka to run instead of the packaged one."
+    )
+    java: Path | None = _setting(None, "Path of the `java` executable for the embedded broker.")
     cache_dir: Path | None = _setting(
         None,
-        "Cache of the broker's jars (50 MB) and of what Java keeps of them (up to 200 MB). "
-        "Not set: the user's cache directory.",
+        "Cache directory for the broker's jars (50 MB) and Java's class archives (up to 200 MB). Not set: the user's "
+        "cache directory.",
     )
     maven_repository: str | None = _setting(None, "Maven repository with the jars. Not set: Maven Central.")
 
     topic_prefix: str = _setting("llm.", "Prefix of topic names.", pattern=r"^[a-zA-Z0-9._-]{0,200}$")
     topic_partitions: int | None = _setting(
         None,
-        "Number of partitions of topics that we create. Not set: 64, and 8 on the embedded broker.",
+        "Number of partitions of topics that Frameledger creates. Not set: 64; on the embedded broker, 8.",
         ge=1,
         le=100_000,
     )
     topic_replication: int | None = _setting(
         None,
-        "Replication factor of topics that we create. Not set: the broker's `default.replication.factor`.",
+        "Replication factor of topics that Frameledger creates. Not set: the broker's `default.replication.factor`.",
         ge=1,
         le=1_000,
     )
     topic_min_insync_replicas: int | None = _setting(
-        None, "Kafka `min.insync.replicas` of topics that we create. Not set: the broker's.", ge=1, le=1_000
+        None,
+        "Kafka `min.insync.replicas` of topics that Frameledger creates. Not set: the broker's.",
+        ge=1,
+        le=1_000,
     )
     frames_retention_days: int | None = _setting(
-        None, "Kafka `retention.ms` of the frames topic, in days. Not set: kept for ever.", ge=1, le=1_000_000
+        None, "Kafka `retention.ms` of the frames topic, in days. Not set: unlimited.", ge=1, le=1_000_000
     )
 
     work_lease_secs: float = _setting(
         5.0,
-        "Lease of a worker in seconds: it counts as dead so long after its last heartbeat.",
+        "Lease of a worker in seconds. A worker without a heartbeat for this time is considered dead.",
         ge=0.1,
         le=3_600,
     )
     work_heartbeat_secs: float = _setting(
-        0.4, "Heartbeat interval; at most half of the lease.", ge=0.01, le=600
+        0.4, "Heartbeat interval in seconds; at most half of the lease.", ge=0.01, le=600
     )
     work_slots: int = _setting(
-        100, "Concurrent jobs of a worker, unless its service sets them.", ge=1, le=100_000
+        100, "Maximum concurrent jobs of a worker, unless its service sets another number.", ge=1, le=100_000
     )
     work_drain_secs: float = _setting(
         20.0,
-        "Drain timeout in seconds: how long a worker that was told to stop lets its jobs finish.",
+        "Drain timeout in seconds: how long a stopping worker waits for its jobs to finish.",
         ge=0,
         le=86_400,
     )
     work_grace_secs: float = _setting(
-        5.0, "Grace period in seconds: how long a cancelled job may take to stop.", ge=0, le=3_600
+        5.0, "Grace period in seconds for a cancelled job to stop.", ge=0, le=3_600
     )
 
     erased_ids: Literal["reuse", "refuse"] = _setting(
         "reuse",
-        "A frame that is published to the id of an erased conversation: `reuse` begins a new conversation with it, "
-        "`refuse` makes it a dead letter, without its value. The same for all projectors.",
+        "What happens to a frame that is published under the id of an erased conversation: `reuse` starts a new "
+        "conversation, `refuse` makes the frame a dead letter, without its value. Use the same value for all "
+        "projectors.",
     )
     projector_instance_id: str | None = _setting(
         None,
-        "Kafka `group.instance.id` (static membership): a projector that restarts under this id resumes at "
-        "once, not after 10 s. Unique among running projectors; a second one fails with an error.",
+        "Kafka `group.instance.id` (static membership): a projector that restarts with this id resumes at once "
+        "instead of after 10 s. Must be unique among running projectors; a second one with this id fails.",
         pattern=r"^[A-Za-z0-9._-]{1,249}$",
     )
 
     projector_rebuild_frames: int = _setting(
         1_000,
-        "A conversation that an older release folded, and that has at most so many frames, is rebuilt when its next "
-        "frame arrives. 0: never; `frameledger rebuild` does it.",
+        "Conversations that an older release folded are rebuilt at their next frame if they have at most this number "
+        "of frames. 0: never; use `frameledger rebuild`.",
         ge=0,
     )
     function_call_timeout_secs: float = _setting(
-        600, "Default timeout of a function call in seconds, from its dispatch.", gt=0, allow_inf_nan=False
+        600,
+        "Default timeout of a function call in seconds, counted from its dispatch.",
+        gt=0,
+        allow_inf_nan=False,
     )
     enable_async_tool_cancellation: bool = _setting(
-        False, "Let the model cancel calls of every asynchronous function that is served."
+        False, "Let the model cancel calls of all asynchronous functions of the service."
     )
 
     inference_provider: str | None = _setting(
-        None, "LLM provider: openai, anthropic, scripted, or an installed plug-in. Not set: no model answers."
+        None,
+        "LLM provider: openai, anthropic, scripted, or an installed plug-in. Not set: runs are not answered.",
     )
     inference_model: str | None = _setting(
-        None, "Default model, for contexts that name none. Not set: the provider's default.", min_length=1
+        None, "Default model for conversations that set none. Not set: the provider's default.", min_length=1
     )
     inference_system_instruction: str | None = _setting(
-        None, "System instruction of every request, in addition to a context's own system message."
+        None, "System instruction of every request, in addition to the conversation's system message."
     )
     inference_temperature: float | None = _setting(
         None,
-        "Default temperature. A context's own settings override this one and those below.",
+        "Default temperature. Settings of a conversation override this setting and those below.",
         ge=0,
         allow_inf_nan=False,
     )
     inference_max_tokens: int | None = _setting(None, "Maximum number of output tokens (max_tokens).", ge=1)
     inference_max_completion_tokens: int | None = _setting(
         None,
-        "The same, with reasoning tokens counted (max_completion_tokens), for models that require it.",
+        "Maximum number of output tokens including reasoning tokens (max_completion_tokens), for models that require "
+        "it.",
         ge=1,
     )
     inference_top_p: float | None = _setting(None, "Nucleus sampling (top_p).", ge=0, le=1)
@@ -228,236 +239,241 @@ class Settings(BaseModel):
     inference_presence_penalty: float | None = _setting(None, "Presence penalty.", allow_inf_nan=False)
     inference_seed: int | None = _setting(None, "Sampling seed, for providers that support one.")
     inference_extra: JsonObject | None = _setting(
-        None, "JSON object: extra fields of the provider's request, passed through unchanged."
+        None, "Additional fields of the provider's request, a JSON object that is passed through unchanged."
     )
     inference_run_in_parallel: bool = _setting(
-        True, "Run the function calls of one response in parallel; otherwise one after another."
+        True, "Run the function calls of one response in parallel instead of one after another."
     )
     inference_group_parallel_tools: bool = _setting(
-        True, "Run the model again once all calls of a response have settled; otherwise after each."
+        True, "Run the model again once all calls of a response are settled instead of after each call."
     )
     inference_completion_timeout_secs: float = _setting(
-        120, "Seconds without output after which a request counts as failed.", gt=0, allow_inf_nan=False
+        120, "A request fails after this number of seconds without output.", gt=0, allow_inf_nan=False
     )
     inference_turn_completion: str = _setting(
-        "", "Text added to every system instruction: how the model marks that the user's turn is not over."
+        "", "Text appended to every system instruction: how the model marks an incomplete user turn."
     )
     inference_retries: int = _setting(
-        4, "Retries of a request while nothing of its response came.", ge=0, le=100
+        4, "Maximum retries of a request that has produced no output yet.", ge=0, le=100
     )
     inference_merge_ms: int = _setting(
-        50, "Milliseconds for which chunks of a response are merged into one frame.", ge=0, le=1_000
+        50,
+        "Chunks of a response that arrive within this number of milliseconds are merged into one frame.",
+        ge=0,
+        le=1_000,
     )
     limit_rounds: int = _setting(
-        50, "Runs one after another that results of functions request, without an input. 0: no limit.", ge=0
+        50, "Maximum consecutive runs triggered by function results without user input. 0: no limit.", ge=0
     )
-    limit_calls_per_run: int = _setting(128, "Function calls of one response. 0: no limit.", ge=0)
-    limit_context_messages: int = _setting(
-        0, "Messages of a context that a model is asked with. 0: no limit.", ge=0
+    limit_calls_per_run: int = _setting(128, "Maximum function calls of one response. 0: no limit.", ge=0)
+    limit_context_messages: int = _setting(0, "Maximum messages in a request. 0: no limit.", ge=0)
+    limit_context_bytes: int = _setting(
+        33_554_432, "Maximum bytes of a request to a model. 0: no limit.", ge=0
     )
-    limit_context_bytes: int = _setting(33_554_432, "Bytes of a request to a model. 0: no limit.", ge=0)
-    limit_runs_per_minute: int = _setting(0, "Runs of a conversation in a minute. 0: no limit.", ge=0)
+    limit_runs_per_minute: int = _setting(0, "Maximum runs of a conversation per minute. 0: no limit.", ge=0)
     limit_conversation_tokens_per_day: int = _setting(
         0,
-        "Tokens, read and written, of a conversation and a day (UTC); the next run is stopped. 0: no limit.",
+        "Maximum input and output tokens of a conversation per day (UTC); further runs fail. 0: no limit.",
         ge=0,
     )
     limit_conversation_cost_per_day: float = _setting(
         0,
-        "What a conversation may cost in a day, by the table prices. 0: no limit.",
+        "Maximum cost of a conversation per day (UTC), by the table `prices`. 0: no limit.",
         ge=0,
         allow_inf_nan=False,
     )
-    limit_tokens_per_day: int = _setting(0, "Tokens of all conversations in a day (UTC). 0: no limit.", ge=0)
+    limit_tokens_per_day: int = _setting(
+        0, "Maximum tokens of all conversations per day (UTC). 0: no limit.", ge=0
+    )
     limit_cost_per_day: float = _setting(
         0,
-        "What all conversations may cost in a day, by the table prices. 0: no limit.",
+        "Maximum cost of all conversations per day (UTC), by the table `prices`. 0: no limit.",
         ge=0,
         allow_inf_nan=False,
     )
     inference_service: str | None = _setting(
         None,
-        "Name of the inference service and its Kafka consumer group. Not set: inference-PROVIDER.",
+        "Name of the inference service, also its Kafka consumer group. Not set: inference-PROVIDER.",
         pattern=r"^[a-zA-Z0-9._-]{1,100}$",
     )
     inference_models: str | None = _setting(
         None,
-        "Models, separated by commas, whose runs this service takes. Not set: its own, and all that no "
-        "other service lists.",
+        "Comma-separated models whose runs this service takes. Not set: its own model, and all models that no other "
+        "service lists.",
     )
     inference_script: Path | None = _setting(
-        None, "Script of provider scripted. Not set: it echoes the user."
+        None, "Script file of the provider scripted. Not set: it echoes the user."
     )
     provider_options: OptionsByProvider | None = _setting(
         None,
-        'For plug-ins, and keys beside ours: a JSON object {"PROVIDER": {...}} of arguments for the '
-        "constructors of providers. Hidden as a whole.",
+        'Constructor arguments of providers, for plug-ins and further keys: a JSON object {"PROVIDER": {...}}. '
+        "Masked as a whole.",
     )
-    openai_api_key: SecretStr | None = _setting(None, "API key of openai. OPENAI_API_KEY is read too.")
+    openai_api_key: SecretStr | None = _setting(
+        None, "API key of the provider openai. OPENAI_API_KEY is read too."
+    )
     openai_base_url: str | None = _setting(
         None, "URL of an OpenAI-compatible API. OPENAI_BASE_URL is read too."
     )
     openai_developer_role: Literal["developer", "system", "user"] = _setting(
         "developer",
-        "Role in which an OpenAI-compatible API is sent developer messages, since some lack that role.",
+        "Role of developer messages in requests to an OpenAI-compatible API; some APIs lack the role developer.",
     )
     anthropic_api_key: SecretStr | None = _setting(
-        None, "API key of anthropic. ANTHROPIC_API_KEY is read too."
+        None, "API key of the provider anthropic. ANTHROPIC_API_KEY is read too."
     )
     anthropic_base_url: str | None = _setting(
-        None, "URL of a compatible API. ANTHROPIC_BASE_URL is read too."
+        None, "URL of an Anthropic-compatible API. ANTHROPIC_BASE_URL is read too."
     )
 
     timekeeper_every_secs: float = _setting(
         1.0, "Seconds between two sweeps of the timekeeper.", gt=0, le=60, allow_inf_nan=False
     )
     timekeeper_run_unclaimed_secs: Secs = _setting(
-        60, "A run without a worker fails after so long. 0: never."
+        60, "A run that no worker claims fails after this number of seconds. 0: never."
     )
     timekeeper_run_silent_secs: Secs = _setting(
-        300, "A run without a new frame fails after so long. 0: never."
+        300, "A run without a new frame fails after this number of seconds. 0: never."
     )
     timekeeper_call_secs: Secs = _setting(
-        600, "Deadline of calls that name none, from their dispatch. 0: none."
+        600, "Timeout in seconds of calls that set none, counted from their dispatch. 0: none."
     )
     timekeeper_call_grace_secs: Secs = _setting(
-        10, "Seconds beyond a call's deadline in which its worker may still settle it."
+        10, "Seconds after a call's deadline in which its worker can still settle it."
     )
     timekeeper_call_unserved_secs: Secs = _setting(
         30,
-        "A call is answered as not available after so many seconds without a service for it. 0: never. A "
-        "name that is no tool of its context is answered at once by any live function service.",
+        "A call is settled as not available if no service offers its function for this number of seconds. 0: never. "
+        "A call of a name that is not a tool of its conversation is settled at once by any live function service.",
     )
     timekeeper_call_unstarted_secs: Secs = _setting(
         120,
-        "A call that is served is answered as not started after so many seconds without a start. 0: never.",
+        "A call whose function a service offers is settled as not started after this number of seconds. 0: never.",
     )
     timekeeper_interrupted_call_secs: Secs = _setting(
-        10, "An interrupted call is cancelled so many seconds after its worker died. 0: never."
+        10, "An interrupted call is cancelled this number of seconds after its worker died. 0: never."
     )
     timekeeper_lost_call_secs: Secs = _setting(
         10,
-        "A call that had started and is not safe to retry becomes ambiguous so many seconds after its "
-        "worker died. 0: at its deadline.",
+        "A started call that is not safe to retry becomes ambiguous this number of seconds after its worker died. 0: "
+        "at its deadline.",
     )
     timekeeper_waiting_calls: bool = _setting(
-        True, "End calls that wait for a person at their own deadlines."
+        True, "Settle calls that wait for a person at their own deadlines."
     )
     timekeeper_client_call_secs: Secs = _setting(
         86_400,
-        "A call that waits for the client which brought its function is cancelled once its conversation has had no new "
-        "frame for so many seconds. 0: never.",
+        "A call that waits for the client that offered its function is cancelled after its conversation had no new "
+        "frame for this number of seconds. 0: never.",
     )
     timekeeper_user_silent_secs: Secs = _setting(
-        60, "An open user turn is closed after so many seconds without speech. 0: never."
+        60, "An open user turn is closed after this number of seconds without speech. 0: never."
     )
     timekeeper_final_words_secs: Secs = _setting(
-        5, "Seconds that a stopped user turn waits for its final transcription. 0: for ever."
+        5, "Seconds that a stopped user turn waits for its final transcription. 0: without limit."
     )
     timekeeper_bot_silent_secs: Secs = _setting(
-        120, "A speaking bot counts as stopped after so many seconds without a frame. 0: never."
+        120, "A speaking bot is considered stopped after this number of seconds without a frame. 0: never."
     )
     timekeeper_root_every_secs: Secs = _setting(
         0,
-        "Seconds between two roots over all conversations that are published to the topic `roots` "
-        "(`frameledger heads`). 0: none.",
+        "Interval in seconds at which a Merkle root over all conversations is published to the topic `roots` "
+        "(`frameledger heads`). 0: never.",
     )
-    timekeeper_keep_claims_days: Days = _setting(30, "Retention of claims in days. 0: for ever.")
+    timekeeper_keep_claims_days: Days = _setting(30, "Retention of claims in days. 0: unlimited.")
     timekeeper_keep_workers_days: Days = _setting(
         365,
-        "Retention of dead workers in days; `frameledger request` renders requests from them. 0: for ever.",
+        "Retention of dead workers in days; `frameledger request` needs them to render requests. 0: unlimited.",
     )
 
     gateway_host: str = _setting(
-        "127.0.0.1", "Address at which the gateway listens. Beyond loopback it needs tokens."
+        "127.0.0.1", "Address at which the gateway listens. Beyond loopback, tokens are required."
     )
     gateway_port: Port | None = _setting(
         None, f"Port of the gateway. Not set: {GATEWAY_PORT}; under `up` that or a free one."
     )
     gateway_tokens_file: Path | None = _setting(
         None,
-        "File with the gateway's tokens (`frameledger token`). Not set: gateway-tokens.json in the data directory, if "
-        "it is there.",
+        "File with the gateway's tokens (`frameledger token`). Not set: gateway-tokens.json in the data directory, "
+        "if it exists.",
     )
     gateway_session_key: SecretStr | None = _setting(
         None,
-        "Key that signs the sessions of the page, 32 random characters or more; the same for all gateways behind one "
-        "address. Not set: a new one at each start, which ends all sessions.",
+        "Key that signs the sessions of the page: 32 random characters or more, the same for all gateways behind one "
+        "address. Not set: a random key at each start, which ends all sessions.",
     )
     gateway_cors_origins: Origins | None = _setting(
         None,
-        "Origins, separated by commas, whose pages may ask the gateway with a token: `https://app.example`. Not set: "
-        "none.",
+        "Comma-separated origins whose pages may call the gateway with a token, such as `https://app.example`. Not "
+        "set: none.",
     )
-    gateway_requests_per_sec: float = _setting(50, "Requests a second for each token.", gt=0, le=1e6)
-    gateway_burst: int = _setting(
-        200, "Requests that a token may make at once before that counts.", ge=1, le=1_000_000
+    gateway_requests_per_sec: float = _setting(
+        50, "Rate limit: requests per second for each token.", gt=0, le=1e6
     )
+    gateway_burst: int = _setting(200, "Burst size of the rate limit.", ge=1, le=1_000_000)
     gateway_streams_per_token: int = _setting(
-        50, "Live streams that a token may have open at once.", ge=1, le=100_000
+        50, "Maximum concurrent live streams for each token.", ge=1, le=100_000
     )
     gateway_openai: bool = _setting(
         False,
-        "Whether the gateway speaks OpenAI's chat completions: `/v1/chat/completions` and `/v1/models`.",
+        "Serve OpenAI's chat completions API: `/v1/chat/completions` and `/v1/models`.",
     )
     gateway_chat_id_headers: HeaderNames = _setting(
         "X-OpenWebUI-Chat-Id",
-        "Headers, separated by commas, in which front ends of that API name their chats. Empty: none.",
+        "Comma-separated headers in which front ends of the OpenAI API send the id of their chat. Empty: none.",
     )
     gateway_openai_tools: bool = _setting(
-        True, "Whether a conversation that begins there has the functions that live workers offer."
+        True, "Offer live workers' functions to conversations created through the OpenAI API."
     )
     gateway_openai_begin_secs: float = _setting(
-        30.0, "Seconds within which a model has to begin its answer there; then it is 503.", ge=1, le=3_600
+        30.0, "Timeout in seconds for the model's first output, then 503.", ge=1, le=3_600
     )
     gateway_openai_interrupt: bool = _setting(
         True,
-        "Whether an answer is interrupted when the client closes its connection: the stop button of front ends.",
+        "Interrupt the answer when the client closes its connection, as the stop button of front ends does.",
     )
-    gateway_ag_ui: bool = _setting(
-        False, "Whether the gateway speaks AG-UI 1.0, for front ends: `/v1/ag-ui`."
-    )
+    gateway_ag_ui: bool = _setting(False, "Serve AG-UI 1.0 for front ends: `/v1/ag-ui`.")
     gateway_ag_ui_tools: bool = _setting(
-        True, "Whether a conversation that begins there has the functions that live workers offer."
+        True, "Offer live workers' functions to conversations created through AG-UI."
     )
     gateway_ag_ui_reconnect_secs: float = _setting(
         5.0,
-        "Seconds that a client of AG-UI which closed its connection has to come back (`GET /v1/ag-ui/{id}`) before its "
-        "run is interrupted: the stop button of front ends closes it, too.",
+        "Seconds that an AG-UI client has to reconnect (`GET /v1/ag-ui/{id}`) after its connection closed, before "
+        "its run is interrupted. The stop button of front ends closes the connection, too.",
         ge=0,
         le=86_400,
     )
     gateway_drain_secs: float = _setting(
-        10.0, "Seconds for which a gateway that was told to stop lets requests finish.", ge=1, le=3_600
+        10.0, "Drain timeout in seconds: how long a stopping gateway waits for open requests.", ge=1, le=3_600
     )
     gateway_kept_mb: int = _setting(
         32,
-        "Megabytes of contexts that the gateway keeps in memory for whoever reads them again, each for a minute at "
-        "most. What is kept is asked about before it is shown. 0: none.",
+        "Size in MB of the cache of recently read contexts. Entries live at most a minute and are revalidated with "
+        "the database at each read. 0 disables it.",
         ge=0,
         le=65_536,
     )
     gateway_request_secs: float = _setting(
         30.0,
-        "Seconds that a request of the gateway may take for the log, and for the database.",
+        "Timeout in seconds of the Kafka part and of the database part of a request.",
         ge=1,
         le=600,
     )
     gateway_database_connections: int = _setting(
         20,
-        "Connections of the gateway to the database that read, and as many that wait for appends.",
+        "Maximum database connections for reads; as many again wait for appended frames.",
         ge=1,
         le=1_000,
     )
     gateway_database_wait_secs: float = _setting(
         5.0,
-        "Seconds that a request of the gateway waits at most until one of these is free; then it is answered 503.",
+        "Maximum wait in seconds for a free database connection, then 503.",
         gt=0,
         le=600,
     )
 
     def options_of(self, provider: str) -> dict[str, Any]:
-        """Returns what `provider_options` has for a provider; empty if it has nothing."""
+        """Returns the options of a provider in `provider_options`; empty if there are none."""
         found = self.provider_options
         return {} if found is None else dict(json.loads(found.get_secret_value()).get(provider, {}))
 
