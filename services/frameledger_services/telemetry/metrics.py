@@ -1,7 +1,8 @@
-"""Every metric that the services have: the one list, of which registry, reference page, dashboards and tests are made.
+"""The list of all metrics. The registry, the reference page, the dashboards and tests are made from it.
 
-A name with a prefix of OpenTelemetry's conventions (`gen_ai_`, `http_server_`) means what these say; all others begin
-with `frameledger_`. No label names a conversation, a run, a call, a worker or a token: their number has no bound.
+Names with a prefix of OpenTelemetry's conventions (`gen_ai_`, `http_server_`) have the meaning defined there; all
+others start with `frameledger_`. No label holds the id of a conversation, run, call, worker or token: their number is
+unbounded.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from frameledger.evolve.changes import CallEnd, RunEnd
 from frameledger.frames import FRAME_TYPES
 
 OTHER = "other"
-"""Stands for every value that is not on a label's list, or came after `MOST_NAMES` others."""
+"""The label value for all values that are not listed, or come after the first `MOST_NAMES`."""
 
 MOST_NAMES = 50
-"""Values of an open label in one process: a conversation can name any model, and a model any function."""
+"""Maximum values of an open label in one process. Any model or function name can occur in a conversation."""
 
 Unit = Literal["", "seconds", "frames", "records", "tokens"]
 Of = Literal[
@@ -28,17 +29,17 @@ Of = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label, and the values that it can have: those listed, or as many as `open_to` says."""
+    """A label and its values: those listed, or the open set that `open_to` names."""
 
     name: str
     values: tuple[str, ...] = ()
     open_to: Literal["", "names", "settings"] = ""
-    """`names`: `MOST_NAMES` values, then `other`. `settings`: whatever the operator named, such as topics."""
+    """`names`: up to `MOST_NAMES` values, then `other`. `settings`: configured names, such as topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `high` says what a high value means, for whoever reads it at night."""
+    """One metric. `high` says what a high value means and what to do."""
 
     name: str
     of: Of
@@ -49,29 +50,29 @@ class Metric:
 
 
 class Counter(Metric):
-    """It grows by what happened; its name ends in `_total`."""
+    """A counter of events; its name ends in `_total`."""
 
     __slots__ = ()
 
 
 class Gauge(Metric):
-    """It is what it is now."""
+    """A current value."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram(Metric):
-    """Observations, counted by their size."""
+    """Observations, counted in buckets."""
 
     buckets: tuple[float, ...] = ()
 
 
 QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
-"""Seconds of what one database or broker does."""
+"""Buckets in seconds for operations of the database or the broker."""
 
 PATIENT = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-"""Seconds of what waits for models, functions and people."""
+"""Buckets in seconds for models, functions and people."""
 
 _TYPE = Label("type", (*FRAME_TYPES, OTHER))
 _OUTCOMES = ("applied", "ignored", "unknown", "parked")
@@ -110,7 +111,7 @@ RULES = (
 BUILD_INFO = Gauge(
     "frameledger_build_info",
     "every service",
-    "Always 1; its labels say which release runs.",
+    "Always 1. The labels are the running release.",
     "",
     (Label("version", open_to="settings"), Label("fold_version", open_to="settings")),
 )
@@ -118,18 +119,18 @@ BUILD_INFO = Gauge(
 READY = Gauge(
     "frameledger_ready",
     "every service",
-    "1 if the check succeeds, as `/readyz` says it: `database` and `log` answer, the `loop` runs, and it is not "
+    "Result of each check of `/readyz`: `database` and `log` respond, the event `loop` runs, and the process is not "
     "`draining`.",
-    "Good. 0: what is named is away.",
+    "1 is healthy; 0: the named check fails.",
     (Label("check", ("loop", "database", "log", "draining")),),
 )
 
 SPANS = Counter(
     "frameledger_spans_total",
     "every service",
-    "Spans that were recorded and left the process, or did not: `refused` by the collector or because it is away, "
-    "`dropped` since too many waited for it. 0 without an endpoint.",
-    "Of what is not `sent`: the collector is away, or too slow for so many; traces have holes.",
+    "Recorded spans by outcome: `sent` to the collector, `refused` because it rejected them or is unreachable, "
+    "`dropped` because the queue was full. 0 without an endpoint.",
+    "`refused`, `dropped`: the collector is down or too slow; traces are incomplete.",
     (Label("outcome", ("sent", "refused", "dropped")),),
 )
 
@@ -137,55 +138,56 @@ SPANS = Counter(
 PROJECTOR_FRAMES = Counter(
     "frameledger_projector_frames_total",
     "projector",
-    "Frames that were stored, by what became of each.",
-    "Traffic. Many `parked`: conversations that wait for `frameledger unpark`.",
+    "Stored frames by type and outcome.",
+    "Traffic. Many `parked`: conversations need `frameledger unpark`.",
     (_TYPE, Label("outcome", _OUTCOMES)),
 )
 PROJECTOR_DUPLICATES = Counter(
     "frameledger_projector_duplicates_total",
     "projector",
-    "Frames that came again, and changed nothing.",
-    "A publisher repeats what was acknowledged.",
+    "Duplicate frames. They change nothing.",
+    "A publisher repeats acknowledged frames.",
 )
 PROJECTOR_FORWARDED = Counter(
     "frameledger_projector_forwarded_total",
     "projector",
-    "Records that were forwarded to the partition of their conversation.",
-    "A publisher has another partitioner than Kafka's.",
+    "Records forwarded to the partition of their conversation.",
+    "A publisher does not use Kafka's default partitioner.",
 )
 PROJECTOR_REJECTED = Counter(
     "frameledger_projector_rejected_total",
     "projector",
-    "Records that are no frames, by what is wrong with them: `frameledger dlq list`.",
-    "A publisher is broken.",
+    "Records rejected because they are not valid frames, by error code: see `frameledger dlq list`.",
+    "A publisher sends invalid records.",
     (Label("code", (*_CODES, OTHER)),),
 )
 PROJECTOR_FENCED = Counter(
     "frameledger_projector_fenced_total",
     "projector",
-    "Batches that were dropped, since another projector owns their partitions by now.",
-    "Projectors take partitions from one another, or one stood still.",
+    "Batches dropped because another projector has taken over their partitions.",
+    "Projectors rebalance often, or one was paused.",
 )
 PROJECTOR_UNKNOWN_TYPES = Counter(
     "frameledger_projector_unknown_types_total",
     "projector",
-    "Frames of a type that this release does not know; they are kept.",
-    "A publisher misspells a type, or is of a newer release.",
+    "Frames of a type that this release does not know. They are stored.",
+    "A publisher misspells a type or uses a newer release.",
 )
 PROJECTOR_BATCH_FRAMES = Histogram(
     "frameledger_projector_batch_frames",
     "projector",
-    "Frames that one commit stored.",
-    "A backlog: batches are large when there is more to read than time.",
+    "Frames stored by one commit.",
+    "A backlog: batches grow when frames arrive faster than they are stored.",
     unit="frames",
     buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000),
 )
 PROJECTOR_BATCH_DURATION = Histogram(
     "frameledger_projector_batch_duration_seconds",
     "projector",
-    "Time of each stage of a batch. `write` is the one statement of a small batch, with its commit; `commit` that of a "
-    "large one; `announce` the notification, which flushes.",
-    "The stage that is slow: `load`, `write`, `commit` and `announce` are the database's, `decode` and `fold` ours.",
+    "Duration of each stage of a batch. `write` of a small batch includes its commit; `commit` is that of a large "
+    "batch; `announce` is the NOTIFY, which flushes.",
+    "The slow stage: `load`, `write`, `commit` and `announce` depend on the database, `decode` and `fold` on the "
+    "projector.",
     (Label("stage", STAGES),),
     "seconds",
     QUICK,
@@ -193,60 +195,60 @@ PROJECTOR_BATCH_DURATION = Histogram(
 PROJECTOR_LAG_RECORDS = Gauge(
     "frameledger_projector_lag_records",
     "projector",
-    "Records on the log, as of the last fetch, that are not stored.",
-    "It does not keep up: add projectors, up to one for each partition.",
+    "Records on the log at the last fetch that are not stored yet.",
+    "The projector does not keep up: add projectors, at most one per partition.",
     (_TOPIC, _PARTITION),
     "records",
 )
 PROJECTOR_LAG_SECONDS = Gauge(
     "frameledger_projector_lag_seconds",
     "projector",
-    "For how long the partition has had records that are not stored.",
-    "As for the records.",
+    "How long the partition has had records that are not stored yet.",
+    "The projector does not keep up: add projectors, at most one per partition.",
     (_TOPIC, _PARTITION),
     "seconds",
 )
 PROJECTOR_VISIBLE = Histogram(
     "frameledger_projector_visible_seconds",
     "projector",
-    "From the log's time of the oldest frame of a notification until everybody was told: the promise of the road.",
-    "Readers wait.",
+    "End-to-end latency: broker timestamp of a batch's oldest frame until its NOTIFY.",
+    "Readers see new frames late.",
     unit="seconds",
     buckets=QUICK,
 )
 PROJECTOR_HEADS_CACHED = Gauge(
-    "frameledger_projector_heads_cached", "projector", "Conversations whose state is in memory."
+    "frameledger_projector_heads_cached", "projector", "Conversations whose state is cached."
 )
 PROJECTOR_HEAD_LOADS = Counter(
     "frameledger_projector_head_loads_total",
     "projector",
-    "Conversations whose state was read from the database.",
-    "As many as frames: the cache is too small for what is going on.",
+    "Conversation states read from the database.",
+    "Close to the number of frames: the cache is too small for the active conversations.",
 )
 OUTBOX_SENT = Counter(
     "frameledger_outbox_sent_total",
     "projector",
-    "Rows of the outbox that the broker acknowledged.",
+    "Outbox rows acknowledged by the broker.",
     labels=(Label("kind", _KINDS),),
 )
 RUNS_REQUESTED = Counter(
     "frameledger_runs_requested_total",
     "projector",
-    "Runs that conversations asked for, by the type of the frame that did.",
-    "Traffic of the models.",
+    "Requested runs by the type of the frame that triggered them.",
+    "Model traffic.",
     (Label("trigger", (*FRAME_TYPES, OTHER)),),
 )
 RUNS = Counter(
     "frameledger_runs_total",
     "projector",
-    "Runs that came to an end.",
-    "`failed`: models or workers fail. `interrupted`: users cut in.",
+    "Ended runs by status.",
+    "`failed`: models or workers fail. `interrupted`: users interrupt answers.",
     (Label("status", (*get_args(RunEnd), "dropped", OTHER)),),
 )
 RUN_FIRST_TEXT = Histogram(
     "frameledger_run_first_text_seconds",
     "projector",
-    "From the request of a run until its first words were on the log: what the user feels.",
+    "Time from the request of a run until its first text is on the log: the latency that users notice.",
     "The model is slow, or runs wait for workers.",
     (Label("model", open_to="names"),),
     "seconds",
@@ -255,8 +257,8 @@ RUN_FIRST_TEXT = Histogram(
 CALLS = Counter(
     "frameledger_calls_total",
     "projector",
-    "Calls of functions that came to an end.",
-    "`failed`: the function. `ambiguous`: a person has to say what happened.",
+    "Ended function calls by status.",
+    "`failed`: the function fails. `ambiguous`: a person has to settle the call (`frameledger calls list`).",
     (Label("function", open_to="names"), Label("status", (*get_args(CallEnd), OTHER))),
 )
 
@@ -264,54 +266,54 @@ CALLS = Counter(
 PROJECTION_LAG = Gauge(
     "frameledger_projection_lag_records",
     "timekeeper",
-    "Records of all partitions that were on the log at the sweep before and are not stored yet. It is seen from beside "
-    "the projectors: it grows when none runs.",
-    "Projectors stopped, or do not keep up.",
+    "Records of all partitions that were on the log at the previous sweep and are not stored yet. Measured by the "
+    "timekeeper, so it grows when no projector runs.",
+    "Projectors are stopped or do not keep up.",
     unit="records",
 )
 OUTBOX_ROWS = Gauge(
     "frameledger_outbox_rows",
     "timekeeper",
-    "Rows that wait in the outbox; no more than 100000 are counted.",
-    "The broker is away, or a topic takes no records.",
+    "Rows in the outbox, counted up to 100000.",
+    "The broker is down, or a topic rejects records.",
     (Label("kind", _KINDS),),
 )
 OUTBOX_OLDEST = Gauge(
     "frameledger_outbox_oldest_seconds",
     "timekeeper",
-    "Age of the oldest row of the outbox, of those that are counted.",
-    "As for its rows.",
+    "Age of the oldest counted outbox row.",
+    "The broker is down, or a topic rejects records.",
     unit="seconds",
 )
 CONTEXTS_PARKED = Gauge(
     "frameledger_contexts_parked",
     "timekeeper",
-    "Conversations whose frames are stored and not folded.",
-    "A person is needed: `frameledger unpark`.",
+    "Parked conversations: frames are stored but not applied.",
+    "Fix the cause, then `frameledger unpark`.",
 )
 CALLS_WAITING = Gauge(
     "frameledger_calls_waiting",
     "timekeeper",
-    "Calls that wait for a person's answer.",
-    "People are needed.",
+    "Calls that wait for a person.",
+    "People have to answer: `frameledger calls list`.",
 )
 CALLS_AMBIGUOUS = Gauge(
     "frameledger_calls_ambiguous",
     "timekeeper",
-    "Calls of which nobody knows whether they happened, until a person says so.",
-    "A person is needed: `frameledger calls list`.",
+    "Ambiguous calls: it is unknown whether they happened.",
+    "A person has to settle them: `frameledger calls list`.",
 )
 RUNS_OPEN = Gauge(
     "frameledger_runs_open",
     "timekeeper",
-    "Runs that were asked for and have no end.",
-    "Workers are missing, or models are slow.",
+    "Runs that are requested and not ended.",
+    "Too few workers, or slow models.",
 )
 TIMEKEEPER_SETTLED = Counter(
     "frameledger_timekeeper_settled_total",
     "timekeeper",
-    "What was overdue and was settled by a frame, by the rule that said so.",
-    "Something is silent that should speak: the rule says what.",
+    "Runs, calls and turns closed by the timekeeper, by rule.",
+    "Workers or speech services do not report back; the rule says which.",
     (Label("rule", (*RULES, OTHER)),),
 )
 
@@ -319,14 +321,14 @@ TIMEKEEPER_SETTLED = Counter(
 WORK_SLOTS = Gauge(
     "frameledger_work_slots",
     "worker",
-    "Slots of this worker.",
-    "`busy` as many as there are: add workers, or slots.",
+    "Job slots of this worker by state.",
+    "All `busy`: add workers or slots.",
     (_SERVICE, Label("state", ("busy", "free"))),
 )
 WORK_QUEUE = Histogram(
     "frameledger_work_queue_seconds",
     "worker",
-    "From the effect on its topic until this worker claimed it.",
+    "Time from the effect on its topic until this worker claimed it.",
     "Add workers.",
     (_SERVICE,),
     "seconds",
@@ -335,15 +337,15 @@ WORK_QUEUE = Histogram(
 WORK_CLAIMS = Counter(
     "frameledger_work_claims_total",
     "worker",
-    "Work that was claimed: `new` off its topic, `takeover` what others left.",
-    "`takeover`: workers die, or stand still.",
+    "Claims: `new` from the topic, `takeover` from other workers.",
+    "`takeover`: workers crash or are paused.",
     (_SERVICE, _WORK, Label("how", ("new", "takeover"))),
 )
 WORK_LEASES_LOST = Counter(
     "frameledger_work_leases_lost_total",
     "worker",
-    "Leases that ended without the worker's will: its heartbeats did not arrive.",
-    "The database is slow, or something blocks the event loop.",
+    "Leases lost because heartbeats did not arrive in time.",
+    "The database is slow, or a handler blocks the event loop.",
     (_SERVICE,),
 )
 
@@ -351,7 +353,7 @@ WORK_LEASES_LOST = Counter(
 INFERENCE_DURATION = Histogram(
     "gen_ai_client_inference_duration_seconds",
     "inference",
-    "One attempt of a run, from the request to the end of the answer; `error_type` is empty if it succeeded.",
+    "Duration of one attempt of a run, from the request to the end of the answer; `error_type` is empty on success.",
     "The provider is slow.",
     (*_OF_A_MODEL, _ERROR),
     "seconds",
@@ -360,8 +362,8 @@ INFERENCE_DURATION = Histogram(
 INFERENCE_FIRST_CHUNK = Histogram(
     "gen_ai_client_inference_time_to_first_chunk_seconds",
     "inference",
-    "From the request to the first piece of the answer.",
-    "The provider is slow to begin.",
+    "Time from the request to the first chunk of the answer.",
+    "The provider is slow to start.",
     _OF_A_MODEL,
     "seconds",
     PATIENT,
@@ -369,7 +371,7 @@ INFERENCE_FIRST_CHUNK = Histogram(
 INPUT_TOKENS = Counter(
     "gen_ai_client_inference_usage_input_tokens_total",
     "inference",
-    "Tokens of requests, as the provider counts them.",
+    "Input tokens as counted by the provider.",
     "Cost.",
     _OF_A_MODEL,
     "tokens",
@@ -377,7 +379,7 @@ INPUT_TOKENS = Counter(
 OUTPUT_TOKENS = Counter(
     "gen_ai_client_inference_usage_output_tokens_total",
     "inference",
-    "Tokens of answers.",
+    "Output tokens as counted by the provider.",
     "Cost.",
     _OF_A_MODEL,
     "tokens",
@@ -385,7 +387,7 @@ OUTPUT_TOKENS = Counter(
 CACHE_READ_TOKENS = Counter(
     "gen_ai_client_inference_usage_cache_read_input_tokens_total",
     "inference",
-    "Tokens of requests that the provider had in its cache.",
+    "Input tokens read from the provider's cache.",
     "Good.",
     _OF_A_MODEL,
     "tokens",
@@ -393,15 +395,15 @@ CACHE_READ_TOKENS = Counter(
 CACHE_WRITE_TOKENS = Counter(
     "gen_ai_client_inference_usage_cache_write_input_tokens_total",
     "inference",
-    "Tokens of requests that the provider put into its cache.",
-    "Contexts change at their beginning.",
+    "Input tokens written to the provider's cache.",
+    "Contexts change near their start.",
     _OF_A_MODEL,
     "tokens",
 )
 REASONING_TOKENS = Counter(
     "gen_ai_client_inference_usage_reasoning_output_tokens_total",
     "inference",
-    "Tokens of answers that were thoughts.",
+    "Reasoning tokens of answers.",
     "Cost.",
     _OF_A_MODEL,
     "tokens",
@@ -411,8 +413,8 @@ REASONING_TOKENS = Counter(
 TOOL_DURATION = Histogram(
     "gen_ai_execute_tool_duration_seconds",
     "functions",
-    "One call in this process, from its claim to its end; `error_type` is empty if it is done, and otherwise how it "
-    "was settled: `failed`, `cancelled`, `timeout`, `ambiguous`.",
+    "Duration of one call, from its claim to its end. `error_type` is empty on success, otherwise how the call was "
+    "settled: `failed`, `cancelled`, `timeout`, `ambiguous`.",
     "The function is slow; `timeout`: it hangs.",
     (_FUNCTION, Label("error_type", ("", "failed", "cancelled", "timeout", "ambiguous", OTHER))),
     "seconds",
@@ -423,7 +425,7 @@ TOOL_DURATION = Histogram(
 PUBLISH = Histogram(
     "frameledger_publish_seconds",
     "client",
-    "One `publish`, until the broker acknowledged it; with `wait` until it was stored.",
+    "Duration of one `publish`, until the broker acknowledged it; with `wait`, until it was stored.",
     "The broker is slow.",
     (Label("result", ("ok", "refused", "unacknowledged", "not_visible", "error")),),
     "seconds",
@@ -432,8 +434,8 @@ PUBLISH = Histogram(
 HTTP_DURATION = Histogram(
     "http_server_request_duration_seconds",
     "gateway",
-    "One request, until its answer ended; a stream's, until its client left.",
-    "Database or log are slow.",
+    "Duration of one request until its response ended; for a stream, until its client disconnected.",
+    "The database or Kafka is slow.",
     (
         Label("http_route", open_to="settings"),
         Label("http_request_method", ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", OTHER)),
@@ -445,28 +447,28 @@ HTTP_DURATION = Histogram(
 GATEWAY_STREAMS = Gauge(
     "frameledger_gateway_streams",
     "gateway",
-    "Live streams that are open.",
+    "Open live streams.",
     "Near 2000: add gateways.",
 )
 GATEWAY_STREAM_FRAMES = Counter(
     "frameledger_gateway_stream_frames_total",
     "gateway",
-    "Frames that live streams were given.",
+    "Frames sent to live streams.",
 )
 GATEWAY_STREAMS_CLOSED = Counter(
     "frameledger_gateway_streams_closed_total",
     "gateway",
-    "Live streams that ended.",
-    "`slow`: clients do not read what they are sent.",
+    "Closed live streams by reason.",
+    "`slow`: clients do not read fast enough.",
     (Label("reason", ("ended", "left", "slow", "closing", OTHER)),),
 )
 GATEWAY_STREAM_BEHIND = Gauge(
     "frameledger_gateway_stream_behind_frames",
     "gateway",
-    "Frames by which the stream that is furthest behind its conversation was when it was last given some.",
-    "Clients are slow, or the database is.",
+    "Largest backlog of a live stream, in frames, at its latest read.",
+    "Clients or the database are slow.",
     unit="frames",
 )
 
 METRICS: Mapping[str, Metric] = {one.name: one for one in list(globals().values()) if isinstance(one, Metric)}
-"""All of them, by name."""
+"""All metrics by name."""
