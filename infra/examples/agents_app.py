@@ -1,7 +1,7 @@
 """An application of the OpenAI Agents SDK in a terminal, with a model that needs no key.
 
-`python agents_app.py ticket-9`, as often as you like. Its history, runs and calls are on the log. Kill it (`kill -9`)
-in the middle of an answer and start it again: it knows what was said.
+Run `python agents_app.py ticket-9`. Its history, runs and calls are on the log. Kill it (`kill -9`) during an answer
+and start it again: it continues with the stored history.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from frameledger_services.client import Client
 
 
 class Clerk(Model):
-    """Looks up every order, and says what it found. Leave it out, and name a model of yours instead."""
+    """A model that looks up every order. Use a model of your own instead."""
 
     model = "examples/clerk-1"
 

@@ -1,7 +1,7 @@
-"""A model in a program of one's own, with hooks: `python model.py` in this folder.
+"""An inference service inside your own program, with hooks: run `python model.py` in this folder.
 
-It is what `frameledger run inference` does, and follows the same settings: FRAMELEDGER_INFERENCE_PROVIDER names whose
-model it is; without it, the scripted one answers.
+It does the same as `frameledger run inference`, with the same settings: FRAMELEDGER_INFERENCE_PROVIDER selects the
+provider; the default here is the scripted model.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ from frameledger_services.functions import FunctionCallParams, FunctionRegistry,
 
 registry = FunctionRegistry()
 
-# Every handler gets this very object as `params.app_resources`: a place for database handles and clients.
+# Every handler gets this object as `params.app_resources`, for example with database connections and clients.
 app_resources = {"Oslo": 4, "Rome": 21}
 
 
@@ -53,5 +53,5 @@ def refund(order: str, cents: int, params: FunctionCallParams) -> None:
         order: The order's number.
         cents: How much.
     """
-    # Here the person would be asked, with params.idempotency_key in the message, so that nobody is asked twice.
+    # Ask the person here, with params.idempotency_key in the message, so that a retry does not ask twice.
     params.wait(for_=f"approval of {cents} cents for order {order}", deadline=timedelta(days=2))

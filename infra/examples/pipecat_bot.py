@@ -1,7 +1,7 @@
-"""A Pipecat bot in a terminal, with a model that needs no key: `python pipecat_bot.py desk-9`, as often as you like.
+"""A Pipecat bot in a terminal, with a model that needs no key: run `python pipecat_bot.py desk-9`.
 
-Its conversation is on the log. Kill it with `kill -9` in the middle of an answer and start it again: it knows what was
-said, also of the answer that was cut off.
+Its conversation is on the log. Kill it with `kill -9` during an answer and start it again: it continues with the stored
+conversation, including the part of the answer that was said.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from frameledger_services.pipecat import FrameledgerObserver
 
 
 class Echo(LLMService):
-    """Repeats what it hears, and counts the questions. Put a service of Pipecat's in its place."""
+    """Repeats its input, and counts the questions. Use one of Pipecat's services instead."""
 
     async def process_frame(self, frame, direction):
         await super().process_frame(frame, direction)

@@ -1,4 +1,4 @@
-"""The same functions, run by a few lines of Python instead of the command: `python worker.py` in this folder."""
+"""A function service inside your own program: run `python worker.py` in this folder."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ async def main():
     async def on_function_calls_cancelled(service, function_calls):
         print("cancelled:", *(call.tool_call_id for call in function_calls), flush=True)
 
-    # The service installs no signal handlers: the program that it runs in decides how it is stopped.
+    # The service installs no signal handlers: the program decides how it stops.
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
