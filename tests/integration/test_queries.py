@@ -8,11 +8,13 @@ import psycopg
 import pytest
 from tests.conftest import ROOT
 from tests.support import rows
+from tests.support.batches import Log, project
 
 HISTORIES = sorted((ROOT / "tests" / "histories").glob("*.jsonl"))
 COLUMNS = 120
 # As long as the ids that most people use.
 CONTEXT = "8d4f2f6e-54a7-4c39-9b5c-3a1f0e7d2b61"
+HELLO = b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"Hello"}]}'
 
 
 def drawn(cell: object) -> str:
@@ -101,6 +103,22 @@ def test_a_difference_to_a_version_that_is_not_there_is_null(transaction):
     rows.write(transaction, CONTEXT, [b'{"type":"LLMRunFrame"}'])
     for a, b in ((0, 2), (2, 0), (-1, 1)):
         assert difference(transaction, CONTEXT, a, b) is None
+
+
+@pytest.mark.regression("fault 22")
+def test_a_difference_to_a_version_that_was_erased_is_null(database):
+    log = Log()
+    for value in (HELLO, HELLO, b'{"type":"LLMContextEraseFrame","why":"asked"}', HELLO):
+        log.add(CONTEXT, value)
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        (erased,) = connection.execute("SELECT version FROM erasures").fetchone()
+        for version in (1, erased - 1):
+            assert context_at(connection, CONTEXT, version) is None
+            assert difference(connection, CONTEXT, version, erased + 1) is None
+            assert difference(connection, CONTEXT, erased + 1, version) is None
+        for version in (0, erased):
+            assert len(difference(connection, CONTEXT, version, erased + 1)["added"]) == 1
 
 
 def test_a_payload_is_kept_byte_for_byte_and_messages_as_they_were_written(transaction):

@@ -96,6 +96,11 @@ FROM (SELECT *, context_id LIKE '%99' AS parked FROM made) AS made;
 INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, headers)
 SELECT 'llm.frames', n % 64, n, 0, 'effect', 'llm.inference', '[]' FROM generate_series(1, 20000) AS n;
 
+INSERT INTO rejected_frames (topic, partition, "offset", code, error, context_id, value, headers, retried_at)
+SELECT 'llm.frames', n % 64, n, 'not_json', 'x', CASE WHEN n % 10 > 0 THEN 'context-' || n % 2000 END, 'x', '[]',
+    CASE WHEN n % 1000 > 0 THEN now() END
+FROM generate_series(1, 20000) AS n;
+
 INSERT INTO erasures (context_id, version, frame_count, why, chain)
 SELECT 'gone-' || n, n, n, 'asked', sha256('x') FROM generate_series(1, 2000) AS n;
 """
@@ -192,6 +197,9 @@ COUNTED = "SELECT relname::text, seq_scan, coalesce(idx_tup_fetch, 0)::bigint FR
             """SELECT * FROM outbox WHERE topic = 'llm.frames' AND partition = 7 ORDER BY "offset" LIMIT 10""",
             10,
         ),
+        # What delete_conversation() and `doctor` do with dead letters.
+        ("DELETE FROM rejected_frames WHERE context_id = 'context-1001' RETURNING context_id", 20),
+        ("SELECT count(*) FROM rejected_frames WHERE retried_at IS NULL", 25),
     ],
 )
 def test_a_question_about_one_conversation_reads_nothing_of_the_others(filled, query, most_rows):
@@ -251,6 +259,34 @@ def test_a_context_is_read_once_whatever_the_planner_expects_of_a_conversation(f
     assert {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]} == set()
     fetched = sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values())
     assert fetched <= MESSAGES * 1.1 + FRAMES / 8 + 10, "its messages, its calls, its settings"
+
+
+OLD_CALLS = f"""
+INSERT INTO tool_calls (context_id, requested_version, ordinal, requested_at, started_version, settled_version,
+    tool_call_id, function_name, arguments, status)
+SELECT '{ONE}', 1000 + n, 0, now(), 1000 + n, 1000 + n, 'old-' || n, 'look', '{{}}', 'done'
+FROM generate_series(1, 3000) AS n;
+"""
+
+
+@pytest.mark.regression("fault 21")
+@pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_a_context_reads_no_calls_that_it_does_not_show(filled, plan, analyzed):
+    """A conversation keeps the calls of all its eras."""
+    asked = {"ids": [ONE], "versions": [None], "times": [None]}
+    with filled.transaction(force_rollback=True):
+        filled.execute(f"SET LOCAL plan_cache_mode = {plan}")
+        filled.execute(OLD_CALLS)
+        if analyzed:
+            filled.execute("ANALYZE tool_calls")
+        for query, parameters in (
+            (context_json.CONTEXTS, asked),
+            (contexts.CONTEXT, {"id": ONE, "version": None}),
+        ):
+            scanned, fetched = reads(filled, query, parameters)
+            assert scanned == set()
+            assert fetched <= MESSAGES * 1.1 + FRAMES / 8 + 10
 
 
 @pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 from psycopg import AsyncConnection
 
-from frameledger_services.store.contexts import ANSWER, MADE_BY_CALL
+from frameledger_services.store.contexts import ANSWERS, SHOWN
 
 
 class Moment(NamedTuple):
@@ -131,9 +131,9 @@ NEWEST = f"""
 
 CONTEXTS = f"""
     SELECT {_HEAD}, head_era.era, frames.logged_at, head.open_run_id,
-        convert_to(coalesce(found.positions, ''), 'UTF8') AS positions,
+        convert_to(coalesce(array_to_string(found.positions, ','), ''), 'UTF8') AS positions,
         convert_to(coalesce(found.messages, ''), 'UTF8') AS messages,
-        convert_to(coalesce(found.answers, ''), 'UTF8') AS answers,
+        convert_to(btrim(coalesce(array_to_json(answered.answers)::text, ''), '[]'), 'UTF8') AS answers,
         convert_to(setting_at(asked.context_id, 'tools', head.version)::text, 'UTF8') AS tools,
         convert_to(setting_at(asked.context_id, 'tool_choice', head.version)::text, 'UTF8') AS tool_choice,
         convert_to(setting_at(asked.context_id, 'settings', head.version)::text, 'UTF8') AS settings,
@@ -143,14 +143,13 @@ CONTEXTS = f"""
     FROM {_ASKED}
     CROSS JOIN LATERAL (SELECT era_at(asked.context_id, head.version) AS era OFFSET 0) AS head_era
     LEFT JOIN frames ON frames.context_id = asked.context_id AND frames.version = head.version
-    CROSS JOIN LATERAL ({MADE_BY_CALL}) AS made
     CROSS JOIN LATERAL (
         SELECT string_agg(said.message::text, ',' ORDER BY said.position) AS messages,
-            string_agg(said.position::text, ',' ORDER BY said.position) AS positions,
-            string_agg(coalesce(to_json({ANSWER})::text, 'null'), ',' ORDER BY said.position) AS answers
+            {SHOWN}
         FROM messages AS said
         WHERE said.context_id = asked.context_id AND said.era = head_era.era
             AND said.valid_from <= head.version AND said.valid_to > head.version
     ) AS found
+    CROSS JOIN LATERAL ({ANSWERS}) AS answered
     ORDER BY asked.number
 """

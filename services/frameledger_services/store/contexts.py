@@ -77,7 +77,7 @@ async def context(
 
     Raises `NoSuchContextError` and `NoSuchVersionError`.
     """
-    cursor = await connection.execute(_CONTEXT, {"id": context_id, "version": version})
+    cursor = await connection.execute(CONTEXT, {"id": context_id, "version": version})
     row = await cursor.fetchone()
     if row is None:
         raise NoSuchContextError(context_id)
@@ -126,31 +126,38 @@ def _loads(text: str | None) -> Any:
 _DIGITS = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else 0 for byte in range(256))
 _MANY_DIGITS = b"0" * 19
 
-MADE_BY_CALL = """
-        SELECT jsonb_object_agg(
-            started_version,
-            CASE
-                WHEN run_id IS NOT NULL THEN 'run ' || run_id
-                WHEN requested_version < started_version THEN 'announced ' || requested_version
-                ELSE 'group ' || group_id
-            END
-        ) AS by_call
-        FROM tool_calls
-        WHERE tool_calls.context_id = head.context_id AND started_version IS NOT NULL
+SHOWN = """
+            array_agg(said.position ORDER BY said.position) AS positions,
+            array_agg('run ' || said.run_id ORDER BY said.position) AS runs,
+            array_agg(
+                CASE WHEN said.run_id IS NULL AND said.role = 'assistant' THEN said.valid_from END
+                ORDER BY said.position
+            ) AS starts
 """
-"""What made each call, by the version at which it started: a call's messages are written by its start, the call itself
-first. As one value, since a join would be planned for the few messages and calls that most conversations have, as a
-loop in a loop, which takes a long one the square of its length."""
+"""Columns of an aggregate over the messages of a context, `said`, as `found`: what `ANSWERS` reads."""
 
-ANSWER = """
-                coalesce(
-                    'run ' || said.run_id,
-                    CASE WHEN said.role = 'assistant' THEN made.by_call ->> said.valid_from::text END
-                )
+ANSWERS = """
+        SELECT array_agg(coalesce(shown.run, made.answer) ORDER BY shown.number) AS answers
+        FROM unnest(found.runs, found.starts) WITH ORDINALITY AS shown (run, start, number)
+        LEFT JOIN LATERAL (
+            SELECT
+                CASE
+                    WHEN run_id IS NOT NULL THEN 'run ' || run_id
+                    WHEN requested_version < started_version THEN 'announced ' || requested_version
+                    ELSE 'group ' || group_id
+                END AS answer
+            FROM tool_calls
+            WHERE tool_calls.context_id = head.context_id AND tool_calls.started_version = shown.start
+            LIMIT 1
+        ) AS made ON true
 """
-"""Of which answer of a model a message is (`StoredContext.answers`), beside `MADE_BY_CALL` as `made`."""
+"""The model's answer that each message belongs to (`StoredContext.answers`), beside the columns `SHOWN` as `found`.
 
-_CONTEXT = f"""
+The start of a call writes the messages of that call, the call itself first. Each is looked up by that version in the
+index `tool_calls_by_start`: a conversation keeps the calls of all its eras, and a join would be planned for the few
+that most conversations have."""
+
+CONTEXT = f"""
     SELECT
         head.version, at.version, head.parked_version,
         setting_at(context_id, 'tools', at.version)::text,
@@ -160,18 +167,17 @@ _CONTEXT = f"""
         setting_at(context_id, 'skip_tts', at.version)::text,
         setting_at(context_id, 'limits', at.version)::text,
         setting_at(context_id, 'mirror', at.version)::text,
-        found.messages, found.answers, found.positions
+        found.messages, answered.answers, found.positions
     FROM contexts AS head
     CROSS JOIN LATERAL (SELECT coalesce(%(version)s::bigint, head.version) AS version) AS at
-    CROSS JOIN LATERAL ({MADE_BY_CALL}) AS made
     CROSS JOIN LATERAL (
         SELECT
             string_agg(said.message::text, ',' ORDER BY said.position) AS messages,
-            array_agg({ANSWER} ORDER BY said.position) AS answers,
-            array_agg(said.position ORDER BY said.position) AS positions
+            {SHOWN}
         FROM messages AS said
         WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, at.version)
             AND said.valid_from <= at.version AND said.valid_to > at.version
     ) AS found
-    WHERE context_id = %(id)s
+    CROSS JOIN LATERAL ({ANSWERS}) AS answered
+    WHERE head.context_id = %(id)s
 """

@@ -15,7 +15,7 @@ from psycopg import errors
 
 from frameledger.errors import ConfigurationError
 
-REVISION = "0014"
+REVISION = "0015"
 """The revision that this release works with: the newest one in `migrations`."""
 
 # The second column came with 0006.

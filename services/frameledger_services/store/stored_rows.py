@@ -275,10 +275,7 @@ class Ended(NamedTuple):
     """Whether it calls functions; None if that is not the assistant's."""
 
 
-_ENDED = (
-    "era, position, valid_from, run_id, role, "
-    "CASE WHEN role = 'assistant' THEN message -> 'tool_calls' IS NOT NULL END"
-)
+_ENDED = "era, position, valid_from, run_id, role, CASE WHEN role = 'assistant' THEN makes_calls(message) END"
 
 _RUN_CHANGED = (
     "runs.closed_version IS NULL OR greatest(runs.opened_version, runs.started_version, runs.closed_version)"

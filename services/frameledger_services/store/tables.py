@@ -490,6 +490,13 @@ Index(
     postgresql_where=text("status IN ('announced', 'dispatched', 'running')"),
 )
 Index("tool_calls_requested_at", tool_calls.c.requested_at)
+# The calls whose messages a context shows, and not those of earlier eras.
+Index(
+    "tool_calls_by_start",
+    tool_calls.c.context_id,
+    tool_calls.c.started_version,
+    postgresql_where=tool_calls.c.started_version.is_not(None),
+)
 Index("tool_calls_waiting", tool_calls.c.waiting_deadline, postgresql_where=text("status = 'waiting'"))
 Index(
     "tool_calls_ambiguous",
@@ -823,6 +830,17 @@ rejected_frames = Table(
     PrimaryKeyConstraint("topic", "partition", "offset", "generation", name="rejected_frames_pkey"),
     comment="Dead letters: records that are no frame, or that the database refused, kept as received. They change"
     " nothing.",
+)
+# `delete_conversation` deletes those of a conversation inside the projector's transaction.
+Index(
+    "rejected_frames_of_context",
+    rejected_frames.c.context_id,
+    postgresql_where=rejected_frames.c.context_id.is_not(None),
+)
+Index(
+    "rejected_frames_left",
+    rejected_frames.c.recorded_at,
+    postgresql_where=rejected_frames.c.retried_at.is_(None),
 )
 
 outcome_changes = Table(

@@ -1,0 +1,121 @@
+"""The fact views, `verify` and `rebuild` on messages that clients wrote: any JSON that a frame may carry."""
+
+import json
+
+import psycopg
+import pytest
+from tests.integration.test_verify import verified
+from tests.support.batches import Log, project
+from typer.testing import CliRunner
+
+from frameledger import derived
+from frameledger.ids import ContextId, Version
+from frameledger_services.cli import application
+
+FACTS = ("facts_messages", "facts_turns", "facts_runs", "facts_calls", "facts_conversations")
+RUN = derived.run_id(ContextId("talk"), Version(1))
+
+
+def answered(*texts, then=()):
+    """A log with one answered question, and further frames."""
+    log = Log()
+    for fields in (
+        {"type": "LLMMessagesAppendFrame", "messages": [said("user", "hi")], "run_llm": True},
+        {"type": "LLMFullResponseStartFrame", "run_id": RUN, "attempt": 1, "provider": "p", "model": "m"},
+        *({"type": "LLMTextFrame", "run_id": RUN, "attempt": 1, "text": text} for text in texts),
+        {"type": "LLMFullResponseEndFrame", "run_id": RUN, "attempt": 1, "finish_reason": "stop"},
+        *then,
+    ):
+        log.add("talk", json.dumps(fields).encode())
+    return log.records
+
+
+def said(role, content, **fields):
+    return {"role": role, "content": content} | fields
+
+
+def rewrite(position, message):
+    return {"type": "LLMMessageRewriteFrame", "position": position, "message": message}
+
+
+@pytest.fixture
+def with_nul(database):
+    """A conversation whose answer has a NUL, which is legal JSON and no text of PostgreSQL's, and was replaced."""
+    project(database, answered("a\x00b", "\ud83d", "\ude00", then=[rewrite(2, said("assistant", "heard"))]))
+    return database
+
+
+@pytest.mark.regression("fault 18")
+@pytest.mark.parametrize("view", FACTS)
+def test_a_nul_in_an_answer_leaves_every_fact_readable(with_nul, view):
+    with psycopg.connect(with_nul) as connection:
+        rows = connection.execute(f"SELECT * FROM {view} WHERE context_id = 'talk'").fetchall()
+    assert bool(rows) == (view != "facts_calls")
+
+
+def test_an_answer_with_a_nul_is_shown_without_it(with_nul):
+    with psycopg.connect(with_nul) as connection:
+        found = connection.execute("SELECT generated, heard FROM facts_runs").fetchall()
+    assert found == [("a\ufffdb\U0001f600", "heard")]
+
+
+@pytest.mark.regression("fault 18")
+def test_verify_and_rebuild_read_a_replaced_message_with_a_nul(with_nul, monkeypatch):
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", with_nul)
+    assert verified(with_nul, "talk")["talk"].found.in_order() == []
+    for command in (["verify", "--all"], ["rebuild"]):
+        done = CliRunner().invoke(application(), command)
+        assert done.exit_code == 0, done.output + done.stderr
+
+
+NO_CALLS = {"absent": {}, "null": {"tool_calls": None}, "empty": {"tool_calls": []}}
+
+
+@pytest.mark.regression("fault 19")
+@pytest.mark.parametrize("fields", NO_CALLS.values(), ids=NO_CALLS)
+def test_an_answer_without_calls_is_shown_however_its_message_says_so(database, fields):
+    """SDKs dump a message without calls with `tool_calls` null or empty."""
+    turn = {
+        "type": "LLMMessagesAppendFrame",
+        "messages": [said("user", "more"), said("assistant", "Hello") | fields],
+    }
+    project(database, answered("fine", then=[rewrite(2, said("assistant", "heard") | fields), turn]))
+    with psycopg.connect(database) as connection:
+        turns = connection.execute("SELECT user_said, answer FROM facts_turns ORDER BY version").fetchall()
+        runs = connection.execute("SELECT generated, heard FROM facts_runs").fetchall()
+    assert turns == [("hi", "heard"), ("more", "Hello")]
+    assert runs == [("fine", "heard")]
+    assert verified(database, "talk")["talk"].found.in_order() == []
+
+
+def test_a_message_that_calls_is_no_answer(database):
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [said("assistant", "Let me see", tool_calls=[call]), said("tool", "1", tool_call_id="c1")]
+    project(database, answered("fine", then=[{"type": "LLMMessagesAppendFrame", "messages": messages}]))
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT answer FROM facts_turns").fetchall() == [("fine",)]
+
+
+@pytest.mark.regression("fault 20")
+def test_a_rewritten_message_of_a_user_is_one_turn_with_its_newest_text_and_its_first_times(database):
+    before = answered("fine")
+    project(database, before)
+    asked = "SELECT version, position, said_at, run_id, status, answer FROM facts_turns"
+    with psycopg.connect(database, autocommit=True) as connection:
+        [first] = connection.execute(asked).fetchall()
+        later = answered("fine", then=[rewrite(1, said("user", text)) for text in ("hi there", "hello")])
+        project(database, later[len(before) :])
+        assert connection.execute(asked).fetchall() == [first]
+        assert connection.execute("SELECT user_said FROM facts_turns").fetchall() == [("hello",)]
+    assert first[3:] == (RUN, "ended", "fine")
+
+
+def test_a_message_that_became_one_of_a_user_is_a_turn_since_then(database):
+    then = [
+        {"type": "LLMMessagesAppendFrame", "messages": [said("developer", "note")]},
+        rewrite(3, said("user", "a question")),
+    ]
+    project(database, answered("fine", then=then))
+    with psycopg.connect(database) as connection:
+        found = connection.execute("SELECT version, user_said FROM facts_turns ORDER BY version").fetchall()
+    assert found == [(1, "hi"), (6, "a question")]
