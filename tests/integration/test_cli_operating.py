@@ -36,6 +36,7 @@ from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import batch_fold
+from frameledger_services.store import dead_letters
 
 HI = encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}]))
 
@@ -408,6 +409,37 @@ def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):
         assert connection.execute(
             "SELECT count(*) FROM rejected_frames WHERE retried_at IS NULL"
         ).fetchone() == (1,)
+
+
+@pytest.mark.regression("fault 23")
+def test_retrying_all_dead_letters_reads_a_page_of_values_at_a_time_and_each_once(
+    settings, command, monkeypatch
+):
+    """What is refused again is a dead letter that came later: it is not retried within the same command."""
+    read, pages = dead_letters.at, []
+
+    async def at(connection, places):
+        pages.append(len(places))
+        return await read(connection, places)
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, *[b"no frame"] * 5))
+            with monkeypatch.context() as patched:
+                patched.setattr(dead_letters, "AT_ONCE", 2)
+                patched.setattr(dead_letters, "at", at)
+                retried = await asyncio.to_thread(command, "dlq", "retry", "--all")
+            await until_projected(settings, await publish(settings, HI))
+        return retried
+
+    retried = asyncio.run(run())
+    assert retried.exit_code == 0, retried.output
+    assert len(retried.stdout.splitlines()) == 5
+    assert pages == [2, 2, 1]
+    with database_of(settings) as connection:
+        counted = connection.execute("SELECT count(*), count(retried_at) FROM rejected_frames").fetchone()
+    assert counted == (10, 5)
 
 
 def test_unpark_beside_a_running_projector_loses_nothing(settings, command, monkeypatch):

@@ -18,7 +18,7 @@ from tests.support import many_runs, rows
 from tests.support.batches import Projecting, histories_interleaved
 from tests.support.databases import made
 
-from frameledger_services.store import queries
+from frameledger_services.store import other_releases
 
 FACTS = ("facts_messages", "facts_turns", "facts_runs", "facts_calls", "facts_conversations")
 RUNS = 4_000
@@ -246,7 +246,7 @@ def test_who_looks_for_messages_without_a_time_reads_the_newest_that_have_one_at
     async def asked():
         async with await AsyncConnection.connect(address) as connection:
             await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
-            found = await queries.messages_without_time(connection)
+            found = await other_releases.messages_without_time(connection)
             return found, await (await connection.execute(COUNTED)).fetchall()
 
     found, after = asyncio.run(asked())

@@ -112,7 +112,7 @@ def test_a_difference_to_a_version_that_was_erased_is_null(database):
         log.add(CONTEXT, value)
     project(database, log.records)
     with psycopg.connect(database) as connection:
-        (erased,) = connection.execute("SELECT version FROM erasures").fetchone()
+        [(erased,)] = connection.execute("SELECT version FROM erasures").fetchall()
         for version in (1, erased - 1):
             assert context_at(connection, CONTEXT, version) is None
             assert difference(connection, CONTEXT, version, erased + 1) is None

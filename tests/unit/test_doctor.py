@@ -9,7 +9,7 @@ import pytest
 
 from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.topics import PartitionState, TopicDescription
-from frameledger_services.store.queries import PartitionProgress
+from frameledger_services.store.partition_progress import PartitionProgress
 from frameledger_services.store.server import Server
 
 QUIET = Server(

@@ -13,8 +13,8 @@ from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import backend, format_fold, moment, options, pager, render_context
 from frameledger_services.settings import Settings
-from frameledger_services.store import queries
-from frameledger_services.store.queries import ContextAt, Moment
+from frameledger_services.store import moments
+from frameledger_services.store.moments import ContextAt, Moment
 
 commands = typer.Typer()
 
@@ -54,7 +54,7 @@ async def _read(
 ) -> tuple[Moment, ContextAt]:
     # Two statements of two moments: what a version was does not change.
     found = await moment.find(connection, context_id, at)
-    return found, await queries.context_at(connection, context_id, found.version)
+    return found, await moments.context_at(connection, context_id, found.version)
 
 
 def _details(found: Moment, shown: ContextAt) -> Iterator[tuple[str, str]]:

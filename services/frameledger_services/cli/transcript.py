@@ -15,8 +15,8 @@ from rich.table import Table
 from frameledger_services.cli.terminal import backend, moment, options, output, pager, render_context
 from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.settings import Settings
-from frameledger_services.store import queries
-from frameledger_services.store.queries import Moment, TranscriptLine
+from frameledger_services.store import moments
+from frameledger_services.store.moments import Moment, TranscriptLine
 
 commands = typer.Typer()
 
@@ -53,7 +53,7 @@ async def _read(
     connection: AsyncConnection[Any], context_id: str, at: moment.At | None
 ) -> tuple[Moment, list[TranscriptLine]]:
     found = await moment.find(connection, context_id, at)
-    return found, await queries.transcript(connection, context_id, found.version)
+    return found, await moments.transcript(connection, context_id, found.version)
 
 
 def _print(console: Console, found: Moment, lines: Sequence[TranscriptLine], everything: bool) -> None:

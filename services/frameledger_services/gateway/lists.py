@@ -18,10 +18,20 @@ from frameledger_services.gateway.access.caller import Scope
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, PartsEndpoint, bound
-from frameledger_services.store import listing, offers, queries, serving, tool_calls
+from frameledger_services.store import (
+    dead_letters,
+    listing,
+    offers,
+    parked,
+    partition_progress,
+    serving,
+    tool_calls,
+)
+from frameledger_services.store.dead_letters import DeadLetter
 from frameledger_services.store.listing import ListedContext, Selection, Status
 from frameledger_services.store.outbox import headers_from_json
-from frameledger_services.store.queries import DeadLetter, Parked, PartitionProgress
+from frameledger_services.store.parked import Parked
+from frameledger_services.store.partition_progress import PartitionProgress
 from frameledger_services.store.serving import LiveWorker, OfferedFunction
 from frameledger_services.store.tool_calls import UnsettledCall
 
@@ -201,18 +211,18 @@ async def _tools(parts: Parts, _: Request) -> Response:
 
 async def _lag(parts: Parts, _: Request) -> Response:
     topic = TopicNames(parts.settings.topic_prefix).frames
-    return answers.json_answer(Lag(topic, await parts.database.read(queries.progress, topic)))
+    return answers.json_answer(Lag(topic, await parts.database.read(partition_progress.progress, topic)))
 
 
 async def _parked(parts: Parts, request: Request) -> Response:
     who = caller.of(request.scope)
-    found = await parts.database.read(queries.parked)
+    found = await parts.database.read(parked.conversations)
     return answers.json_answer(ParkedList([one for one in found if who.may_see(one.context_id)]))
 
 
 async def _rejected(parts: Parts, request: Request) -> Response:
     topic = TopicNames(parts.settings.topic_prefix).frames
-    found = await parts.database.read(queries.dead_letters, topic, LIMIT.of(request) or 50)
+    found = await parts.database.read(dead_letters.newest, topic, LIMIT.of(request) or 50)
     return answers.json_answer({"rejected": [_letter(one) for one in found]})
 
 

@@ -17,7 +17,7 @@ from frameledger_services.inference.preparation import CANCEL_TOOLS, CONFIG, app
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
-from frameledger_services.store import contexts, queries
+from frameledger_services.store import contexts, history
 from frameledger_services.store.contexts import StoredContext
 
 
@@ -89,7 +89,7 @@ async def _start(
 ) -> LLMFullResponseStartFrame:
     starts = [
         frame
-        for payload in await queries.starts_of_run(connection, context_id, run_id)
+        for payload in await history.starts_of_run(connection, context_id, run_id)
         if isinstance(frame := decode(payload), LLMFullResponseStartFrame)
     ]
     if not starts:

@@ -11,11 +11,12 @@ import orjson
 from frameledger import stored
 from frameledger.evolve.state import State
 from frameledger.ids import ContextId
+from frameledger_services.database_types import Connection
 from frameledger_services.projector.head import Head, open_text
 from frameledger_services.projector.rows import FrameRow, MessageRow, Rows
 from frameledger_services.store import batch as statements
 from frameledger_services.store import erasures, heads, outbox, single_statement, tables
-from frameledger_services.store.batch import Connection, Insert, Update
+from frameledger_services.store.batch import Insert, Update
 from frameledger_services.store.outbox import headers_as_json
 from frameledger_services.store.projections import Progress
 

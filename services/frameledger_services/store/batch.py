@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import AsyncConnection
 from sqlalchemy import Table
 
 from frameledger.errors import FencedError
+from frameledger_services.database_types import Connection
 from frameledger_services.store import row_parameters, tables
 from frameledger_services.store.binary_copy import copy_in
 
-Connection = AsyncConnection[Any]
 Row = dict[str, Any]
 Ended = tuple[str, int, int, int]
 """A message that is no longer current: its context, era and position, and the version that ended it."""

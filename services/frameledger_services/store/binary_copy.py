@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from psycopg import AsyncConnection
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from sqlalchemy import BigInteger, Boolean, DateTime, Double, Integer, LargeBinary, Table, Text
 from sqlalchemy.dialects.postgresql import JSON, UUID
+
+from frameledger_services.database_types import Connection
 
 _TYPES = (
     (BigInteger, "int8"),
@@ -40,13 +41,13 @@ class JsonTextDumper(Dumper):
         return text
 
 
-def prepare(connection: AsyncConnection[Any]) -> None:
+def prepare(connection: Connection) -> None:
     """Register the dumper of encoded JSON. Once for each connection, before the first `copy_in`."""
     connection.adapters.register_dumper(JsonText, JsonTextDumper)
 
 
 async def copy_in(
-    connection: AsyncConnection[Any], table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+    connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
     """Insert rows, given as values in the order of `columns`; JSON as bytes of its text.
 

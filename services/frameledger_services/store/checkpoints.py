@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store import row_parameters
-from frameledger_services.store.projections import PROJECTION, Connection, Progress
+from frameledger_services.store.projections import PROJECTION, Progress
 
 _PROGRESS = {
     "partition": "int4",

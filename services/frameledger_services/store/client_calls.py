@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import loads
-
-Connection = AsyncConnection[Any]
 
 BY_CLIENT = "(started_version = dispatched_version) IS TRUE"
 """SQL: whether a client answers the call; never NULL."""

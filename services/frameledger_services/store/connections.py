@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection, IsolationLevel
+from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 
 from frameledger.errors import ConfigurationError, FrameledgerError, TransientError
 from frameledger_services import access, database
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.settings_masking import without_password
 from frameledger_services.store import schema
@@ -83,11 +84,11 @@ class Connections:
         self._free = asyncio.Semaphore(most)
         self._within = READ_SECONDS if within is None else within
         self._free_within = free_within
-        self._idle: list[AsyncConnection[Any]] = []
+        self._idle: list[Connection] = []
 
     async def read(
         self,
-        function: Callable[Concatenate[AsyncConnection[Any], _P], Awaitable[_T]],
+        function: Callable[Concatenate[Connection, _P], Awaitable[_T]],
         *arguments: _P.args,
         **options: _P.kwargs,
     ) -> _T:
@@ -138,7 +139,7 @@ class Connections:
             self._free.release()
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+    async def _connection(self) -> AsyncIterator[Connection]:
         connection = self._idle.pop() if self._idle else await self._connect()
         try:
             yield connection
@@ -152,7 +153,7 @@ class Connections:
         return f"The database {without_password(access.database_address(self._settings))}"
 
 
-async def connect(settings: Settings, name: str = "frameledger-client") -> AsyncConnection[Any]:
+async def connect(settings: Settings, name: str = "frameledger-client") -> Connection:
     """Returns a read-only connection in autocommit to a database whose schema was checked. Raises psycopg's errors and
     `schema.SchemaError`."""
     connection = await database.connect(settings, name, SESSION)

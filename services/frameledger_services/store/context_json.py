@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
-from psycopg import AsyncConnection
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import ANSWERS, SHOWN
 
 
@@ -70,13 +70,13 @@ class ContextJson(ContextHead):
     mirror: bytes | None
 
 
-async def heads(connection: AsyncConnection[Any], moments: Sequence[Moment]) -> list[ContextHead | None]:
+async def heads(connection: Connection, moments: Sequence[Moment]) -> list[ContextHead | None]:
     """Returns for each moment what its conversation has; None for one that is not there."""
     rows = await _rows(connection, HEADS, moments)
     return [None if row[0] is None else ContextHead(*row) for row in rows]
 
 
-async def newest(connection: AsyncConnection[Any], context_ids: Sequence[str]) -> list[ContextHead | None]:
+async def newest(connection: Connection, context_ids: Sequence[str]) -> list[ContextHead | None]:
     """Returns what each of these conversations has now; None for one that is not there. Does what `heads` does, with
     less: it is asked with every read of a client that polls."""
     async with connection.cursor(binary=True) as cursor:
@@ -86,15 +86,13 @@ async def newest(connection: AsyncConnection[Any], context_ids: Sequence[str]) -
     return [found.get(context_id) for context_id in context_ids]
 
 
-async def contexts(connection: AsyncConnection[Any], moments: Sequence[Moment]) -> list[ContextJson | None]:
+async def contexts(connection: Connection, moments: Sequence[Moment]) -> list[ContextJson | None]:
     """Returns the context at each moment; None for a conversation that is not there."""
     rows = await _rows(connection, CONTEXTS, moments)
     return [None if row[0] is None else ContextJson(*row) for row in rows]
 
 
-async def _rows(
-    connection: AsyncConnection[Any], query: str, moments: Sequence[Moment]
-) -> list[tuple[Any, ...]]:
+async def _rows(connection: Connection, query: str, moments: Sequence[Moment]) -> list[tuple[Any, ...]]:
     ids, versions, times = zip(*moments, strict=True)
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(query, {"ids": [*ids], "versions": [*versions], "times": [*times]})

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from psycopg import AsyncConnection
 
 from frameledger.context import LLMContext
 from frameledger.errors import NotFoundError
 from frameledger.ids import ContextId, Version
+from frameledger_services.database_types import Connection
 
 
 class NoSuchContextError(NotFoundError):
@@ -70,9 +70,7 @@ class StoredContext:
     """Since which version the conversation's frames are stored unfolded, now; None if it is not parked."""
 
 
-async def context(
-    connection: AsyncConnection[Any], context_id: str, version: int | None = None
-) -> StoredContext:
+async def context(connection: Connection, context_id: str, version: int | None = None) -> StoredContext:
     """The context at a version, at its newest if none is given. 0 is the context before its first frame.
 
     Raises `NoSuchContextError` and `NoSuchVersionError`.

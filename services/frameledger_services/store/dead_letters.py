@@ -1,16 +1,89 @@
-"""The statements of dead letters, in the caller's transaction."""
+"""Dead letters: read, count, mark as retried, add. Each function runs one statement on the caller's connection."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from psycopg import AsyncConnection
+from psycopg.rows import class_row
 
 from frameledger.record import Place
+from frameledger_services.database_types import Connection
+
+AT_ONCE = 16
+"""Dead letters to read with their values at once: each may be as large as a record."""
 
 
-async def note_retried(connection: AsyncConnection[Any], place: Place) -> None:
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that is not a valid frame, as it was received."""
+
+    topic: str
+    partition: int
+    offset: int
+    logged_at: datetime | None
+    recorded_at: datetime
+    retried_at: datetime | None
+    code: str
+    error: str
+    context_id: str | None
+    key: bytes | None
+    value: bytes | None
+    generation: int
+    headers: Sequence[Sequence[Any]]
+    """As `store.outbox.headers_as_json` wrote them."""
+
+
+async def newest(connection: Connection, topic: str, limit: int) -> list[DeadLetter]:
+    """Returns the dead letters of a topic, the newest first."""
+    async with connection.cursor(row_factory=class_row(DeadLetter)) as cursor:
+        await cursor.execute(
+            f"SELECT {_COLUMNS} FROM rejected_frames WHERE topic = %s "
+            'ORDER BY recorded_at DESC, partition, "offset" DESC LIMIT %s',
+            (topic, limit),
+        )
+        return await cursor.fetchall()
+
+
+async def at(connection: Connection, places: Sequence[Place]) -> list[DeadLetter]:
+    """Returns the dead letters at these places, in their order. A place that has none is left out."""
+    async with connection.cursor(row_factory=class_row(DeadLetter)) as cursor:
+        await cursor.execute(
+            _AT,
+            (
+                [place.topic for place in places],
+                [place.partition for place in places],
+                [place.generation for place in places],
+                [place.offset for place in places],
+            ),
+        )
+        return await cursor.fetchall()
+
+
+async def not_retried(connection: Connection, topic: str) -> list[Place]:
+    """Returns the places of a topic's dead letters that were never published again, the oldest first."""
+    cursor = await connection.execute(
+        """
+        SELECT topic, partition, "offset", generation FROM rejected_frames
+        WHERE topic = %s AND retried_at IS NULL
+        ORDER BY recorded_at, partition, "offset"
+        """,
+        (topic,),
+    )
+    return [Place(*row) for row in await cursor.fetchall()]
+
+
+async def count_not_retried(connection: Connection) -> int:
+    """Returns the number of dead letters that were never published again."""
+    cursor = await connection.execute("SELECT count(*) FROM rejected_frames WHERE retried_at IS NULL")
+    row = await cursor.fetchone()
+    assert row is not None, "an aggregate has one row"
+    return int(row[0])
+
+
+async def note_retried(connection: Connection, place: Place) -> None:
     """Note that a dead letter was published again, now. The last time counts."""
     await connection.execute(
         """
@@ -22,7 +95,7 @@ async def note_retried(connection: AsyncConnection[Any], place: Place) -> None:
 
 
 async def keep_unsendable(
-    connection: AsyncConnection[Any],
+    connection: Connection,
     rows: Sequence[tuple[str, int, int, int, str | None, bytes | None, bytes | None, bytes]],
 ) -> None:
     """Keep rows that are too large for their topic, given as topic, partition, generation, offset, context, key, value
@@ -41,3 +114,17 @@ async def keep_unsendable(
         """,
         tuple(map(list, zip(*((*row[:-1], row[-1].decode()) for row in rows), strict=True))),
     )
+
+
+_COLUMNS = """
+    topic, partition, generation, "offset", logged_at, recorded_at, retried_at, code, error, context_id, key, value,
+    headers
+"""
+
+_AT = f"""
+    SELECT {_COLUMNS}
+    FROM unnest(%s::text[], %s::int[], %s::int[], %s::bigint[])
+        WITH ORDINALITY AS asked (topic, partition, generation, "offset", number)
+    INNER JOIN rejected_frames USING (topic, partition, generation, "offset")
+    ORDER BY asked.number
+"""

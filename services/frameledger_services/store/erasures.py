@@ -12,10 +12,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row, dict_row
 
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.store.wanted_frames import PagedFrame
-
-Connection = AsyncConnection[Any]
 
 TYPES_SEPARATOR = ","
 """Between the names of types in a cursor; no type has it in its name."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 
 @dataclass(frozen=True, slots=True)

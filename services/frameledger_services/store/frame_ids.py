@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID, uuid5
 
-from psycopg import AsyncConnection
+from frameledger_services.database_types import Connection
 
 FRAME_IDS = UUID("2b3f6a52-0c1e-5f7b-9d84-6a1f2e3c4b5d")
 """The uuid5 namespace of ids that are not uuids. It never changes: stored ids depend on it."""
@@ -28,7 +28,7 @@ def cause_uuid(causation_id: str) -> UUID:
 
 
 async def payloads(
-    connection: AsyncConnection[Any],
+    connection: Connection,
     pairs: Collection[tuple[str, UUID]],
     table: Literal["frames", "erasures"] = "frames",
 ) -> dict[tuple[str, UUID], bytes]:

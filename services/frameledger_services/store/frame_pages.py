@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.store.tables import FOR_EVER
 
 PAGE_FRAMES = 500
@@ -50,7 +49,7 @@ class FramePages(Generic[F]):
 
     async def page(
         self,
-        connection: AsyncConnection[Any],
+        connection: Connection,
         context_id: str,
         *,
         after: int = 0,
@@ -66,7 +65,7 @@ class FramePages(Generic[F]):
             return list(map(self._make, await cursor.fetchall()))
 
     async def pages(
-        self, connection: AsyncConnection[Any], context_id: str, *, after: int = 0, upto: int = FOR_EVER
+        self, connection: Connection, context_id: str, *, after: int = 0, upto: int = FOR_EVER
     ) -> AsyncGenerator[list[F], None]:
         """Yields all frames behind `after` and up to `upto`, in order."""
         while after < upto and (page := await self.page(connection, context_id, after=after, upto=upto)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from frameledger_services.store.batch import Connection
+from frameledger_services.database_types import Connection
 
 ATTRIBUTES = {
     "version": "version",

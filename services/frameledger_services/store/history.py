@@ -13,12 +13,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection, capabilities
+from psycopg import capabilities
 from psycopg.rows import class_row
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import loads
-
-Connection = AsyncConnection[Any]
 
 AT_ONCE = 500
 """Rows that are fetched together."""
@@ -149,6 +148,22 @@ async def runs_named(connection: Connection, context_id: str, beginning: str) ->
         (context_id, beginning),
     )
     return [run_id for (run_id,) in await cursor.fetchall()]
+
+
+async def starts_of_run(connection: Connection, context_id: str, run_id: str) -> list[bytes]:
+    """Returns the start frames of a run's attempts, as published, in order; none for a run that never opened."""
+    cursor = await connection.execute(
+        """
+        SELECT convert_to(frames.payload::text, 'UTF8')
+        FROM runs
+        INNER JOIN frames ON frames.context_id = runs.context_id AND frames.version > runs.opened_version
+        WHERE runs.context_id = %(id)s AND runs.run_id = %(run)s
+            AND frames.run_id = %(run)s AND frames.type = 'LLMFullResponseStartFrame'
+        ORDER BY frames.version
+        """,
+        {"id": context_id, "run": run_id},
+    )
+    return [payload for (payload,) in await cursor.fetchall()]
 
 
 async def difference(connection: Connection, context_id: str, a: int, b: int) -> dict[str, Any] | None:

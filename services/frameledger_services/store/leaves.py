@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
-from typing import Any
 
-from psycopg import AsyncConnection
-
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 FETCH_ROWS = 5_000
 """Heads that are fetched at once."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 _TABLES = {
     "frames": "version",

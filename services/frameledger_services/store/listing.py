@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store.conversations import literally
 
 NEWEST = 1_000
@@ -62,7 +62,7 @@ class Selection:
 
 
 async def page(
-    connection: AsyncConnection[Any],
+    connection: Connection,
     selection: Selection,
     limit: int,
     *,

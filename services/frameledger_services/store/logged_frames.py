@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store.recovery import FETCH_ROWS, Span
-
-Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)

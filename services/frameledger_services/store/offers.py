@@ -6,13 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from frameledger_services.cancel_tools import PREFIX
+from frameledger_services.database_types import Connection
 
 
 async def tools_on_offer(
-    connection: AsyncConnection[Any], services: Sequence[str] | None = None
+    connection: Connection, services: Sequence[str] | None = None
 ) -> dict[str, dict[str, Any]]:
     """The tools by name, in OpenAI's form, of all services or of these. Functions without a schema are left out.
 
@@ -35,7 +34,7 @@ async def tools_on_offer(
     return dict(sorted(found.items()))
 
 
-async def cancellable_functions(connection: AsyncConnection[Any]) -> list[str]:
+async def cancellable_functions(connection: Connection) -> list[str]:
     """Returns the functions whose calls a model may cancel by a built-in tool, sorted. If an application serves a tool
     of that tool's name itself, advertised or not, its own wins."""
     cursor = await connection.execute(

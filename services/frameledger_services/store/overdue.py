@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
 from frameledger.frames import types_said_by
+from frameledger_services.database_types import Connection
 
-Connection = AsyncConnection[Any]
 Row = TypeVar("Row")
 
 MOST_ROWS = 200

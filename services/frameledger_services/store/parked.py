@@ -1,19 +1,32 @@
-"""The statements of unparking: each function runs one, in the caller's transaction, and none commits."""
+"""Parked conversations: which there are, and the statements that resume one.
+
+Each function runs one statement in the caller's transaction; none commits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
-from psycopg import AsyncConnection
+from psycopg.rows import class_row
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store.frame_pages import FramePages
 from frameledger_services.store.projections import PROJECTION
 
-Connection = AsyncConnection[Any]
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A conversation of which `waiting` frames, from version `since` on, are stored and not folded."""
+
+    context_id: str
+    since: int
+    waiting: int
+    parked_at: datetime
+    error: str
 
 
 class ParkedFrame(NamedTuple):
@@ -35,6 +48,22 @@ class Settled:
     version: int
     outcome: str
     reason: str | None
+
+
+async def conversations(connection: Connection) -> list[Parked]:
+    """Returns the parked conversations, in the order in which they were parked."""
+    async with connection.cursor(row_factory=class_row(Parked)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                context_id, parked_version AS since, version - parked_version + 1 AS waiting, parked_at,
+                parked_error AS error
+            FROM contexts
+            WHERE parked_version IS NOT NULL
+            ORDER BY contexts.parked_at, context_id
+            """
+        )
+        return await cursor.fetchall()
 
 
 async def partition_of(connection: Connection, context_id: str) -> int | None:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 
 @dataclass(frozen=True, slots=True)

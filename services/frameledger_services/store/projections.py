@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
 from frameledger.record import FIRST_GENERATION
 from frameledger_services import database
-
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 PROJECTION = "contexts"
 """The projection that the tables of this database are."""

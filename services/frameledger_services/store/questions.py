@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.store import contexts, conversations
 from frameledger_services.store.contexts import NoSuchContextError, StoredContext
-
-Connection = AsyncConnection[Any]
 
 ASKING = ("LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMRunFrame", "LLMContextFrame")
 """Frames by which clients ask for an answer."""

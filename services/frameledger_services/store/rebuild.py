@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 
 @dataclass(frozen=True, slots=True)

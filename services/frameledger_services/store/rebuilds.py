@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from psycopg import AsyncConnection, errors
+from psycopg import errors
 from psycopg.rows import class_row
 
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 HOLD_TIMEOUT = "3s"
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store.projections import PROJECTION, StoredPosition
-
-Connection = AsyncConnection[Any]
 
 FETCH_ROWS = 500
 """Rows that are fetched at once where there may be millions."""

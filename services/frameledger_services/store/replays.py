@@ -10,12 +10,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.store import client_calls
 from frameledger_services.store.client_calls import BegunCall
-
-Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)

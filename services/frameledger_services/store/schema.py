@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 from psycopg import errors
 
 from frameledger.errors import ConfigurationError
+from frameledger_services.database_types import Connection
 
 REVISION = "0015"
 """The revision that this release works with: the newest one in `migrations`."""
@@ -47,7 +47,7 @@ class TooNewError(SchemaError):
     """
 
 
-async def check(connection: psycopg.AsyncConnection[Any]) -> str:
+async def check(connection: Connection) -> str:
     """Returns the revision of the database; raises `TooOldError` or `TooNewError` unless this release works with it.
 
     One statement, in a transaction of its own or a savepoint of the caller's, which a missing table leaves usable.

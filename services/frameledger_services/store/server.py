@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
+
+from frameledger_services.database_types import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Server:
     """Its name and its pid."""
 
 
-async def look(connection: AsyncConnection[Any]) -> Server:
+async def look(connection: Connection) -> Server:
     """What it says now. One statement."""
     async with connection.cursor(row_factory=class_row(Server)) as cursor:
         await cursor.execute(_LOOK)
@@ -44,7 +44,7 @@ async def look(connection: AsyncConnection[Any]) -> Server:
     return found
 
 
-async def is_pooled(connection: AsyncConnection[Any]) -> bool:
+async def is_pooled(connection: Connection) -> bool:
     """Whether a pooler stands between: it gives each client a process's number that is not the server's."""
     row = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
     return row is not None and row[0] != connection.info.backend_pid
@@ -76,3 +76,9 @@ _LOOK = """
         coalesce((SELECT extract(epoch FROM clock_timestamp() - xact_start) FROM oldest), 0)::float8 AS oldest_seconds,
         (SELECT format('%s (pid %s)', coalesce(nullif(application_name, ''), 'a session'), pid) FROM oldest) AS oldest
 """
+
+
+async def commits_asynchronously(connection: Connection) -> bool:
+    """Returns whether a crash may lose a commit that a session like this one was told of."""
+    row = await (await connection.execute("SHOW synchronous_commit")).fetchone()
+    return row is not None and row[0] == "off"

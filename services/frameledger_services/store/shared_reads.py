@@ -11,10 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.store.connections import Connections, DatabaseUnavailableError
 
 MOST_STATEMENTS = 2
@@ -52,7 +51,7 @@ class SharedReads(Generic[_A, _R]):
     def __init__(
         self,
         database: Connections,
-        read: Callable[[AsyncConnection[Any], Sequence[_A]], Awaitable[Sequence[_R]]],
+        read: Callable[[Connection, Sequence[_A]], Awaitable[Sequence[_R]]],
         *,
         begun_within: float,
         most_at_once: int = MOST_AT_ONCE,

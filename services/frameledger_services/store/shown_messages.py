@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import loads
 
 CLIENT = "ag_ui"
@@ -30,9 +29,7 @@ class ShownMessage:
     """As a model gets it."""
 
 
-async def shown_messages(
-    connection: AsyncConnection[Any], context_id: str, version: int
-) -> list[ShownMessage]:
+async def shown_messages(connection: Connection, context_id: str, version: int) -> list[ShownMessage]:
     """Returns the messages of a conversation at a version, in order; none of one that does not exist."""
     cursor = await connection.execute(_MESSAGES, {"id": context_id, "version": version, "client": CLIENT})
     return [

@@ -18,10 +18,10 @@ from typing import Any
 from psycopg import AsyncRawCursor, DataError, errors
 from sqlalchemy import Table
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store import checkpoints, heads, row_parameters, tables
 from frameledger_services.store.batch import (
     ENDED,
-    Connection,
     Ended,
     Insert,
     StaleHeadError,

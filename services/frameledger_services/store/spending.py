@@ -10,11 +10,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from frameledger.values import value
-
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 RESULTS = ("FunctionCallResultFrame", "FunctionCallCancelFrame", "BotStoppedSpeakingFrame")
 """What requests a run and is no input: what became of a call, at once or when the bot had stopped to speak."""

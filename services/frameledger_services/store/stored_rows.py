@@ -14,14 +14,14 @@ from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-from psycopg import AsyncConnection, AsyncServerCursor
+from psycopg import AsyncServerCursor
 from sqlalchemy import Table
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store import tables
 from frameledger_services.store.binary_copy import type_name
 from frameledger_services.store.frame_pages import PAGE_BYTES, FramePages, selected
 
-Connection = AsyncConnection[Any]
 Row = tuple[Any, ...]
 
 FETCH_ROWS = 500

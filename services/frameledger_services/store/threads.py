@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.store import client_calls, conversations
 from frameledger_services.store.client_calls import WaitingCall
 from frameledger_services.store.contexts import loads
 from frameledger_services.store.shown_messages import CLIENT, ShownMessage, shown_messages
-
-Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from time import monotonic
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
 from frameledger.frames import FunctionCallFromLLM
+from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import BY_CLIENT, WAITS_FOR_CLIENT
 from frameledger_services.store.contexts import loads
 
@@ -99,7 +99,7 @@ class RunningCall:
     arguments: Any
 
 
-async def snapshots(connection: AsyncConnection[Any], asked: Sequence[FrameOfCall]) -> list[CallSnapshot]:
+async def snapshots(connection: Connection, asked: Sequence[FrameOfCall]) -> list[CallSnapshot]:
     """Returns the status of each of these frames with its call, in their order, all of one moment."""
     asked_at = monotonic()
     cursor = await connection.execute(
@@ -130,9 +130,7 @@ async def snapshots(connection: AsyncConnection[Any], asked: Sequence[FrameOfCal
     return [CallSnapshot(asked_at, *row) for row in await cursor.fetchall()]
 
 
-async def announced_at(
-    connection: AsyncConnection[Any], context_id: str, version: int
-) -> list[FunctionCallFromLLM]:
+async def announced_at(connection: Connection, context_id: str, version: int) -> list[FunctionCallFromLLM]:
     """Returns the calls that the frame at this version announced, without those of built-in tools."""
     cursor = await connection.execute(
         """
@@ -149,7 +147,7 @@ async def announced_at(
     ]
 
 
-async def interrupted_by(connection: AsyncConnection[Any], context_id: str, version: int) -> set[CallKey]:
+async def interrupted_by(connection: Connection, context_id: str, version: int) -> set[CallKey]:
     """Returns the calls that the frame at this version interrupted and that are not settled."""
     cursor = await connection.execute(
         "SELECT requested_version, ordinal FROM tool_calls "
@@ -159,9 +157,7 @@ async def interrupted_by(connection: AsyncConnection[Any], context_id: str, vers
     return {(requested_version, ordinal) for requested_version, ordinal in await cursor.fetchall()}
 
 
-async def running_async(
-    connection: AsyncConnection[Any], context_id: str, function_name: str
-) -> list[RunningCall]:
+async def running_async(connection: Connection, context_id: str, function_name: str) -> list[RunningCall]:
     """Returns the asynchronous calls of a function that are in progress or wait, oldest first."""
     cursor = await connection.execute(
         """
@@ -175,9 +171,7 @@ async def running_async(
     return [RunningCall(call, version, loads(text)) for call, version, text in await cursor.fetchall()]
 
 
-async def call_of_frame(
-    connection: AsyncConnection[Any], context_id: str, frame_id: str
-) -> tuple[str, str] | None:
+async def call_of_frame(connection: Connection, context_id: str, frame_id: str) -> tuple[str, str] | None:
     """Returns the `tool_call_id` that a stored frame names, and the frame's outcome; None if it is not stored."""
     cursor = await connection.execute(
         "SELECT tool_call_id, outcome FROM frames WHERE context_id = %s AND frame_id = %s::uuid",
@@ -205,7 +199,7 @@ class UnsettledCall:
 
 
 async def unsettled(
-    connection: AsyncConnection[Any],
+    connection: Connection,
     context_id: str | None,
     *,
     status: str | None = None,
@@ -249,7 +243,7 @@ class Settleable(NamedTuple):
 
 
 async def with_status(
-    connection: AsyncConnection[Any],
+    connection: Connection,
     context_id: str,
     tool_call_id: str,
     status: str,

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from frameledger.tools import tool_name, tool_names
+from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import loads
 
 
 async def advertised_schema(
-    connection: AsyncConnection[Any], context_id: str, version: int, function_name: str
+    connection: Connection, context_id: str, version: int, function_name: str
 ) -> dict[str, Any] | None:
     """Returns the tool of that name, in OpenAI's form, as the context has it at that version; None if it has none."""
     cursor = await connection.execute("SELECT setting_at(%s, 'tools', %s)::text", (context_id, version))
@@ -27,9 +26,7 @@ async def advertised_schema(
     return None
 
 
-async def changed(
-    connection: AsyncConnection[Any], seen: Mapping[str, int]
-) -> list[tuple[str, int, tuple[str, ...]]]:
+async def changed(connection: Connection, seen: Mapping[str, int]) -> list[tuple[str, int, tuple[str, ...]]]:
     """Returns, for each context whose tool list changed after the version that `seen` has for it, the context's id, the
     version of the newest change, and the names of the tools since then. A conversation that ended has no tools."""
     cursor = await connection.execute(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
+from frameledger_services.database_types import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +17,7 @@ class StoredTopic:
     topic_id: UUID | None
 
 
-async def insert(
-    connection: AsyncConnection[Any], topic: str, partitions: int, topic_id: UUID | None
-) -> None:
+async def insert(connection: Connection, topic: str, partitions: int, topic_id: UUID | None) -> None:
     """Store the first generation of a topic. Does nothing if it is stored already."""
     await connection.execute(
         "INSERT INTO topics (topic, partitions, topic_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
@@ -28,7 +25,7 @@ async def insert(
     )
 
 
-async def newest(connection: AsyncConnection[Any], topic: str) -> StoredTopic | None:
+async def newest(connection: Connection, topic: str) -> StoredTopic | None:
     """Returns what is stored of a topic; None if it is unknown."""
     cursor = await connection.execute(
         "SELECT generation, partitions, topic_id FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1",

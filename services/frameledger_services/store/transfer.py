@@ -11,15 +11,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 from sqlalchemy import Table
 
+from frameledger_services.database_types import Connection
 from frameledger_services.store import stored_rows
 from frameledger_services.store.binary_copy import type_name
 from frameledger_services.store.frame_pages import FramePages
-
-Connection = AsyncConnection[Any]
 
 NO_LOG_GENERATION = 0
 NO_LOG_PARTITION = -1

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import WAITS_FOR_PERSON
 
 MOST_COUNTED = 100_000
@@ -35,7 +33,7 @@ class WorkToDo:
         return sum(self.outbox_rows.values())
 
 
-async def count(connection: AsyncConnection[Any]) -> WorkToDo:
+async def count(connection: Connection) -> WorkToDo:
     """Returns what is to be done. Reads partial indexes, which have only that, and of the outbox the first rows."""
     cursor = await connection.execute(
         f"""

@@ -26,7 +26,7 @@ from frameledger_services.cli.terminal import (
 from frameledger_services.cli.terminal.pager import Page, Piece
 from frameledger_services.settings import Settings
 from frameledger_services.store import history
-from frameledger_services.store.queries import Moment
+from frameledger_services.store.moments import Moment
 
 _WHO = 14
 

@@ -16,7 +16,7 @@ from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.settings import Settings
 from frameledger_services.store import history
 from frameledger_services.store.history import RunLine
-from frameledger_services.store.queries import Moment
+from frameledger_services.store.moments import Moment
 
 _COLORS = {"failed": "red", "interrupted": "yellow", "replaced": "yellow", "dropped": "dim", "open": "cyan"}
 

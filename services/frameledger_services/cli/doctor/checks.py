@@ -28,8 +28,8 @@ from frameledger_services.event_log.topics import (
 from frameledger_services.projector import log_check, topic_identity
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings, SettingsError
-from frameledger_services.store import projections, queries, schema, server
-from frameledger_services.store.queries import PartitionProgress
+from frameledger_services.store import partition_progress, projections, schema, server
+from frameledger_services.store.partition_progress import PartitionProgress
 
 SAMPLE = 200
 """So many of the newest records are looked at for how they were partitioned."""
@@ -137,7 +137,7 @@ async def _of_database(
         yield Finding("schema", "fail", str(error), "Upgrade this release.")
         return
     yield Finding("schema", "ok", f"Its tables have revision {revision}, which this release works with.")
-    if await queries.commits_asynchronously(connection):
+    if await server.commits_asynchronously(connection):
         yield Finding(
             "commits",
             "warn",
@@ -153,7 +153,7 @@ async def _of_database(
         async for finding in _of_log(settings, connection, frames):
             yield finding
     topic = TopicNames(settings.topic_prefix).frames
-    reach = await queries.progress(connection, topic)
+    reach = await partition_progress.progress(connection, topic)
     yield _owners(topic, reach, frames, pooled=pooled)
     if frames is not None and reach:
         yield await _progress(settings, connection, topic, reach)
@@ -233,7 +233,7 @@ async def _progress(
     now, deadline = first, asyncio.get_running_loop().time() + PATIENCE
     while now and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(0.1)
-        now = _behind(await queries.progress(connection, topic), ends)
+        now = _behind(await partition_progress.progress(connection, topic), ends)
     if not now:
         return Finding("gap", "ok", "Everything on the log is in the tables.")
     gap = f"{sum(now.values()):,} records of {_partitions(sorted(now))} are on the log and not in the tables"

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal.escape import one_line
 from frameledger_services.client.spelling import meant_type
-from frameledger_services.store import conversations, queries
+from frameledger_services.store import conversations, other_releases
 
 Connection = AsyncConnection[Any]
 
@@ -18,11 +18,11 @@ NAMED = 3
 
 async def unknown_types(connection: Connection) -> Finding:
     """Whether frames of the last days have types that this release does not know."""
-    found = await queries.unknown_frames(connection)
-    since = f"the last {queries.UNKNOWN_DAYS} days"
+    found = await other_releases.unknown_frames(connection)
+    since = f"the last {other_releases.UNKNOWN_DAYS} days"
     if found is None:
         return Finding("types", "ok", f"All frames of {since} have types that are known.")
-    count = f"{found.count:,}" if found.count < queries.COUNTED else f"At least {found.count:,}"
+    count = f"{found.count:,}" if found.count < other_releases.COUNTED else f"At least {found.count:,}"
     newest = f"newest {found.newest_type} from {found.newest_source or 'nobody who said so'}"
     meant = meant_type(found.newest_type)
     guess = "" if meant is None else f" Was {meant} meant?"
@@ -38,10 +38,10 @@ async def unknown_types(connection: Connection) -> Finding:
 
 async def without_time(connection: Connection) -> Finding:
     """Whether messages that an older release wrote have their time."""
-    found = await queries.messages_without_time(connection)
+    found = await other_releases.messages_without_time(connection)
     if not found:
         return Finding("times", "ok", "Every message has the time at which it was said.")
-    count = f"{found:,}" if found < queries.COUNTED else f"At least {found:,}"
+    count = f"{found:,}" if found < other_releases.COUNTED else f"At least {found:,}"
     what = "1 message has" if found == 1 else f"{count} messages have"
     return Finding(
         "times",

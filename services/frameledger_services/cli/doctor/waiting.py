@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger_services.cli.doctor.finding import Finding
-from frameledger_services.store import queries, work_to_do
+from frameledger_services.store import dead_letters, work_to_do
 
 OLD_OUTBOX_SECONDS = 30.0
 
@@ -16,7 +16,7 @@ OLD_OUTBOX_SECONDS = 30.0
 async def findings(connection: AsyncConnection[Any]) -> AsyncIterator[Finding]:
     """Yields all of them, also those that say that nothing waits."""
     left = await work_to_do.count(connection)
-    rejected = await queries.dead_letters_left(connection)
+    rejected = await dead_letters.count_not_retried(connection)
     yield Finding(
         "parked",
         "warn" if left.contexts_parked else "ok",

@@ -8,7 +8,7 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Annotated, Any, NoReturn
 
@@ -22,9 +22,9 @@ from frameledger_services.cli.terminal import backend, options, output, render_c
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
-from frameledger_services.store import dead_letters, queries, schema
+from frameledger_services.store import dead_letters, schema
+from frameledger_services.store.dead_letters import DeadLetter
 from frameledger_services.store.outbox import headers_from_json
-from frameledger_services.store.queries import DeadLetter
 
 _WHERE = re.compile(r"(?:(\d{1,10}):)?(\d{1,10}):(\d{1,19})", re.ASCII)
 
@@ -52,7 +52,7 @@ def list_(
     """
     with backend.exit_on_error():
         settings = Settings.from_env()
-        found = asyncio.run(backend.query(settings, queries.dead_letters, _topic(settings), limit))
+        found = asyncio.run(backend.query(settings, dead_letters.newest, _topic(settings), limit))
     if as_json:
         for one in found:
             typer.echo(json.dumps(_summary(one)))
@@ -94,7 +94,7 @@ def show(
     with backend.exit_on_error():
         settings = Settings.from_env()
         place = _place(settings, where)
-        found = asyncio.run(backend.query(settings, queries.dead_letters_at, [place]))
+        found = asyncio.run(backend.query(settings, dead_letters.at, [place]))
     if not found:
         _refuse_missing(place)
     (one,) = found
@@ -145,8 +145,10 @@ def retry(
 
 @dataclass(frozen=True, slots=True)
 class _Retried:
-    published: Sequence[tuple[DeadLetter, Place]]
-    left: Sequence[tuple[DeadLetter, str]]
+    """What became of each dead letter, by its place. Its value is not kept: all together may not fit into memory."""
+
+    published: list[tuple[Place, Place]] = field(default_factory=list)
+    left: list[tuple[Place, str]] = field(default_factory=list)
 
 
 async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) -> _Retried:
@@ -155,28 +157,28 @@ async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) ->
         Producer(settings, name="frameledger-dlq") as producer,
     ):
         await schema.check(connection)
-        if places:
-            found = await queries.dead_letters_at(connection, places)
-            for place in places:
-                if place not in map(_place_of, found):
+        asked = places or await dead_letters.not_retried(connection, _topic(settings))
+        done = _Retried()
+        for first in range(0, len(asked), dead_letters.AT_ONCE):
+            page = asked[first : first + dead_letters.AT_ONCE]
+            found = {_place_of(one): one for one in await dead_letters.at(connection, page)}
+            for place in places and page:
+                if place not in found:
                     _refuse_missing(place)
-        else:
-            found = await queries.dead_letters_not_retried(connection, _topic(settings))
-        published, left = [], []
-        for one in found:
-            why = _why_not(one, again=again)
-            if why is None:
-                try:
-                    (place,) = await producer.publish(one.topic, [_outgoing(one)])
-                except PublishError as error:
-                    why = str(error)
-                else:
-                    # Noted once it is on the log: a process that dies in between leaves it there twice, and loses none.
-                    await dead_letters.note_retried(connection, _place_of(one))
-                    published.append((one, place))
-            if why is not None:
-                left.append((one, why))
-        return _Retried(published, left)
+            for place, one in found.items():
+                why = _why_not(one, again=again)
+                if why is None:
+                    try:
+                        (published,) = await producer.publish(one.topic, [_outgoing(one)])
+                    except PublishError as error:
+                        why = str(error)
+                    else:
+                        # Marked after Kafka acknowledged it: a crash in between publishes it twice, and loses none.
+                        await dead_letters.note_retried(connection, place)
+                        done.published.append((place, published))
+                if why is not None:
+                    done.left.append((place, why))
+        return done
 
 
 def _why_not(one: DeadLetter, *, again: bool) -> str | None:

@@ -21,7 +21,8 @@ from frameledger_services.projector.relay import sender
 from frameledger_services.recovery.unpark import ContradictoryHeadError, NotParkedError, Unparked
 from frameledger_services.recovery.unpark import unpark as unpark_context
 from frameledger_services.settings import Settings
-from frameledger_services.store import binary_copy, queries, schema
+from frameledger_services.store import binary_copy, schema
+from frameledger_services.store.parked import conversations as parked_conversations
 
 LOCK_TIMEOUT = "10s"
 
@@ -37,7 +38,7 @@ def parked(
     Example: `frameledger parked --json`
     """
     with backend.exit_on_error():
-        found = asyncio.run(backend.query(Settings.from_env(), queries.parked))
+        found = asyncio.run(backend.query(Settings.from_env(), parked_conversations))
     if as_json:
         output.print_json(found)
         return

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from frameledger.record import FIRST_GENERATION
+from frameledger_services.store.dead_letters import DeadLetter
 from frameledger_services.store.outbox import headers_from_json
-from frameledger_services.store.queries import DeadLetter
 
 MUCH_BYTES = 4_096
 """Of a longer value only so much is shown; --raw has all of it."""

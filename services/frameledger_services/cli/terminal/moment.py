@@ -10,9 +10,9 @@ import typer
 from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import output
-from frameledger_services.store import queries
+from frameledger_services.store import moments
 from frameledger_services.store.contexts import NoSuchContextError
-from frameledger_services.store.queries import Moment
+from frameledger_services.store.moments import Moment
 
 LARGEST_VERSION = 2**63 - 1
 
@@ -57,7 +57,7 @@ Option = Annotated[
 async def find(connection: AsyncConnection[Any], context_id: str, at: At | None) -> Moment:
     """The moment that was asked for; ends the command if the conversation, or that version of it, is not there."""
     asked = at or At()
-    found = await queries.moment(connection, context_id, version=asked.version, time=asked.time)
+    found = await moments.moment(connection, context_id, version=asked.version, time=asked.time)
     if found is None:
         output.fail(
             str(NoSuchContextError(context_id)),

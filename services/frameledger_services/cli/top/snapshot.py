@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from frameledger_services.cli.doctor import waiting, work
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.top.stages import Stages
-from frameledger_services.store import activity, queries, serving
+from frameledger_services.store import activity, partition_progress, serving
 from frameledger_services.store.activity import Finished, InProgress, WentWrong
 
 MINUTE = 60
@@ -87,7 +87,7 @@ class Sample:
 
 async def look(connection: AsyncConnection[Any], topic: str) -> Look:
     """Returns what there is now. A dozen statements on indexes of what is open; none grows with the archive."""
-    reach = await queries.progress(connection, topic)
+    reach = await partition_progress.progress(connection, topic)
     needs = [finding async for finding in waiting.findings(connection)]
     needs += [finding async for finding in work.findings(connection)]
     return Look(

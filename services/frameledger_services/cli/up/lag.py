@@ -16,8 +16,8 @@ from frameledger_services import database
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.settings_sources import read_running
-from frameledger_services.store import queries, schema
-from frameledger_services.store.queries import PartitionProgress
+from frameledger_services.store import partition_progress, schema
+from frameledger_services.store.partition_progress import PartitionProgress
 
 ANSWER_SECONDS = 3
 
@@ -64,4 +64,4 @@ async def _reach(settings: Settings) -> list[PartitionProgress]:
         await database.connect(settings, "frameledger status") as connection,
     ):
         await schema.check(connection)
-        return await queries.progress(connection, TopicNames(settings.topic_prefix).frames)
+        return await partition_progress.progress(connection, TopicNames(settings.topic_prefix).frames)

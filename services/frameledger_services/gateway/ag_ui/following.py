@@ -9,6 +9,7 @@ from itertools import zip_longest
 from typing import Concatenate, ParamSpec, TypeVar
 
 from frameledger.record import decode
+from frameledger_services.database_types import Connection
 from frameledger_services.gateway import answers
 from frameledger_services.gateway.ag_ui.translation import QUIET, Event, Translation
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS, Chunk
@@ -17,7 +18,7 @@ from frameledger_services.store import client_calls, conversations
 from frameledger_services.store.client_calls import BegunCall
 from frameledger_services.store.connections import DatabaseUnavailableError
 from frameledger_services.store.shown_messages import ShownMessage, shown_messages
-from frameledger_services.store.threads import AskedRun, Connection
+from frameledger_services.store.threads import AskedRun
 
 WORDS = frozenset(("LLMTextFrame", "TextFrame", "VisionTextFrame", "LLMThoughtTextFrame"))
 """Types of frames with which no call begins, and of which there are most."""

@@ -20,6 +20,7 @@ import psycopg
 
 from frameledger.errors import FrameledgerError, TransientError
 from frameledger_services import logs, transient
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.topics import TopicNames, home_partition
 from frameledger_services.gateway.live import stream_events
 from frameledger_services.gateway.metrics import StreamEnd, StreamMetrics
@@ -324,9 +325,7 @@ class Hub:
             for follower in followers:
                 self.wake(follower)
 
-    async def _read_all(
-        self, connection: following.Connection, cursors: Sequence[StreamCursor]
-    ) -> Sequence[Reading]:
+    async def _read_all(self, connection: Connection, cursors: Sequence[StreamCursor]) -> Sequence[Reading]:
         if not cursors:
             return []
         each = max(LEAST_BYTES, min(MOST_BYTES, STATEMENT_BYTES // len(cursors)))

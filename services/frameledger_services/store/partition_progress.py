@@ -1,0 +1,52 @@
+"""How far the projectors have read each partition of a topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg.rows import class_row
+
+from frameledger_services.database_types import Connection
+from frameledger_services.store.projections import PROJECTION
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """How far a partition was read."""
+
+    partition: int
+    next_offset: int
+    gap: int | None
+    """Records behind, as of when the owner last looked; None before it ever did."""
+
+    lag_seconds: float | None
+    """How old the newest record is that was read, if there is a gap; else 0. None like `gap`."""
+
+    owner: str | None
+    is_owned: bool
+    """Whether the owner's session lives."""
+
+
+async def progress(connection: Connection, topic: str) -> list[PartitionProgress]:
+    """How far each partition of a topic was read, as far as one ever was, and whether somebody reads it now."""
+    async with connection.cursor(row_factory=class_row(PartitionProgress)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                p.partition, p.next_offset, greatest(p.end_offset - p.next_offset, 0) AS gap,
+                CASE
+                    WHEN p.next_offset < p.end_offset
+                        THEN greatest(extract(epoch FROM clock_timestamp() - p.last_logged_at), 0)::float8
+                    WHEN p.end_offset IS NOT NULL THEN 0::float8
+                END AS lag_seconds,
+                p.owner, session.pid IS NOT NULL AS is_owned
+            FROM projections AS p
+            LEFT JOIN pg_stat_get_activity(NULL) AS session
+                -- Who may not look at others' sessions sees their pids and nothing else.
+                ON session.pid = p.owner_pid AND coalesce(session.backend_start = p.owner_started_at, true)
+            WHERE p.projection = %s AND p.topic = %s AND p.sealed_at IS NULL
+            ORDER BY p.partition
+            """,
+            (PROJECTION, topic),
+        )
+        return await cursor.fetchall()
