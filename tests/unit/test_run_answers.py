@@ -18,7 +18,7 @@ from frameledger.frames import (
     LLMThoughtStartFrame,
     LLMThoughtTextFrame,
 )
-from frameledger_services.pipecat.run_answer import Anew, Ended, RunAnswer
+from frameledger_services.pipecat.run_answer import AnswerEnded, AnswerRestarted, RunAnswer
 
 QUESTION = UUID(int=1)
 
@@ -64,7 +64,7 @@ def test_text_is_said_as_it_comes_and_what_is_not_of_the_answer_is_not():
         text(" two"),
         END,
     )
-    assert said == ["One", " two", Ended()]
+    assert said == ["One", " two", AnswerEnded()]
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_text_is_said_as_it_comes_and_what_is_not_of_the_answer_is_not():
     [
         (["One two three"], ["One", " two", " three"]),
         (["On", "e t", "wo", " three"], ["One", " two", " three"]),
-        (["One", " four"], ["One", " two", Anew(), "One four"]),
+        (["One", " four"], ["One", " two", AnswerRestarted(), "One four"]),
         (["One"], ["One", " two"]),
     ],
 )
 def test_the_next_attempt_repeats_nothing(again, said):
     frames = [start(), text("One"), text(" two"), start(2), *map(text, again), END]
-    assert output_of(*frames) == [*said, Ended()]
+    assert output_of(*frames) == [*said, AnswerEnded()]
 
 
 def test_a_thought_that_ended_is_thought_once_and_calls_are_those_of_the_attempt_that_ended():
@@ -112,7 +112,7 @@ def test_a_thought_that_ended_is_thought_once_and_calls_are_those_of_the_attempt
 )
 def test_an_answer_that_breaks_off_ends(frames, failure):
     [*_, ended] = output_of(*frames)
-    assert ended == Ended(failure=failure)
+    assert ended == AnswerEnded(failure=failure)
 
 
 @pytest.mark.parametrize("reason", ["mirror_superseded", "context_changed"])

@@ -1,5 +1,5 @@
-"""A Pipecat application's conversations on the log, and back in another process: `FrameledgerObserver`; answered by our
-inference workers: `FrameledgerLLMService`.
+"""The Pipecat bridge. `FrameledgerObserver` records a Pipecat application's conversation on the log and restores it in
+another process. `FrameledgerLLMService` lets Frameledger's inference workers answer it.
 
     ledger = FrameledgerObserver("call-7")
     context = await ledger.restore(tools=[get_weather])  # instead of LLMContext(tools=[...])
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FrameledgerLLMService", "FrameledgerObserver", "FramesLostError", "Restored"]
 
-if not TYPE_CHECKING:  # a module with `__getattr__` has every name there is, for a type checker
-    # Imported when used: what is pure here works without Pipecat, which is half a gigabyte.
+if not TYPE_CHECKING:  # type checkers accept any name of a module with `__getattr__`
+    # Imported on first use: the pure modules work without Pipecat, which takes half a gigabyte.
     _PLACES = {
         "FrameledgerLLMService": "llm",
         "FrameledgerObserver": "observer",

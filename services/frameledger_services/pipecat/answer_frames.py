@@ -1,4 +1,4 @@
-"""Answers: what a model writes, what is state of it, thoughts, what it cost."""
+"""Translates Pipecat's frames of answers: generated text, spoken text, thoughts, tokens and cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ended(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
 
 
 def text(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    """A token of a model. Where somebody speaks it, it is what was generated, and the words that are state follow."""
+    """A generated token. In a pipeline with speech, the spoken words follow as frames of their own."""
     frame = captured.frame
     if not frame.text:
         return []
@@ -43,7 +43,7 @@ def text(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
 
 
 def words(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    """Words that were spoken. A line outside of an answer gets a start of its own, so that it belongs somewhere."""
+    """Spoken words. A line outside of an answer gets a start frame, so that it belongs to an answer."""
     frame = captured.frame
     spoken = getattr(frame, "raw_text", None) or frame.text
     if not spoken:
@@ -63,7 +63,7 @@ def words(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
 
 
 def pushed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    """What was spoken so far is a message: the end of a line, or a part of an answer."""
+    """The words spoken so far become a message: the end of a line, or a part of an answer."""
     found: list[Fields] = [{"type": "LLMAssistantPushAggregationFrame"}]
     if state.line:
         state.answering = state.line = False
@@ -86,7 +86,7 @@ def thought_ended(captured: CapturedFrame, state: TranslationState) -> list[Fiel
 
 
 def asked(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    """The context, by reference, to be answered. A speculation is of a copy and no part of the conversation."""
+    """A request to answer the context. A speculative request uses a copy and is not part of the conversation."""
     if getattr(captured.frame, "speculation", False):
         return [{"type": "pipecat/LLMContextFrame", "speculation": True}]
     state.service, state.usage = captured.service, None

@@ -1,4 +1,4 @@
-"""AnswerListener one answer: asked for, and heard from the log piece by piece, for as long as it is worth waiting."""
+"""Requests one answer and reads it from the log piece by piece, with timeouts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from frameledger_services.client import StoredFrame
 from frameledger_services.pipecat.asking import WAITING, Asking
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.errors import AskingError
-from frameledger_services.pipecat.run_answer import RunAnswer, Said
+from frameledger_services.pipecat.run_answer import AnswerPart, RunAnswer
 
 WAITING_SECONDS = 5.0
-"""After so long without a word it is tried whether anything could be heard at all."""
+"""After this time without a frame a probe is published, to find out whether frames still arrive."""
 
 
 class AnswerListener:
-    """The answers that a service asks for, one at a time."""
+    """The answers that an LLM service requests, one at a time."""
 
     def __init__(self, asking: Asking, begin_secs: float, silent_secs: float) -> None:
         self._asking = asking
@@ -29,7 +29,7 @@ class AnswerListener:
 
     @property
     def has_asked(self) -> bool:
-        """Whether an answer was asked for, and is not over."""
+        """Whether an answer was requested and has not ended."""
         return self._run is not None
 
     def take(self, stored: StoredFrame, frame: AnyFrame) -> None:
@@ -38,32 +38,32 @@ class AnswerListener:
             self._frames.put_nowait((stored, frame))
 
     async def ask(self, settings: Fields) -> None:
-        """Ask for an answer to the context as it is. Raises `AskingError` if nobody could hear it."""
+        """Request an answer to the current context. Raises `AskingError` if the conversation cannot be followed."""
         self._asked_at = asyncio.get_running_loop().time()
         self._frames = asyncio.Queue()
-        # Until the question has an id it is nobody's answer; what is heard meanwhile is not looked through.
+        # Frames that arrive before the request has an id belong to no answer and are dropped.
         try:
             async with asyncio.timeout(self._begin_secs):
                 await self._asking.began()
         except TimeoutError:
-            raise AskingError("The database does not answer.") from None
+            raise AskingError("The database does not respond.") from None
         self._run = RunAnswer(self._asking.ask(settings))
 
-    async def more(self) -> Iterator[Said]:
-        """Returns what is said next, `Ended` the last of all. Raises `AskingError` if there is no answer, or it breaks
-        off."""
+    async def more(self) -> Iterator[AnswerPart]:
+        """Returns the next parts of the answer; the last one is `AnswerEnded`. Raises `AskingError` if there is no
+        answer, or it stops before its end."""
         run = self._run
         assert run is not None
         until = None if run.has_begun else self._asked_at + self._begin_secs
         return run.take(*await self._next_frame(run, until))
 
     def end(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Stop waiting for the answer."""
         self._run = None
 
     async def _next_frame(self, run: RunAnswer, until: float | None) -> tuple[StoredFrame, AnyFrame]:
-        """What is heard next, until this time at most. While nothing is, it is tried from time to time whether the log
-        and the tables are there."""
+        """Returns the next frame, until this time at most. While none arrives, probes find out whether the log and the
+        tables are working."""
         loop = asyncio.get_running_loop()
         over = loop.time() + self._silent_secs if until is None else until
         tried_at: float | None = None
@@ -87,13 +87,11 @@ class AnswerListener:
 
     def _why_nothing(self, run: RunAnswer, is_deaf: bool) -> str:
         if (why := self._asking.why_unpublished) is not None:
-            return f"The log is not reached: {why}"
+            return f"Kafka cannot be reached: {why}"
         if self._asking.is_held_back:
-            return f"The log is not reached: it did not answer within {self._begin_secs:g} s."
+            return f"Kafka cannot be reached: no acknowledgement within {self._begin_secs:g} s."
         if run.asked_version is None or is_deaf:
-            return (
-                "What is published does not get into the tables: no projector works, or the database is away."
-            )
+            return "Published frames are not stored: no projector is running, or the database is down."
         if not run.has_begun:
-            return f"No inference worker began to answer within {self._begin_secs:g} s."
-        return f"The run said nothing for {self._silent_secs:g} s."
+            return f"No inference worker started to answer within {self._begin_secs:g} s."
+        return f"The run produced no output for {self._silent_secs:g} s."

@@ -1,8 +1,8 @@
-"""What `FrameledgerLLMService` has of its observer: it says things by it, and hears what became of them on the log.
+"""The connection of `FrameledgerLLMService` to its observer: publishes requests and receives stored frames.
 
-What is said goes the observer's way, behind the messages that were captured before it: so whoever reads a question has
-the history with which it was asked. What is heard comes from the tables, with its outcome; the observer's thread reads
-it, and hands it to the pipeline's loop.
+Requests are published by the observer, after the messages captured before them, so a worker that reads a request has
+the history with which it was made. Stored frames and their outcomes are read from the tables by the observer's thread,
+which passes them to the event loop of the pipeline.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from frameledger_services.pipecat.side_conversation import SideQuestion, answere
 AGAIN_SECONDS = 1.0
 
 WAITING = "pipecat/WaitingFrame"
-"""Says nothing but that somebody waits. Whoever hears it come back knows that log, projector and tables are there."""
+"""A probe without content. If it comes back, the log, the projector and the tables are working."""
 
 _HEARD = {
     "LLMRunFrame",
@@ -51,7 +51,7 @@ _HEARD = {
 
 
 class Asking:
-    """One service's side of an observer."""
+    """The requests of one LLM service, published and followed by its observer."""
 
     def __init__(self, context_id: str, session: UUID, capture: Capture, outbox: Outbox) -> None:
         self._context_id = context_id
@@ -65,20 +65,20 @@ class Asking:
 
     @property
     def interruptions(self) -> int:
-        """How often this pipeline was interrupted."""
+        """The number of interruptions of this pipeline."""
         return self._capture.interruptions
 
     @property
     def why_unpublished(self) -> BaseException | None:
-        """Why the newest attempt to publish did not succeed."""
+        """The error of the latest attempt to publish; None if it succeeded."""
         return self._outbox.why
 
     def begin(self, take: Callable[[StoredFrame, AnyFrame], None], after: int | None) -> None:
-        """Follow the conversation from this version on, or from the newest one; `take` is called in this event loop."""
+        """Follow the conversation after this version, or after the newest one. `take` is called in this event loop."""
         loop = asyncio.get_running_loop()
 
         def hand(call: Callable[..., None], *words: Any) -> None:
-            with suppress(RuntimeError):  # the pipeline's loop has ended before its observer
+            with suppress(RuntimeError):  # the pipeline's event loop has ended before the observer
                 loop.call_soon_threadsafe(call, *words)
 
         async def follow(client: Any) -> None:
@@ -97,32 +97,32 @@ class Asking:
         self._following = self._outbox.call(follow)
 
     def end(self) -> None:
-        """Follow no longer."""
+        """Stop following."""
         if self._following is not None:
             self._following.cancel()
 
     async def began(self) -> None:
-        """Return once what is said now will be heard. Raises what following ended with."""
+        """Return once frames that are published from now on are received. Raises `AskingError` if following failed."""
         assert self._following is not None
         if self._following.done() and (error := self._following.exception()) is not None:
             raise AskingError(f"The conversation cannot be followed: {error}") from error
         await self._began.wait()
 
     def ask(self, settings: Fields) -> UUID:
-        """Ask for an answer to the messages as they are. Returns the question's id."""
+        """Request an answer to the current messages. Returns the id of the request."""
         self._capture.sync()
         if settings != self._settings:
-            # The first question, too: what the pipeline was set up with may have changed before it.
+            # Also with the first request: the settings of the pipeline may have changed since its start.
             said = self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
             self._settings = None if said is None else settings
         return self._hope_for({"type": "LLMRunFrame", "metadata": {SPOKEN: self._capture.speaks}})
 
     async def beside(self, aside: SideQuestion) -> str | None:
-        """Ask outside of the conversation. Returns the text of the answer, and raises what `answered` raises."""
+        """Ask outside of the conversation. Returns the text of the answer. Raises what `answered` raises."""
         return await asyncio.wrap_future(self._outbox.call(lambda client: answered(client, aside)))
 
     def try_out(self) -> None:
-        """Say what everybody may hear, to see whether anything is heard."""
+        """Publish a probe, to find out whether frames still come back."""
         self._hope_for({"type": WAITING})
 
     def _hope_for(self, fields: Fields) -> UUID:
@@ -138,24 +138,24 @@ class Asking:
 
     @property
     def context(self) -> Any:
-        """The context that is recorded."""
+        """The recorded context."""
         return self._capture.context
 
     def say(self, fields: Fields) -> UUID:
-        """Publish this frame at once. Returns its id. Raises `AskingError` if there is no room for it."""
+        """Publish this frame at once. Returns its id. Raises `AskingError` if the buffer is full."""
         sequence = self._capture.add(fields)
         if sequence is None:
-            raise AskingError("Too much waits to be published.")
+            raise AskingError("The buffer of unpublished frames is full.")
         self._outbox.hurry()
         return uuid5(self._session, f"{sequence}.0")
 
     def hurry(self) -> None:
-        """Publish at once what was captured."""
+        """Publish all captured frames at once."""
         self._outbox.hurry()
 
     def give_up(self, interruptions: int) -> None:
-        """Nobody waits for the answer any more that was asked for when there were so many interruptions: whoever gives
-        it is told to stop, unless an interruption has said so."""
+        """Stop the run of an abandoned request by an interruption, unless one was captured already. `interruptions` is
+        their number at the time of the request."""
         if self._capture.interruptions == interruptions:
             self._capture.add({"type": "InterruptionFrame"})
         self._outbox.hurry()

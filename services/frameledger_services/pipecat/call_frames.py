@@ -1,4 +1,4 @@
-"""Calls of functions."""
+"""Translates Pipecat's frames of function calls."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _call(frame: Any) -> Fields:
 
 
 def _arguments(arguments: Any) -> str:
-    """As text: as Pipecat writes it into the message of the call."""
+    """The arguments as JSON text, as Pipecat writes them into the message of the call."""
     return arguments if isinstance(arguments, str) else json.dumps(to_json(arguments), ensure_ascii=False)
 
 

@@ -1,7 +1,7 @@
-"""Capture: what the handlers of Pipecat's processor events do, in Pipecat's own event loop.
+"""Capture: the handlers of Pipecat's processor events, which run in Pipecat's event loop.
 
-A handler appends to a deque, and compares the context with its copy where something may have written into it. It
-awaits nothing and raises nothing; what it could not take is counted.
+A handler appends frames to a deque, and compares the context with its copy where the context may have changed. It
+awaits nothing and raises nothing; frames that it cannot take are counted.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from frameledger_services.pipecat.translate import name_of, translate
 from frameledger_services.pipecat.values import to_json, tools_to_json
 
 CHANGES, FIELDS, ON_THE_LOG = "changes", "fields", "frameledger.on_the_log"
-"""Instead of a place: what was captured is changes of the messages, frames that are ready, or one that the log has.
-Such a frame came from there, and has this name in its metadata."""
+"""Values in the place of a capture point: changes of the messages, complete frames, or a frame that is on the log
+already. A frame that came from the log has the last name in its metadata."""
 
 Item = tuple[int, int, str, Any, ModelService | None]
-"""Sequence, nanoseconds since 1970, place, what was captured, and the model's service if it was there."""
+"""Sequence, nanoseconds since 1970, capture point, captured object, and the model service if captured there."""
 
 USER, ASSISTANT, LLM, OUTPUT = "user", "assistant", "llm", "output"
 
 MOST_CAPTURED = 50_000
-"""Items that wait for the thread. It takes them every 20 ms: so many wait only if it does not run any more."""
+"""Maximum items that wait for the thread. It takes them every 20 ms, so the limit is reached only if it is dead."""
 
-# Where frames are taken, if not at whichever of our processors sees them first.
+# Frames that are taken at certain processors; all others are taken at the first processor that sees them.
 _ANSWER = {"LLMFullResponseEndFrame", "LLMThoughtStartFrame", "LLMThoughtTextFrame", "LLMThoughtEndFrame"}
 _ANSWER |= {"LLMAssistantPushAggregationFrame", "FunctionCallResultFrame", "FunctionCallCancelFrame"}
 _WORDS, _TOKENS = "TextFrame", "LLMTextFrame"
@@ -37,10 +37,10 @@ _START, _END, _ASKED = "LLMFullResponseStartFrame", "LLMFullResponseEndFrame", "
 _INTERRUPTION, _SETTINGS = "InterruptionFrame", "LLMUpdateSettingsFrame"
 _FROM_THE_MODEL = {"MetricsFrame", "ErrorFrame", "FunctionCallsStartedFrame", "FunctionCallInProgressFrame"}
 _VOICE = {"BotStartedSpeakingFrame", "BotStoppedSpeakingFrame", _WORDS}
-# Objects that an application may change once it has handed them over: told at once, and not in the thread.
+# Objects that an application can change after handing them over: translated at once instead of in the thread.
 _NOW = _FROM_THE_MODEL | {"FunctionCallResultFrame", "LLMThoughtEndFrame", "LLMUpdateSettingsFrame"}
 _NOW -= {"MetricsFrame"}
-# What writes nothing into a context when it is handled, and comes often.
+# Frequent frames that never change the context.
 _WRITES_NOTHING = {
     _WORDS,
     _TOKENS,
@@ -59,7 +59,7 @@ _REMEMBERED = 4096
 
 
 class Capture:
-    """What is captured of one pipeline, until the thread takes it from `items`."""
+    """Captures one pipeline. `items` holds the captured items until the thread takes them."""
 
     def __init__(self, note_failure: Callable[[BaseException], None]) -> None:
         self.items: deque[Item] = deque()
@@ -67,10 +67,10 @@ class Capture:
         self.lost = 0
         self.speaks = False
         self.is_answered_here = False
-        """A service of ours asks for the answers, and the workers that give them tell of them."""
+        """Whether Frameledger's workers answer, which publish the frames of their answers themselves."""
 
         self.interruptions = 0
-        """How many were captured."""
+        """The number of captured interruptions."""
 
         self._note_failure = note_failure
         self._sequence = count()
@@ -86,22 +86,22 @@ class Capture:
     def follow(
         self, context: Any, mirror: Mirror | None = None, tools: Any = None, tool_choice: Any = None
     ) -> None:
-        """Compare this context from now on with this copy; `tools` and `tool_choice`, as JSON, are on the log."""
+        """Compare this context with this copy from now on. `tools` and `tool_choice` (JSON) are on the log already."""
         self.context, self._mirror = context, mirror or Mirror()
         self._tools, self._choice = [tools or [], None], tool_choice
 
     def retell(self) -> None:
-        """Say all messages at the next sync point."""
+        """Publish all messages at the next sync point."""
         self._mirror = Mirror()
 
     def add(self, fields: Fields) -> int | None:
-        """A frame that is ready. Returns its sequence; None if there was no room for it."""
+        """Add a complete frame. Returns its sequence; None if the buffer is full."""
         return self._append(FIELDS, [fields])
 
     def handlers(
         self, at: str, *, pushes: bool, service: ModelService | None = None
     ) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Two handlers for one processor: before it handles a frame, or pushes one, and after."""
+        """Returns two handlers for one processor: before and after it processes, or pushes, a frame."""
         plans: dict[type, int] = {}
 
         def before(processor: Any, frame: Any) -> None:
@@ -129,7 +129,7 @@ class Capture:
         return before, after
 
     def sync(self) -> None:
-        """Compare the context with its copy, and tell the difference."""
+        """Compare the context with its copy and add the differences."""
         context = self.context
         if context is None:
             return
@@ -158,7 +158,7 @@ class Capture:
             self.add({"type": "LLMSetToolChoiceFrame", "tool_choice": to_json(said)})
 
     def _plan(self, at: str, kind: type, *, pushes: bool) -> int:
-        """What is to be done with frames of this class here: decided once, since it is done for every token."""
+        """Decides what to do with frames of this class at this point. Called once per class, not for every token."""
         name = name_of(kind)
         plan = 0
         if name == _ASKED:
@@ -174,10 +174,10 @@ class Capture:
 
     def _is_taken(self, at: str, name: str, *, pushes: bool) -> bool:
         if name == _ASKED:
-            # Where a model is asked. The aggregators push it also to tell that there is news.
+            # Taken where it reaches the model. The aggregators also push it to announce changes.
             return at == LLM and not pushes and not self.is_answered_here
         if name == _SETTINGS and self.is_answered_here:
-            # Said with the next question: what its model is to know of them.
+            # Published with the next request instead.
             return False
         if at == LLM:
             return pushes and (name in _FROM_THE_MODEL or (self.speaks and name in (_START, _TOKENS)))
@@ -188,7 +188,7 @@ class Capture:
         return True
 
     def _take(self, at: str, frame: Any, plan: int, service: ModelService | None) -> None:
-        # A broadcast is two frames that name each other, one each way: they are one.
+        # A broadcast is two frames, one in each direction, that refer to each other: they count as one.
         sibling, number = frame.broadcast_sibling_id, frame.id
         if sibling is not None and sibling < number:
             number = sibling
@@ -201,7 +201,7 @@ class Capture:
         name = type(frame).__name__
         if ON_THE_LOG in frame.metadata:
             if name in (_START, _END):
-                # Words that are heard from now on belong to that answer.
+                # Words spoken from now on belong to that answer.
                 self._append(ON_THE_LOG, frame, service)
             return
         self.interruptions += name == _INTERRUPTION

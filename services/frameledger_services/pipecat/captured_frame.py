@@ -1,4 +1,4 @@
-"""A frame of Pipecat as it was captured, and what its translation remembers from one frame to the next."""
+"""A captured Pipecat frame, and the state of the translation between frames."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 Fields = dict[str, Any]
-"""A frame of ours as JSON: its type and fields. Id and time are added when it is sent."""
+"""A Frameledger frame as JSON: its type and fields. The id and the time are added when it is encoded."""
 
 GENERATED = "generated"
-"""The place of capture where a model writes what somebody else speaks. Anywhere else text is what is said."""
+"""The capture point of generated text in a pipeline that speaks. Text from any other point is spoken text."""
 
 
 @dataclass(slots=True)
 class ModelService:
-    """A model as the pipeline has it."""
+    """The provider and model of an LLM service in the pipeline."""
 
     provider: str | None = None
     model: str | None = None
@@ -25,29 +25,29 @@ class ModelService:
 class CapturedFrame:
     frame: Any
     name: str
-    """The class of Pipecat's that it is of, by which it is translated; an application may have derived its own."""
+    """The name of the Pipecat class by which it is translated, which can be a base class of its own."""
 
     at: str
-    """Where it was captured."""
+    """The capture point."""
 
     ns: int
-    """When, in nanoseconds since 1970."""
+    """The capture time in nanoseconds since 1970."""
 
     service: ModelService | None = None
-    """The model whose service it passed."""
+    """The LLM service at which it was captured."""
 
 
 @dataclass(slots=True)
 class TranslationState:
-    """What the translation remembers."""
+    """The state of the translation between frames."""
 
     answering: bool = False
     line: bool = False
-    """Whether the answer is a line that the application had spoken, which no model began."""
+    """Whether the answer is a line spoken by the application instead of a model."""
 
     usage: Fields | None = None
     service: ModelService | None = None
-    """The model that was asked last."""
+    """The model of the latest request."""
 
     interim_ns: int = 0
 

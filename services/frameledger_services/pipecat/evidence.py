@@ -1,4 +1,4 @@
-"""Frames that are kept as evidence: what nothing follows from here, and somebody will want to know."""
+"""Pipecat frames that are recorded as evidence only: they have no effect on the conversation."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "OutputDTMFFrame": ("button",),
     "OutputDTMFUrgentFrame": ("button",),
 }
-"""The frames by name, and of each the fields that are kept."""
+"""The recorded fields of each frame type."""
 
 
 def evidence(frame: Any, name: str) -> dict[str, Any]:
-    """The frame as `pipecat/<name>`: the prefix keeps it from ever meeting a type of ours."""
+    """Returns the frame as type `pipecat/<name>`. The prefix prevents collisions with Frameledger's types."""
     fields = {one: to_json(getattr(frame, one, None)) for one in EVIDENCE[name]}
     return {"type": f"pipecat/{name}", **{key: value for key, value in fields.items() if value is not None}}

@@ -1,4 +1,4 @@
-"""Where a pipeline is listened to: which of its processors get which handlers. No class of Pipecat's is imported."""
+"""Adds the capture handlers to the processors of a pipeline. Imports no class of Pipecat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger("frameledger.pipecat")
 
 
 class Hooks:
-    """The handlers of one observer."""
+    """Adds the handlers of one observer."""
 
     def __init__(self, context_id: str, capture: Capture) -> None:
         self._context_id = context_id
@@ -21,7 +21,7 @@ class Hooks:
         self._hooked: set[int] = set()
 
     def hook(self, processors: Sequence[Any]) -> None:
-        """Add handlers to those of a pipeline that have none yet."""
+        """Add handlers to the processors of a pipeline that have none yet."""
         self._capture.speaks = any(is_a(one, "TTSService") for one in processors)
         for processor in processors:
             if id(processor) not in self._hooked:
@@ -55,8 +55,8 @@ class Hooks:
         if self._capture.context is context:
             return True
         logger.error(
-            "%s: %s has a context of its own, which is not recorded: one observer is for one context. Give the other "
-            "an observer with an id of its own; after restore() use the context that it returned.",
+            "%s: %s uses another context, which is not recorded: an observer records one context. Add an observer with "
+            "an id of its own for the other context. After restore(), use the context that it returned.",
             self._context_id,
             aggregator,
         )
@@ -64,7 +64,7 @@ class Hooks:
 
 
 def all_of(pipeline: Any) -> list[Any]:
-    """The processors of a pipeline and of those in it, in their order."""
+    """Returns the processors of a pipeline and of its nested pipelines, in order."""
     found: list[Any] = []
     for one in pipeline.processors:
         found += [one, *all_of(one)]
@@ -72,12 +72,12 @@ def all_of(pipeline: Any) -> list[Any]:
 
 
 def is_a(processor: Any, name: str) -> bool:
-    """Whether it is of this class of Pipecat's. By name: to import those of speech alone takes seconds."""
+    """Returns whether it is of the Pipecat class of this name. Importing the speech classes takes seconds."""
     return any(one.__name__ == name for one in type(processor).__mro__)
 
 
 def settings_of(service: Any) -> Any:
-    """Of a service; 1.8 has no property for it."""
+    """Returns the settings of a service. Pipecat 1.8 has no property for them."""
     return getattr(service, "settings", None) or getattr(service, "_settings", None)
 
 

@@ -1,4 +1,4 @@
-"""`FrameledgerLLMService`: in the place of a model's service, and our inference workers answer."""
+"""`FrameledgerLLMService`: a Pipecat LLM service whose answers come from Frameledger's inference workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from frameledger_services.pipecat.answer_listener import AnswerListener
 from frameledger_services.pipecat.capture import ON_THE_LOG
 from frameledger_services.pipecat.errors import AskingError
 from frameledger_services.pipecat.observer import FrameledgerObserver
-from frameledger_services.pipecat.run_answer import Anew, Ended, Said
+from frameledger_services.pipecat.run_answer import AnswerEnded, AnswerPart, AnswerRestarted
 from frameledger_services.pipecat.service_calls import ServiceCalls
 from frameledger_services.pipecat.side_conversation import SideQuestion
 from frameledger_services.pipecat.values import from_json, of_a_request, to_json
@@ -65,21 +65,21 @@ _OF_A_CALL = (
     theirs.FunctionCallCancelFrame,
 )
 
-ANOTHER_CONTEXT = "This context is not the one that is recorded, so nobody knows what it says."
+ANOTHER_CONTEXT = "Only the context that the observer records can be answered."
 
 
 class FrameledgerLLMService(LLMService):
-    """A Pipecat service that asks the inference workers of this ledger.
+    """A Pipecat LLM service that is answered by Frameledger's inference workers.
 
         ledger = FrameledgerObserver("call-7")
         llm = FrameledgerLLMService(ledger)  # instead of OpenAILLMService(...)
         context = await ledger.restore(tools=[get_weather])
 
-    The context stays Pipecat's, and `ledger` records it; it need not be among the worker's observers. Another context
-    is answered with an `ErrorFrame`: what it says is not on the log. A worker that dies while it answers is replaced,
-    and an interruption closes the model's stream. Functions that the application has are run here, once their start is
-    on the log; all others by the services of `frameledger run functions`. What is not answered is an `ErrorFrame`,
-    never a pipeline that waits.
+    The context stays Pipecat's. `ledger` records it and need not be among the observers of the worker. A request for
+    another context fails with an `ErrorFrame`, because its messages are not on the log. A worker that dies during an
+    answer is replaced, and an interruption closes the model's stream. Functions of the application run in this process,
+    once their start is on the log; all others run in services of `frameledger run functions`. A request that is not
+    answered ends with an `ErrorFrame` and never blocks the pipeline.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class FrameledgerLLMService(LLMService):
         settings: LLMSettings | None = None,
         **options: Any,
     ) -> None:
-        """`settings` say which model answers, and how, as in every service of Pipecat's.
+        """`settings` choose the model and its parameters, as for every Pipecat service.
 
-        After `begin_secs` without a worker that begins, and `silent_secs` without a sign of the run, the answer is an
-        error. Raises RuntimeError if the ledger has begun, or has a service.
+        A request fails if no worker starts within `begin_secs`, or if a run produces no frame for `silent_secs`. Raises
+        RuntimeError if the ledger has started or has an LLM service already.
         """
         complete = LLMSettings(**dict.fromkeys(_SETTINGS))
         if settings is not None:
@@ -129,7 +129,7 @@ class FrameledgerLLMService(LLMService):
                 self._asking.hurry()
             await self.push_frame(frame, direction)
         elif getattr(frame, "speculation", False):
-            # It is of a copy of the context, which the log does not have: the turn is answered when it is over.
+            # A speculative request uses a copy of the context, which is not recorded. The turn is answered at its end.
             await self.broadcast_frame(theirs.EagerEndOfTurnCancelFrame)
         elif frame.context is not self._asking.context:
             await self.push_error(ANOTHER_CONTEXT)
@@ -143,11 +143,12 @@ class FrameledgerLLMService(LLMService):
         system_instruction: str | None = None,
         response_schema: dict[str, Any] | None = None,
     ) -> str | None:
-        """Returns the answer to another context, as for a summary of this one; None if it has no text.
+        """Returns the answer to another context, such as for a summary of this one; None if it has no text.
 
-        It is asked as a conversation of its own, whose id begins with this one's and whose first frame names it, so
-        it is on the log, too. No function is offered; a `response_schema` is left to the model, which is not told of
-        it. Raises `AskingError` if there is no answer.
+        The request is a conversation of its own, whose id starts with this one's and whose first frame names this one,
+        so it is recorded too. It offers no functions. A `response_schema` is ignored with a warning, as Pipecat
+        requires of a service that cannot enforce one: only the worker knows which provider answers. Raises
+        `AskingError` if the request is not answered.
         """
         if response_schema is not None:
             logger.warning("%s: response_schema is not supported and is ignored", self)
@@ -186,7 +187,7 @@ class FrameledgerLLMService(LLMService):
 
     async def _answer(self, context: Any) -> None:
         interruptions = self._asking.interruptions
-        ended: Ended | None = None
+        ended: AnswerEnded | None = None
         try:
             await self.start_processing_metrics()
             await self.start_ttfb_metrics()
@@ -209,17 +210,17 @@ class FrameledgerLLMService(LLMService):
                 await self.push_frame(theirs.LLMFullResponseEndFrame())
             self._listener.end()
 
-    async def _say_all(self) -> Ended:
-        """Ask, and push the answer as it comes. Raises `AskingError` if there is none, or it breaks off."""
+    async def _say_all(self) -> AnswerEnded:
+        """Request an answer and push it as it arrives. Raises `AskingError` if there is none, or it stops early."""
         await self._listener.ask(of_a_request(self._settings))
         await self.push_frame(theirs.LLMFullResponseStartFrame())
         while True:
             for said in await self._listener.more():
-                if isinstance(said, Ended):
+                if isinstance(said, AnswerEnded):
                     return said
                 await self._say(said)
 
-    async def _say(self, said: Said) -> None:
+    async def _say(self, said: AnswerPart) -> None:
         match said:
             case str():
                 await self.stop_ttfb_metrics()
@@ -232,7 +233,7 @@ class FrameledgerLLMService(LLMService):
                 await self.push_frame(theirs.LLMThoughtTextFrame(said.text))
             case LLMThoughtEndFrame():
                 await self.push_frame(theirs.LLMThoughtEndFrame(signature=from_json(said.signature)))
-            case Anew():
+            case AnswerRestarted():
                 await self.push_frame(theirs.LLMFullResponseEndFrame())
                 await self.push_frame(theirs.LLMFullResponseStartFrame())
 

@@ -1,8 +1,8 @@
-"""The comparison of a list of messages with the last copy of it. Pure: no clock, no Pipecat.
+"""Compares a list of messages with its previous copy. Pure: no clock, no Pipecat.
 
-Pipecat's aggregators, Flows, a memory service, a summary and the application itself all write into one live list. What
-they did is not guessed from frames but seen: `Mirror.changes` compares the list with its copy, in C where nothing has
-changed, and says the difference; `Positions` knows under which position each message lies on the log.
+Pipecat's aggregators, Flows, a memory service, a summary and the application all write to one list. Their changes are
+not derived from frames: `Mirror.changes` compares the list with its copy, in C where nothing has changed, and returns
+the differences. `Positions` maps each message to its position on the log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from frameledger_services.pipecat.values import is_specific, to_json
 
 MOST_REWRITES = 8
-"""Messages that differ or are gone are told one by one, up to so many; beyond, the whole list is said anew."""
+"""Up to this many changed or removed messages are published one by one; beyond it, the whole list is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The message at this place of the list is another one, or, if None, gone; those behind it then move up."""
+    """The message at this index was replaced, or removed if `message` is None; later messages then move up."""
 
     index: int
     message: Any
@@ -42,13 +42,13 @@ class Mirror:
     """The copy of one live list."""
 
     def __init__(self, messages: Iterable[Any] = (), *, known: bool = False) -> None:
-        """`known` says that these messages are on the log; else the first comparison says the whole list."""
+        """`known`: these messages are on the log. Otherwise the first comparison returns the whole list."""
         self._copy: list[Any] = [_copy(message) for message in messages]
         self._known = known
 
     def changes(self, messages: Sequence[Any]) -> tuple[Change, ...]:
-        """What has become of the list since the last call, in the order in which it is to be told; nothing, if nothing
-        has. Values are compared as JSON: `1`, `1.0` and `true` differ, a tuple is a list."""
+        """Returns the changes of the list since the last call, in the order in which to publish them. Values are
+        compared as JSON: `1`, `1.0` and `true` differ, a tuple equals a list."""
         old = self._copy
         if self._known and old == messages:
             return ()
@@ -61,7 +61,7 @@ class Mirror:
 
 
 def _difference(old: list[Any], now: list[Any], live: Sequence[Any]) -> tuple[Change, ...] | None:
-    """None if it takes too many words."""
+    """Returns the changes; None if there are too many."""
     if len(now) >= len(old):
         differing = [place for place, one in enumerate(old) if one != live[place]]
         if len(differing) > MOST_REWRITES:
@@ -83,14 +83,14 @@ def _difference(old: list[Any], now: list[Any], live: Sequence[Any]) -> tuple[Ch
 
 @dataclass(slots=True)
 class Positions:
-    """The messages as they lie on the log, and where: a position is given once within an era, and never moves."""
+    """The messages on the log and their positions. A position is assigned once within an era and never changes."""
 
     messages: list[Any] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     next_position: int = 1
 
     def apply(self, change: Change) -> int | None:
-        """Note a change. Returns the position that it rewrites, if it rewrites one."""
+        """Apply a change. Returns the position that it rewrites, if it rewrites one."""
         match change:
             case Appended(messages):
                 self.messages.extend(messages)
@@ -108,7 +108,7 @@ class Positions:
                 return self.positions[index]
 
     def begin(self, messages: Iterable[Any], positions: Iterable[int] | None = None) -> None:
-        """Start over with these: a new era, or with `positions` one that goes on."""
+        """Replace all messages: a new era, or with `positions` the continuation of one."""
         self.messages = list(messages)
         count = len(self.messages)
         self.positions = list(range(1, count + 1)) if positions is None else list(positions)
@@ -116,8 +116,8 @@ class Positions:
 
 
 class _Exact:
-    """A number, or anything that is neither text nor a container: equal to what has the same JSON and type. Comparing
-    two lists asks it only where the live one has no text, so a list of texts is compared in C."""
+    """A value that is neither text nor a container: equal to values of the same type and JSON. It is used only where
+    the live list has no text, so a list of texts is compared in C."""
 
     __slots__ = ("_kind", "_said")
 
@@ -132,7 +132,7 @@ class _Exact:
 
 
 class _Items:
-    """A tuple, which is equal to what is the same array, whatever class that has."""
+    """A tuple: equal to a list or tuple of the same items."""
 
     __slots__ = ("_items",)
 
@@ -146,7 +146,7 @@ class _Items:
 
 
 class _Specific:
-    """A message of one provider."""
+    """A provider-specific message."""
 
     __slots__ = ("_llm", "_message")
 
@@ -161,7 +161,7 @@ class _Specific:
 
 
 def _copy(value: Any) -> Any:
-    """A copy to compare the live value with: `copy == live`, the copy on the left."""
+    """Returns a copy for the comparison `copy == live`, with the copy on the left."""
     if value is None or type(value) is str:
         return value
     if type(value) is dict:

@@ -1,4 +1,4 @@
-"""`FrameledgerObserver`: a Pipecat pipeline's conversation on the log, and back after the process died."""
+"""`FrameledgerObserver`: records a Pipecat pipeline's conversation and restores it after a crash."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ logger = logging.getLogger("frameledger.pipecat")
 
 
 class FramesLostError(TransientError):
-    """Not all that a pipeline did is on the log: the message says how much is missing and why.
+    """Some frames of a pipeline were not published. The message says how many and why.
 
-    Remedy: See why the broker was not reached. The messages are complete up to the newest frame that it has.
+    Remedy: Find out why the broker was not reachable. The messages are complete up to the newest published frame.
     """
 
 
 class FrameledgerObserver(BaseObserver):
-    """Publishes what a pipeline does, and every change of its `LLMContext`, as one conversation.
+    """Publishes the frames of a pipeline and every change of its `LLMContext` as one conversation.
 
         ledger = FrameledgerObserver("call-7")
         worker = PipelineWorker(pipeline, observers=[ledger])
 
-    It never slows or ends the pipeline: frames wait in bounded memory for a broker that is away, and beyond it the
-    evidence goes, never the messages. One observer is for one pipeline and one context.
+    It never slows down or ends the pipeline. While the broker is unreachable, frames wait in bounded memory; when it is
+    full, evidence is dropped, never messages. One observer records one pipeline and one context.
     """
 
     def __init__(
@@ -61,16 +61,16 @@ class FrameledgerObserver(BaseObserver):
         strict: bool = False,
         connect: Callable[[], Any] | None = None,
     ) -> None:
-        """Settings are those of every client: without, the environment and the stack that `frameledger up` runs. Raises
-        `SettingsError` for an environment that is wrong, ValueError for an id that is none.
+        """`settings` default to the environment and the stack that `frameledger up` runs, as for every client. Raises
+        `SettingsError` for an invalid environment, ValueError for an invalid id.
 
-        With `strict`, `finish()` raises `FramesLostError` if anything was not published; Pipecat itself logs what an
-        observer raises at the end. `connect` makes another client than `Client`.
+        With `strict`, `finish()` raises `FramesLostError` if a frame was not published; Pipecat logs an error that an
+        observer raises at the end. `connect` creates another client than `Client`.
         """
         super().__init__()
         if not 0 < len(context_id.encode()) <= MAX_KEY_BYTES or "\x00" in context_id:
             raise ValueError(
-                f"A context id is text of 1 to {MAX_KEY_BYTES} bytes without NUL, and no {context_id!r}."
+                f"{context_id!r} is not a context id: it must be text of 1 to {MAX_KEY_BYTES} bytes without NUL."
             )
         if connect is None:
             known = Settings.from_env() if settings is None else settings
@@ -89,16 +89,16 @@ class FrameledgerObserver(BaseObserver):
         self._ended = False
         self._reason: str | None = None
         self.restored: Restored | None = None
-        """What `restore` found; None before."""
+        """The result of `restore`; None before."""
 
     @property
     def lag(self) -> float:
-        """The age, in seconds, of the oldest frame that is not published yet; 0 if all are."""
+        """The age in seconds of the oldest unpublished frame; 0 if all are published."""
         return self._outbox.lag_seconds
 
     @property
     def lost(self) -> dict[str, int]:
-        """What is not on the log and will not be, by reason; empty if nothing is missing."""
+        """The number of frames that are not on the log and will not be, by reason; empty if none is missing."""
         counts = {
             "dropped": self._outbox.dropped + self._capture.lost,
             "refused": self._outbox.refused + self._outbox.encoder.refused_here,
@@ -116,18 +116,18 @@ class FrameledgerObserver(BaseObserver):
         open_calls: Literal["ambiguous", "keep"] = "ambiguous",
         wait: float = 5.0,
     ) -> Any:
-        """Returns Pipecat's `LLMContext` of this conversation, for the aggregators of this pipeline: `messages` if the
-        conversation is new, else all that was said before, whatever became of the process in which it was said.
+        """Returns the `LLMContext` of this conversation for the aggregators of this pipeline: with `messages` if the
+        conversation is new, otherwise with its stored messages.
 
-        Whoever kept the history until now is fenced: what it still says about messages does not count. Words that were
-        heard and transcribed and reached no message become one each, and a call that had begun says that nobody knows
-        whether it happened, unless `open_calls` is "keep". Tools are those given, of today's code. `restored` says what
-        was found. All of it may take `wait` seconds for each of its two or three steps.
+        The process that kept the history before is fenced: its later changes of messages are ignored. Spoken and
+        transcribed words that are in no message become messages, and a call that had started is told as ambiguous,
+        unless `open_calls` is "keep". The tools are `tools`, from the current code. `restored` has the details. Each of
+        its two or three steps takes at most `wait` seconds.
 
-        Raises what `Client.publish` and `Client.context` raise. RuntimeError if the pipeline has begun.
+        Raises what `Client.publish` and `Client.context` raise. Raises RuntimeError if the pipeline has started.
         """
         if self._opened or self.restored is not None:
-            raise RuntimeError("restore() is called once, before the pipeline begins.")
+            raise RuntimeError("Call restore() once, before the pipeline starts.")
         from pipecat.processors.aggregators import llm_context as theirs
 
         given_messages, capture = list(messages or []), self._capture
@@ -156,25 +156,25 @@ class FrameledgerObserver(BaseObserver):
         return context
 
     def asking(self) -> Asking:
-        """For a `FrameledgerLLMService`: from now on this conversation is answered by our workers. Raises RuntimeError
-        if it has begun, or has such a service."""
+        """Returns the connection for a `FrameledgerLLMService`. From now on this conversation is answered by inference
+        workers. Raises RuntimeError if it has started or has such a service already."""
         if self._opened or self.restored is not None:
             raise RuntimeError(
-                "A FrameledgerLLMService is made before restore(), and before the pipeline begins."
+                "Create the FrameledgerLLMService before restore() and before the pipeline starts."
             )
         if self._capture.is_answered_here:
-            raise RuntimeError("One observer is for one FrameledgerLLMService.")
+            raise RuntimeError("An observer can have only one FrameledgerLLMService.")
         self._capture.is_answered_here = True
         return Asking(self.context_id, self.session, self._capture, self._outbox)
 
     def note(self, **settings: Any) -> None:
-        """Keep something beside the conversation, such as the state of a flow: `note(flow={"node": "menu"})`. It is in
-        the setting `noted` of the stored context, and in `restored.noted` after a restore. A null forgets it."""
+        """Store values with the conversation, such as the state of a flow: `note(flow={"node": "menu"})`. They are in
+        the setting `noted` of the stored context, and in `restored.noted` after a restore. None removes a value."""
         self._session.note(settings)
 
     async def on_processor_setup(self, data: ProcessorSetUp) -> None:
-        """Pipecat tells of each processor that is set up. At the first all of the pipeline are known, so all handlers
-        are added; then this observer leaves, since Pipecat would wake it for each push of each frame."""
+        """Called by Pipecat for each processor. At the first call all processors are known and get their handlers. Then
+        this observer removes itself, because Pipecat would wake it for each push of each frame."""
         try:
             worker = data.processor.pipeline_worker
             self.attach(worker)
@@ -185,7 +185,7 @@ class FrameledgerObserver(BaseObserver):
             worker.task_manager.create_task(self._leave(worker), f"{self}::leave")
 
     def attach(self, worker: Any) -> None:
-        """Capture what this worker's pipeline does from now on. An observer does it by itself."""
+        """Capture the pipeline of this worker from now on. An observer of the worker does so by itself."""
         processors = all_of(worker.pipeline)
         self._hooks.hook(processors)
         if not self._opened:
@@ -206,12 +206,12 @@ class FrameledgerObserver(BaseObserver):
         await self._finish(type(frame).__name__)
 
     async def finish(self, within: float = FLUSH_SECONDS) -> None:
-        """Publish what is left, for `within` seconds at most. A pipeline that ends has it done; called after it, it
-        raises with `strict` what was lost."""
+        """Publish all waiting frames, for at most `within` seconds. Called automatically when the pipeline ends. With
+        `strict`, raises `FramesLostError` if frames were lost."""
         await self._finish("EndFrame", within)
         if self._strict and self.lost:
             raise FramesLostError(
-                f"Of {self.context_id!r} not all is published: {self.lost}."
+                f"Frames of the conversation {self.context_id!r} were not published: {self.lost}."
             ) from self._outbox.why
 
     async def _finish(self, kind: str, within: float | None = None) -> None:
@@ -227,9 +227,9 @@ class FrameledgerObserver(BaseObserver):
             self._note_failure(error)
 
     def _note_failure(self, error: BaseException) -> None:
-        """Something of ours went wrong inside of Pipecat: counted, and said once a minute."""
+        """Count an internal error of the bridge; log one per minute."""
         self._failures[type(error).__name__] += 1
         now = time.monotonic()
         if now - self._said_at > SAY_SECONDS:
             self._said_at = now
-            logger.error("%s: the recording failed at one place and goes on", self.context_id, exc_info=error)
+            logger.error("%s: an error in the recording; it continues", self.context_id, exc_info=error)

@@ -1,6 +1,6 @@
-"""What the log says of the calls that our workers announced, until each is over: who runs it, and whether it began.
+"""The open calls of answers that workers gave: which process runs each call, and whether it has started.
 
-A call is kept from its announcement to its end, so a long conversation keeps no more than what is open.
+A call is kept from its announcement to its end, so memory is bounded by the number of open calls.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ class OpenCall:
     """A call that a worker announced."""
 
     announced_version: int | None = None
-    """Where on the log; None of one that was not heard of."""
+    """The version of its announcement; None if it was not received."""
 
     is_sequential: bool = False
-    """It is made once those before it have ended, or wait for a person."""
+    """It starts after the calls before it have ended or wait for a person."""
 
     is_served: bool | None = None
-    """A service runs it, and tells of it; False: the application does. None as long as nobody knows."""
+    """True if a function service runs it and publishes its frames, False if the application does; None if not known."""
 
     has_begun: bool = False
     """Its start is on the log."""
 
     is_answered: bool = False
-    """Pipecat has its result, or knows that it is cancelled."""
+    """Pipecat has received its result or its cancellation."""
 
     has_started: asyncio.Event = field(default_factory=asyncio.Event)
-    """Pipecat knows that it runs, or that it will not."""
+    """Set once Pipecat has received its start, or the call will not start."""
 
     lets_the_next_begin: asyncio.Event = field(default_factory=asyncio.Event)
-    """On the log it ended, or waits for a person."""
+    """Set once it has ended on the log or waits for a person."""
 
     frames: asyncio.Queue[AnyFrame] = field(default_factory=asyncio.Queue)
-    """What the log says of it, unless the application runs it, and says so itself."""
+    """Its frames from the log, unless the application runs it and publishes them itself."""
 
     group: tuple[str, ...] = ()
-    """The calls of its answer, once they are made."""
+    """The ids of all calls of its answer, once they are started."""
 
     group_id: str | None = None
 
 
 class OpenCalls:
-    """The calls that are open, in the order in which they were announced."""
+    """The open calls in the order of their announcement."""
 
     def __init__(self) -> None:
         self._calls: dict[str, OpenCall] = {}
@@ -102,7 +102,7 @@ class OpenCalls:
                     self._drop_if_over(cancelled.tool_call_id, call, True)
             case InterruptionFrame() as interruption:
                 for call in self._calls.values():
-                    # A call that runs is cancelled by whoever runs it, who says so.
+                    # A running call is cancelled by the process that runs it, which publishes that.
                     if not call.has_begun:
                         self._note(call, interruption, True)
 
@@ -117,8 +117,8 @@ class OpenCalls:
             self.drop(id_)
 
     def begin(self, ids: Sequence[str], group_id: str | None, *, one_by_one: bool) -> None:
-        """These calls of one answer are made. Others that were announced and not made belong to answers that broke
-        off."""
+        """Start these calls of one answer. Other calls that were announced and not started belong to interrupted
+        answers and are dropped."""
         self._calls = {id_: call for id_, call in self._calls.items() if call.group or id_ in ids}
         for id_ in ids:
             call = self._calls.setdefault(id_, OpenCall())
@@ -126,18 +126,18 @@ class OpenCalls:
             call.is_sequential |= one_by_one
 
     def drop(self, id_: str) -> None:
-        """This call is over, here and on the log."""
+        """Remove a call that is over in the pipeline and on the log."""
         if (call := self._calls.pop(id_, None)) is not None:
             call.has_started.set()
             call.lets_the_next_begin.set()
 
     def others_open(self, id_: str) -> list[OpenCall]:
-        """The other calls of the same answer that Pipecat has no answer to."""
+        """Returns the other calls of the same answer whose results Pipecat does not have."""
         found = (self.get(other) for other in self._calls[id_].group if other != id_)
         return [one for one in found if one is not None and not one.is_answered]
 
     async def turn(self, id_: str) -> None:
-        """Return once no call before this one holds it up."""
+        """Wait until no earlier sequential call blocks this one."""
         call = self._calls[id_]
         if not call.is_sequential:
             return
@@ -148,7 +148,7 @@ class OpenCalls:
                 await other.lets_the_next_begin.wait()
 
     async def outcome_of(self, start: UUID, within: float) -> StoredFrame | None:
-        """What became of a start that the application published; None if that is not known in time."""
+        """Returns the stored start of a call that the application published; None on timeout."""
         waits: asyncio.Future[StoredFrame] = asyncio.get_running_loop().create_future()
         self._starts[start] = waits
         try:

@@ -1,7 +1,8 @@
-"""The thread that publishes: its own event loop and client, so that TLS, DNS and rebalances never hold the audio loop.
+"""The thread that publishes, with its own event loop and client, so that TLS, DNS and rebalances never block the audio
+loop.
 
-What dies with the process: a frame is lost if it was captured less than a tick ago, or was not acknowledged yet.
-Nothing else is kept here; what the broker has, the conversation has, and a frame that is published again has its id.
+If the process dies, frames are lost that were captured less than a tick ago or were not acknowledged yet. No other
+state is kept here. A frame that is published again keeps its id, so it counts once.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from frameledger_services.pipecat.pending import MOST_BYTES, MOST_FRAMES, Pendin
 TICK_SECONDS = 0.02
 FRAMES_AT_ONCE = 8
 FRAMES_AT_THE_END = 200
-"""A batch of a running pipeline costs a fraction of a millisecond; at its end nobody waits for the interpreter."""
+"""Batch sizes while the pipeline runs, where a batch takes a fraction of a millisecond, and after it has ended."""
 CLOSE_SECONDS = 10.0
 AT_EXIT_SECONDS = 2.0
 
 ITEMS_AT_ONCE = 10
 LET_GO_SECONDS = 0.008
-"""The thread holds the interpreter for so many items, some 0.2 ms, and then lets go of it: a fortieth of a core, for a
-thousand frames a second. What comes faster waits; a loop that plays audio does not. Counted, and not timed: on a busy
-machine a time is over before anything was done."""
+"""The thread holds the interpreter lock for this number of items, some 0.2 ms, and then sleeps: a fortieth of a core
+for a thousand frames a second. Faster input waits; the audio loop does not. The limit is a count, because on a busy
+machine a time limit can pass before any item is done."""
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -43,7 +44,7 @@ T = TypeVar("T")
 
 
 class Outbox:
-    """Publishes what is captured in `items`, in its order, each frame once."""
+    """Publishes the captured `items` in order, each frame once."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Outbox:
             frame=lambda one: one.frame,
             refused=self._instead,
             waiting=lambda: (
-                f"{self.unpublished} frames wait for {self.lag_seconds:.0f} s, the conversation goes on"
+                f"{self.unpublished} frames wait for {self.lag_seconds:.0f} s; the conversation continues"
             ),
         )
         self.failures = 0
@@ -97,7 +98,7 @@ class Outbox:
 
     @property
     def why(self) -> BaseException | None:
-        """Why the newest attempt to publish did not succeed; None if it did."""
+        """The error of the latest attempt to publish; None if it succeeded."""
         return self._delivery.why
 
     @property
@@ -106,7 +107,7 @@ class Outbox:
 
     @property
     def oldest_ns(self) -> int | None:
-        """When the oldest frame was captured that the broker does not have; None if it has all."""
+        """The capture time of the oldest unpublished frame; None if all are published."""
         sending, items = self._sending, self._items
         oldest = sending[0].ns if sending else self._pending.oldest_ns
         if oldest is None and items:
@@ -116,12 +117,12 @@ class Outbox:
 
     @property
     def lag_seconds(self) -> float:
-        """The age of the oldest frame that the broker does not have."""
+        """The age of the oldest unpublished frame."""
         oldest = self.oldest_ns
         return 0.0 if oldest is None else max(0.0, (time.time_ns() - oldest) / 1e9)
 
     def start(self) -> None:
-        """Start the thread. Called again, it does nothing."""
+        """Start the thread. Does nothing if it is started."""
         if self._thread is not None:
             return
         self._client = self._connect()
@@ -134,14 +135,14 @@ class Outbox:
         atexit.register(self._at_exit)
 
     def hurry(self) -> None:
-        """Publish what is captured at once: somebody waits for it."""
+        """Publish all captured frames at once, without waiting for the next tick."""
         self._hurried = True
         if self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._wake.set)
 
     def call(self, work: Callable[[Any], Awaitable[T]]) -> concurrent.futures.Future[T]:
-        """Run this in the thread, with its client."""
+        """Run `work` in the thread with its client."""
         self.start()
         assert self._loop is not None
 
@@ -151,7 +152,8 @@ class Outbox:
         return asyncio.run_coroutine_threadsafe(done(), self._loop)
 
     async def finish(self, within: float) -> None:
-        """Publish what is left, for so many seconds at most, and end the thread. Called again, it does nothing."""
+        """Publish all waiting frames, for at most `within` seconds, and end the thread. Does nothing if it has
+        ended."""
         thread, loop = self._thread, self._loop
         if thread is None or loop is None or not thread.is_alive():
             return
@@ -195,7 +197,7 @@ class Outbox:
             self._main.cancel()
 
     def _at_exit(self) -> None:
-        """The program ends and nobody has ended the pipeline."""
+        """Called if the program exits without ending the pipeline."""
         self._closing = True
         if self._thread is not None:
             self._thread.join(AT_EXIT_SECONDS)
@@ -208,19 +210,19 @@ class Outbox:
             try:
                 self._pending.add(list(self.encoder.encode(item)))
             except Exception:
-                # If it was a change of the messages, those that follow do not fit: they are said anew, all of them.
+                # If it was a change of messages, later changes no longer fit: all messages are published again.
                 self.failures += 1
                 self._retell()
                 if self.failures == 1:
-                    logger.exception("a captured frame of %s could not be told", self._context_id)
+                    logger.exception("a captured frame of %s could not be encoded", self._context_id)
             if self._pending:
                 self._some.set()
             if done % ITEMS_AT_ONCE == 0 and self._is_in_no_hurry:
                 await asyncio.sleep(LET_GO_SECONDS)
 
     def _instead(self, one: Waiting, error: FramesRefusedError) -> Waiting | None:
-        """What is told in the place of a frame that the broker refuses: its size and hash."""
-        logger.error("%s: the broker refuses a %s: %s", self._context_id, one.kind, error)
+        """Returns the frame that replaces one that the broker rejects, with its size and hash."""
+        logger.error("%s: the broker rejects a %s: %s", self._context_id, one.kind, error)
         return None if one.kind == "pipecat/RefusedFrame" else self.encoder.instead(one, str(error))
 
     async def _publish_all(self) -> None:

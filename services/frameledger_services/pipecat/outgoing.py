@@ -1,5 +1,4 @@
-"""What was captured as frames ready to be published: translated, with ids that a repetition has too, encoded. Pure but
-for the session's name, which the caller draws."""
+"""Encodes captured items as frames to publish, with reproducible ids. Pure; the caller draws the session's id."""
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ from frameledger_services.pipecat.pending import GAP, Waiting
 from frameledger_services.pipecat.translate import translate
 
 SIZE_OF_ONE = 800_000
-"""Messages are told in frames of about so many bytes: topics take a megabyte by default. One message stays one."""
+"""Messages are grouped into frames of about this size; topics accept a megabyte by default. A message is not split."""
 
 MOST_GAPS = 200
-"""A history with more removed messages than this is told anew: our fold keeps no account of older gaps."""
+"""A history with more removed messages is published again: the fold does not track older gaps."""
 
 _OF_THE_MIRROR = {
     "LLMMessagesAppendFrame",
@@ -37,22 +36,23 @@ _OF_THE_MIRROR = {
     "LLMConfigureOutputFrame",
     "LLMRunFrame",
 }
-"""Frames that name the mirror for which they are said: of a process that another one has replaced they do not count."""
+"""Frames that carry the id of their mirror. They are ignored if another process has replaced this one."""
 
 
 class Encoder:
-    """Makes frames of what was captured in one session."""
+    """Encodes the captured items of one session."""
 
     def __init__(self, session: UUID) -> None:
         self._session = session
         self._state = TranslationState()
         self._own = 0
         self.refused_here = 0
-        """Frames that nobody could read, such as those of more than 8 MiB: told by their name and what is wrong."""
+        """Frames that cannot be encoded, such as larger than 8 MiB. A frame with their type and the error replaces
+        them."""
         self.positions = Positions()
 
     def encode(self, item: Item) -> Iterator[Waiting]:
-        """The frames of one captured item. Called once for each, in their order."""
+        """Yields the frames of a captured item. Call it once for each item, in order."""
         sequence, ns, at, captured, service = item
         if at == CHANGES:
             told = [fields for change in captured for fields in self._change(change)]
@@ -67,12 +67,12 @@ class Encoder:
             yield self._waiting(fields, ns, f"{sequence}.{number}")
 
     def own(self, fields: Fields, ns: int) -> Waiting:
-        """A frame that the bridge says of itself."""
+        """Returns a frame of the bridge itself."""
         self._own += 1
         return self._waiting(fields, ns, f"own.{self._own}")
 
     def history(self, ns: int) -> list[Waiting]:
-        """All messages, as a new era. Rewrites that are captured later count from it."""
+        """Returns all messages as a new era. Positions of later rewrites refer to it."""
         return [self.own(fields, ns) for fields in self._replace(tuple(self.positions.messages))]
 
     def gap(self, counts: dict[str, int], first_ns: int, last_ns: int) -> Waiting:
@@ -80,7 +80,7 @@ class Encoder:
         return self.own({"type": GAP, **told}, last_ns)
 
     def instead(self, one: Waiting, why: str) -> Waiting:
-        """What is said in the place of a frame that the broker does not take."""
+        """Returns the frame that replaces one that the broker rejects."""
         digest = hashlib.sha256(one.frame.encoded).hexdigest()
         told = {"type": "pipecat/RefusedFrame", "refused": one.kind, "bytes": one.size, "sha256": digest}
         return self.own({**told, "why": why[:500]}, one.ns)
@@ -140,7 +140,7 @@ def _dumped(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except (TypeError, orjson.JSONEncodeError):
-        # Integers of more than 64 bits, and halves of characters.
+        # Integers of more than 64 bits, and lone surrogates.
         return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 

@@ -1,7 +1,8 @@
-"""What waits to be published: bounded, whatever becomes of the broker. Pure.
+"""The bounded buffer of frames that wait to be published. Pure.
 
-Beyond the bound evidence goes first, and a frame says how much and when; then the messages that wait become one update
-with the whole history, so that the context is right again with the first frame that gets through.
+When it is full, evidence is dropped first, and a gap frame says how much and when. Then the waiting changes of messages
+are replaced by one update with the whole history, so that the context is correct with the first frame that is
+published.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ MOST_FRAMES = 20_000
 MOST_BYTES = 16 * 1024 * 1024
 
 EXPENDABLE, FOLLOWED, MESSAGES = 0, 1, 2
-"""Ranks of frames: evidence, tokens and interim words; what is followed, such as turns and calls; what carries
-messages, or what they are asked with."""
+"""Ranks of frames: evidence, tokens and interim words; frames that clients follow, such as turns and calls; frames with
+messages, tools or the start and end of the pipeline."""
 
 _MESSAGES = {
     "LLMMirrorFrame",
@@ -41,18 +42,18 @@ def rank_of(kind: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A frame that waits."""
+    """A frame that waits to be published."""
 
     kind: str
     ns: int
     size: int
     frame: Any
-    """As it will be published."""
+    """The encoded frame."""
 
 
 class Pending:
-    """The frames that wait, in their order. `gap` makes the frame that tells of those that went, `history` those that
-    say all messages."""
+    """The waiting frames in order. `gap` makes the frame that reports dropped frames, `history` the frames with all
+    messages."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Pending:
         self._gone_between = (0, 0)
         self._gap_waits = False
         self.dropped: Counter[str] = Counter()
-        """Frames that went, in all, by type."""
+        """All dropped frames by type."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -84,7 +85,7 @@ class Pending:
         return self._waiting[0].ns if self._waiting else None
 
     def add(self, ones: Iterable[Waiting]) -> None:
-        """Let frames wait that were captured at once: between them nothing is dropped or told anew."""
+        """Add the frames of one captured item. Dropping and replacing never happens between them."""
         for one in ones:
             self._waiting.append(one)
             self._bytes += one.size
@@ -92,7 +93,7 @@ class Pending:
             self._shrink()
 
     def take(self, most: int) -> list[Waiting]:
-        """Returns the next frames; they wait no more."""
+        """Removes and returns the next frames."""
         taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
         self._bytes -= sum(one.size for one in taken)
         if self._gap_waits and any(one.kind == GAP for one in taken):
@@ -114,12 +115,12 @@ class Pending:
         kept = [one for one in self._waiting if one.kind not in _HISTORY]
         if len(kept) == len(self._waiting):
             return
-        # A question stands for the messages before it.
+        # The history goes before the first request: a request refers to the messages before it.
         asked = next((place for place, one in enumerate(kept) if one.kind == QUESTION), len(kept))
         self._set([*kept[:asked], *self._history(), *kept[asked:]])
 
     def _drop(self, goes: Callable[[Waiting], bool]) -> None:
-        """A gap that still waits is told anew, with what went before."""
+        """Drop frames. A gap frame that still waits is replaced by one with the sum."""
         gone = [one for one in self._waiting if one.kind != GAP and goes(one)]
         if not gone:
             return

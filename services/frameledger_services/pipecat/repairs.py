@@ -1,8 +1,8 @@
-"""What a crash left unsaid, from the frames that the log has. Pure.
+"""Computes from the log's frames the messages that a crash lost. Pure.
 
-A process that dies takes along what Pipecat had not written into its context yet: the words of an answer that was being
-spoken, the words of a turn that was being heard, and whether a call that had begun has happened. A result that the log
-has and Pipecat had not, as of a function that a service of ours ran, is told: the model would else call it again.
+If the process dies, the messages miss what Pipecat had not written into its context yet: the words of an answer that
+was being spoken, the words of a user turn, and the outcome of calls that had started. A result that is on the log but
+not in the messages, such as that of a function service, is added: otherwise the model would call the function again.
 """
 
 from __future__ import annotations
@@ -42,13 +42,12 @@ from frameledger_services.pipecat.values import to_json
 
 IN_PROGRESS, COMPLETED, CANCELLED = "IN_PROGRESS", "COMPLETED", "CANCELLED"
 SPOKEN = "spoken"
-"""In the metadata of the frame that asks a worker of ours: whether a voice will speak what is answered."""
+"""In the metadata of the frame that requests a run: whether the answer will be spoken."""
 
 
 @dataclass(slots=True)
 class _Words:
-    """Words that are not in a message yet. `over`: what they belong to has ended since, so that the next of its kind
-    begins anew."""
+    """Words that are not in a message yet. `over`: their answer or turn has ended, so the next one starts empty."""
 
     pieces: list[tuple[str, bool]] = field(default_factory=list)
     over: bool = False
@@ -81,22 +80,22 @@ class _Words:
 
 @dataclass(slots=True)
 class Unsaid:
-    """What frames say that messages do not."""
+    """The content of frames that is not in the messages."""
 
     heard: _Words = field(default_factory=_Words)
     spoken_by_user: _Words = field(default_factory=_Words)
     first: str | None = None
     is_spoken: bool = False
-    """Whether a voice speaks what a worker of ours writes."""
+    """Whether the answers of workers are spoken."""
 
     is_written: bool = False
-    """Whether what was heard is what such a worker wrote."""
+    """Whether the collected words are text that a worker wrote."""
 
     calls: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Calls that were begun, by id: function and arguments."""
+    """Started calls by id: function and arguments."""
 
     ends: dict[str, str] = field(default_factory=dict)
-    """What became of calls, by id, in Pipecat's words. A service may have ended one that the process never heard of."""
+    """Results of calls by id, in Pipecat's form. A service can have ended a call that the process did not know."""
 
     def see(self, frame: AnyFrame) -> None:
         match frame:
@@ -106,13 +105,13 @@ class Unsaid:
             case InterimTranscriptionFrame() | TranslationFrame():
                 pass
             case LLMTextFrame() if frame.run_id is not None and self.is_spoken:
-                # A worker wrote it. What was heard of it is told beside it.
+                # Written by a worker. Its spoken words are frames of their own.
                 pass
             case TextFrame() if frame.append_to_context:
                 if isinstance(frame, LLMTextFrame):
                     self.is_written = self.is_written or frame.run_id is not None
                 elif self.is_written:
-                    # Somebody speaks what the worker wrote.
+                    # The worker's text is being spoken.
                     self.heard, self.is_written, self.is_spoken = _Words(), False, True
                 self._note("assistant", not self.heard.pieces)
                 self.heard.add(
@@ -123,7 +122,7 @@ class Unsaid:
             case LLMFullResponseStartFrame():
                 self.heard.begin()
                 if (frame.attempt or 1) > 1:
-                    # It says anew what the attempt before had said.
+                    # A new attempt repeats the text of the previous one.
                     self.heard = _Words()
             case LLMFullResponseEndFrame() | InterruptionFrame():
                 self.heard.over = True
@@ -143,7 +142,7 @@ class Unsaid:
                 self.calls.pop(frame.tool_call_id, None)
                 self.ends[frame.tool_call_id] = CANCELLED
             case EndFrame() | CancelFrame():
-                # The process said its last, after a last look at the context: nothing is unsaid.
+                # The process ended normally, after a last comparison of the context: nothing is missing.
                 self.heard, self.spoken_by_user, self.calls = _Words(), _Words(), {}
             case LLMMessagesAppendFrame() | LLMMessagesUpdateFrame():
                 for message in frame.messages:
@@ -159,7 +158,7 @@ class Unsaid:
         if message.get("role") == "user" and self.spoken_by_user.said_in(message):
             self.spoken_by_user = _Words()
         for id_ in _call_ids(message):
-            # It was told. If it is in no message now, the application took it out.
+            # The call was in a message. If it is in none now, the application removed it.
             self.calls.pop(id_, None)
 
     def _note(self, who: str, is_first: bool) -> None:
@@ -169,10 +168,10 @@ class Unsaid:
 
 
 def repairs(messages: Sequence[Any], frames: Iterable[AnyFrame], *, ambiguous: bool = True) -> list[Change]:
-    """The changes that tell what a crash left unsaid, in their order; nothing, where nothing is missing.
+    """Returns the changes that add what a crash lost, in order; empty if nothing is missing.
 
-    `frames` are those since the messages before the newest ones; what they say and the messages have is left out, so
-    frames too many do no harm. Without `ambiguous` calls that had begun are left as they are.
+    `frames` reach back at least to the messages before the newest ones. Content that is in the messages is left out, so
+    too many frames do no harm. Without `ambiguous`, calls that had started are not changed.
     """
     unsaid = Unsaid()
     for frame in frames:
@@ -194,7 +193,7 @@ def repairs(messages: Sequence[Any], frames: Iterable[AnyFrame], *, ambiguous: b
 
 
 def is_being_answered(frames: Iterable[AnyFrame]) -> bool:
-    """Whether a worker of ours still answers, for all that these frames say."""
+    """Returns whether these frames end with an open run of a worker."""
     asked = False
     for frame in frames:
         match frame:
@@ -228,7 +227,7 @@ def _open_calls(messages: Sequence[Any], ends: Mapping[str, str]) -> Iterable[Re
 
 
 def _in_background(message: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The id and status of a call in the background of which this message tells."""
+    """Returns the id and status of the background call that this message reports; (None, None) if it reports none."""
     content = message.get("content")
     if message.get("role") not in ("tool", "developer") or not isinstance(content, str) or content[:1] != "{":
         return None, None

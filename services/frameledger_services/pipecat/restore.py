@@ -1,4 +1,4 @@
-"""A conversation back as Pipecat's `LLMContext`, in another process: the old one fenced, what it left unsaid added."""
+"""Restores a conversation as Pipecat's `LLMContext` in another process: fences the old process and repairs messages."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ from frameledger_services.pipecat.repairs import is_being_answered, repairs
 from frameledger_services.pipecat.values import from_json, has_media_gone
 
 NOTED = "noted"
-"""The setting that holds what applications note: whoever asks a model leaves it out."""
+"""The setting with the values that applications note. Requests to models do not contain it."""
 
 WINDOWS = (500, 10_000)
-"""So many of the newest frames are looked through for words that are in no message; more, if no message is among them:
-then a single answer is that long."""
+"""The numbers of newest frames that are searched for words in no message. The second one applies if the first frames
+contain no message, as for a very long answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What `restore` found."""
+    """The result of `restore`."""
 
     version: int = 0
-    """The version of the conversation that the new process begins with; its own first frame is in it."""
+    """The version with which the new process starts. It includes the first frame of this process."""
 
     is_new: bool = True
-    """Whether there was nothing before."""
+    """Whether the conversation had no frames before."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The settings as they were, without what was noted."""
+    """The stored settings, without the noted values."""
 
     noted: Mapping[str, Any] = field(default_factory=dict)
-    """What the application had noted."""
+    """The values that the application had noted."""
 
     repaired: tuple[Mapping[str, Any], ...] = ()
-    """The messages that tell what a crash left unsaid, as they were added or rewritten."""
+    """The messages that were added or rewritten to repair what a crash lost."""
 
     tools_changed: tuple[str, ...] = ()
-    """Names of tools that the conversation knew and today's code has not, or the other way round."""
+    """Names of tools that only the stored conversation or only the current code has."""
 
     without_media: int = 0
-    """Messages of which media are only known by hash and size."""
+    """The number of messages whose media are stored only as hash and size."""
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ def _noted(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _tail(client: Client, context_id: str, fence: int, newest: int) -> list[AnyFrame]:
-    """The frames before the fence, as many as are needed, and those up to the newest that is wanted."""
+    """Returns as many frames before the fence as needed, and the frames up to `newest`."""
     tail: list[AnyFrame] = []
     for most in WINDOWS:
         after = max(0, fence - 1 - most)
@@ -197,8 +197,8 @@ async def _tail(client: Client, context_id: str, fence: int, newest: int) -> lis
 
 
 def _counts(one: StoredFrame) -> bool:
-    """Whether what it says is so: of a process that had been replaced, or of an answer that was taken back, it is
-    not; nor is a start of a call that another had begun."""
+    """Whether the frame counts for repairs. Frames of a replaced process or a superseded answer do not, nor do starts
+    of calls that another process had started."""
     if isinstance(one.frame, FunctionCallInProgressFrame) and one.reason in ("call_started", "target_over"):
         return False
     return one.outcome == "applied" or (one.reason != "mirror_superseded" and one.run_id is None)
@@ -224,7 +224,7 @@ def _wire(message: Any) -> Any:
 
 
 def for_pipecat(messages: Iterable[Any], specific: Any) -> list[Any]:
-    """The messages with Pipecat's class for those that one provider reads, and bytes as bytes."""
+    """Returns the messages with `specific` objects for provider-specific messages, and with bytes decoded."""
     return [
         specific(llm=one["llm"], message=from_json(one["message"]))
         if set(one) == {"llm", "message"}
@@ -234,6 +234,6 @@ def for_pipecat(messages: Iterable[Any], specific: Any) -> list[Any]:
 
 
 def names_of(tools: Iterable[Any]) -> set[str]:
-    """The functions that tools in OpenAI's form describe."""
+    """Returns the function names of tools in OpenAI's format."""
     described = [one.get("function", one) for one in tools if isinstance(one, Mapping)]
     return {str(one["name"]) for one in described if isinstance(one, Mapping) and "name" in one}

@@ -1,8 +1,8 @@
-"""One answer as it stands on the log, as what is to be said of it. Pure.
+"""Turns the stored frames of one answer into output for the pipeline. Pure.
 
-A worker that dies takes with it what its attempt had said, and the next attempt begins anew. What was said cannot be
-taken back: so nothing is said until the new attempt has repeated it, and it goes on there. If the new one says
-something else, it is said whole, as an answer of its own (`Anew`).
+If a worker dies, another attempt generates the answer again. Text that was output cannot be taken back: nothing is
+output until the new attempt has repeated it, and the output continues from there. If the new text differs, it is output
+completely, as an answer of its own (`AnswerRestarted`).
 """
 
 from __future__ import annotations
@@ -32,28 +32,30 @@ from frameledger_services.resumed_text import ResumedText
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
-    """What was said is not what this answer says: it begins again."""
+class AnswerRestarted:
+    """The new attempt differs from the text that was output: the answer starts again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class AnswerEnded:
     calls: tuple[FunctionCallFromLLM, ...] = ()
     group_id: str | None = None
     usage: Usage | None = None
     failure: str | None = None
-    """Why there is no answer, or no more of it."""
+    """Why the answer is missing or incomplete; None if it is complete."""
 
     is_new: bool = False
-    """The failure is not on the log."""
+    """Whether the failure is not on the log yet."""
 
 
-Said = str | LLMThoughtStartFrame | LLMThoughtTextFrame | LLMThoughtEndFrame | Anew | Ended
+AnswerPart = (
+    str | LLMThoughtStartFrame | LLMThoughtTextFrame | LLMThoughtEndFrame | AnswerRestarted | AnswerEnded
+)
 
 
 @dataclass(slots=True)
 class RunAnswer:
-    """The answer to the question of this id. Frames are given in the order of their versions."""
+    """The answer to the request with this frame id. `take` gets the frames in the order of their versions."""
 
     question: UUID
     asked_version: int | None = None
@@ -67,12 +69,12 @@ class RunAnswer:
     _group_id: str | None = None
     _error: str | None = None
 
-    def take(self, stored: StoredFrame, frame: AnyFrame) -> Iterator[Said]:
+    def take(self, stored: StoredFrame, frame: AnyFrame) -> Iterator[AnswerPart]:
         """Yields what to output because of a stored frame. `frame` is its payload, decoded."""
         if stored.frame_id == self.question:
             self.asked_version = stored.version
             if stored.outcome != "applied":
-                yield Ended(failure=_why_ignored(stored.reason), is_new=True)
+                yield AnswerEnded(failure=_why_ignored(stored.reason), is_new=True)
             return
         if self.asked_version is None or stored.outcome != "applied":
             return
@@ -82,9 +84,9 @@ class RunAnswer:
             case ErrorFrame() if self._is_mine(frame) or (not self.has_begun and frame.fatal):
                 self._error = f"{frame.code or 'provider_error'}: {frame.message or 'the run failed'}"
                 if frame.fatal:
-                    yield Ended(failure=self._error)
+                    yield AnswerEnded(failure=self._error)
             case InterruptionFrame() | EndFrame() | CancelFrame():
-                yield Ended()
+                yield AnswerEnded()
             case _ if self.has_begun and self._is_mine(frame):
                 yield from self._hear(frame)
 
@@ -101,7 +103,7 @@ class RunAnswer:
             return
         self._said, self._thoughts, self._calls, self._error = "", 0, [], None
 
-    def _hear(self, frame: AnyFrame) -> Iterator[Said]:
+    def _hear(self, frame: AnyFrame) -> Iterator[AnswerPart]:
         match frame:
             case LLMTextFrame() if frame.text and frame.append_to_context:
                 yield from self._text(frame.text)
@@ -118,16 +120,16 @@ class RunAnswer:
                 self._calls += frame.function_calls
                 self._group_id = frame.group_id
             case LLMFullResponseEndFrame() if frame.finish_reason == "error":
-                yield Ended(usage=frame.usage, failure=self._error or "The model's provider failed.")
+                yield AnswerEnded(usage=frame.usage, failure=self._error or "The model's provider failed.")
             case LLMFullResponseEndFrame():
-                yield Ended(tuple(self._calls), self._group_id, frame.usage)
+                yield AnswerEnded(tuple(self._calls), self._group_id, frame.usage)
 
-    def _text(self, piece: str) -> Iterator[Said]:
+    def _text(self, piece: str) -> Iterator[AnswerPart]:
         self._said += piece
         more = self._resumed.more(self._said)
         if more is None:
             self._resumed.restart(self._said)
-            yield Anew()
+            yield AnswerRestarted()
             yield self._said
         elif more:
             yield more
@@ -135,5 +137,5 @@ class RunAnswer:
 
 def _why_ignored(reason: str | None) -> str:
     if reason == "mirror_superseded":
-        return "Another process keeps this conversation by now."
-    return f"The question does not count ({reason})."
+        return "Another process has taken over this conversation."
+    return f"The request was ignored ({reason})."

@@ -1,9 +1,10 @@
-"""Calls of answers that workers of ours gave: the application's own functions, and those that our services have.
+"""Function calls of answers that workers gave: functions of the application and of function services.
 
-A function of the application begins once its start is stored and counts. So whatever happens to this process, the log
-knows of each call that may have happened; and where a service of ours has the function too, it runs once: the first
-start counts. The application's names the call that it begins, since one that a service began and ended before that
-would else begin as a new call. What a service runs comes back as Pipecat's frames.
+A function of the application starts once its start frame is stored and applied. So the log knows each call that may
+have happened, whatever happens to this process. If a function service has the function too, the first start frame
+counts and the function runs once. The application's start frame names the call that it starts: otherwise, a call that a
+service started and ended before would start again as a new call. Results of function services are returned to Pipecat
+as its frames.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from frameledger_services.pipecat.values import to_json
 with needed("pipecat"):
     from pipecat.frames import frames as theirs
 
-NOT_RECORDED = "The call could not be recorded, so it was not made."
-NOT_SERVED = "Nobody serves this function now. It was not called."
+NOT_RECORDED = "The call could not be recorded, so the function was not called."
+NOT_SERVED = "No service offers this function now. It was not called."
 
 _SERVED = ("call_started", "target_over")
-"""Why the start of a call does not count that a service makes, or has made."""
+"""Reasons for which a start frame is ignored because a service runs, or has run, the call."""
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -51,12 +52,12 @@ class ServiceCalls:
         self.take = self._calls.take
 
     async def end(self) -> None:
-        """Nobody waits for the calls any more that are open."""
+        """Stop waiting for open calls."""
         for task in tuple(self._tasks):
             await self._service.cancel_task(task)
 
     def are_told(self, frame: Any) -> bool:
-        """Whether the log has what this frame of Pipecat's says."""
+        """Returns whether the log already has the content of this Pipecat frame."""
         if isinstance(frame, theirs.FunctionCallsStartedFrame):
             return all(one.tool_call_id in self._calls for one in frame.function_calls)
         if isinstance(frame, theirs.FunctionCallInProgressFrame):
@@ -67,8 +68,9 @@ class ServiceCalls:
         return False
 
     async def before(self, kind: Any, fields: dict[str, Any]) -> None:
-        """Called before Pipecat tells of a call: those of one answer are one group, whoever runs them. So the result of
-        one waits until Pipecat knows of the others; where these wait for it, it does not ask for an answer."""
+        """Called before a frame about a call is broadcast. All calls of an answer are one group, whichever process runs
+        them: a result waits until Pipecat knows the other calls. If these wait for it, it does not request an
+        answer."""
         call = self._calls.get(fields["tool_call_id"])
         if call is None:
             return
@@ -87,7 +89,7 @@ class ServiceCalls:
                 fields["run_llm"] = False
 
     async def begin(self, calls: Sequence[FunctionCallFromLLM], group_id: str | None, context: Any) -> None:
-        """Let the calls of an answer run; returns at once."""
+        """Start the calls of an answer. Does not wait for them."""
         one_by_one = not getattr(self._service, "_run_in_parallel", True)
         self._calls.begin([one.tool_call_id for one in calls], group_id, one_by_one=one_by_one)
         mine = [one for one in calls if self._service.has_function(one.function_name)]
@@ -110,7 +112,7 @@ class ServiceCalls:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, calls: Sequence[FunctionCallFromLLM], context: Any) -> None:
-        """Run functions of the application, those whose start counts."""
+        """Run the functions of the application whose start frames are applied."""
         await self._calls.turn(calls[0].tool_call_id)
         interruptions = self._asking.interruptions
         starts = await asyncio.gather(*(self._start(one) for one in calls))
@@ -136,7 +138,7 @@ class ServiceCalls:
             await self._service.run_function_calls(run)
 
     async def _serve(self, one: FunctionCallFromLLM) -> None:
-        """Tell Pipecat what becomes of a call that a service runs."""
+        """Report the progress of a call that a service runs to Pipecat."""
         call = self._calls[one.tool_call_id]
         await self._calls.turn(one.tool_call_id)
         try:
@@ -156,7 +158,7 @@ class ServiceCalls:
         self._calls.drop(one.tool_call_id)
 
     async def _tell(self, one: FunctionCallFromLLM, call: OpenCall, frame: AnyFrame) -> bool:
-        """Tell Pipecat of a frame. Returns whether the call is over."""
+        """Pass a frame on to Pipecat. Returns whether the call has ended."""
         match frame:
             case FunctionCallInProgressFrame() if not call.has_started.is_set():
                 await self._tell_started(one, frame.cancel_on_interruption)
@@ -188,9 +190,9 @@ class ServiceCalls:
         )
 
     async def _settle(self, one: FunctionCallFromLLM, result: str, reason: str | None = None) -> None:
-        """End a call that nobody makes, for Pipecat and on the log. `reason` is why its start does not count."""
+        """Settle a call that is not run, in Pipecat and on the log. `reason` is why its start frame was ignored."""
         if reason is not None:
-            logger.warning("%s: the start of %s does not count: %s", self._service, one.function_name, reason)
+            logger.warning("%s: the start of %s was ignored: %s", self._service, one.function_name, reason)
         self._calls[one.tool_call_id].is_served = False
         await self._tell_started(one, True)
         await self._service.broadcast_frame(
@@ -202,8 +204,8 @@ class ServiceCalls:
         self._calls.drop(one.tool_call_id)
 
     async def _start(self, one: FunctionCallFromLLM) -> StoredFrame | None:
-        """Publish that the application begins this call. Returns what became of it; None if that is not known in time:
-        then it may count, and is not to be made."""
+        """Publish the start frame of a call of the application. Returns the stored frame; None on timeout: then the
+        frame may still be applied, and the function must not be called."""
         said = {
             "type": "FunctionCallInProgressFrame",
             **_named(one),
@@ -219,7 +221,7 @@ class ServiceCalls:
         return await self._calls.outcome_of(id_, self._begin_secs)
 
     def _is_cut(self, one: FunctionCallFromLLM) -> bool:
-        """Whether an interruption ends this call."""
+        """Returns whether an interruption cancels this call."""
         functions = self._service._functions
         item = functions.get(one.function_name) or functions.get(None)
         return item is None or bool(item.cancel_on_interruption)
@@ -230,7 +232,7 @@ def _named(one: FunctionCallFromLLM) -> dict[str, Any]:
 
 
 def _arguments(one: FunctionCallFromLLM) -> Any:
-    """As Pipecat has them: an object."""
+    """Returns the arguments as Pipecat has them, as an object."""
     if not isinstance(one.arguments, str):
         return to_json(one.arguments)
     try:

@@ -1,5 +1,4 @@
-"""What one process says of itself: that it keeps the history from here on, what its pipeline is, what the application
-notes, and how it ended."""
+"""Publishes the frames about one process: that it keeps the history, its pipeline, the application's notes, its end."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from frameledger_services.pipecat.values import given, of_a_request, to_json
 
 
 class SessionFrames:
-    """The frames of one process, between what its pipeline does."""
+    """The frames about one process, among those of its pipeline."""
 
     def __init__(self, id_: UUID, capture: Capture) -> None:
         self._id = str(id_)
@@ -22,12 +21,12 @@ class SessionFrames:
         self._is_kept = False
 
     def keeps(self, noted: dict[str, Any]) -> None:
-        """The log knows that this process keeps the history, of which this was noted before."""
+        """Note that the log has the fence of this process, and the values noted before it."""
         self._is_kept = True
         self._notes = noted | self._notes
 
     def begin(self, pipecat_version: str, processors: list[Any]) -> None:
-        """Say what the pipeline is, and that its history is kept here, unless that is known."""
+        """Publish the fence, unless it is published, and a description of the pipeline."""
         capture = self._capture
         if not self._is_kept:
             capture.add({"type": "LLMMirrorFrame", "mirror": self._id, "react": capture.is_answered_here})
@@ -48,12 +47,12 @@ class SessionFrames:
 
     def note(self, settings: dict[str, Any]) -> None:
         self._notes |= settings
-        # Until then it is nobody's: it counts from the fence on.
+        # Before the fence they would be ignored; they are published after it.
         if self._is_kept:
             self._say_notes()
 
     def end(self, kind: str, reason: str | None, lost: dict[str, int]) -> None:
-        """Say that the pipeline is over, as a frame of this type of Pipecat's says, and what is missing of it."""
+        """Publish the end of the pipeline, by the type of Pipecat's last frame, and what was not recorded."""
         capture = self._capture
         about = {"reason": reason, "not_recorded": dict(capture.untold), "lost": lost}
         told = {key: value for key, value in about.items() if value}

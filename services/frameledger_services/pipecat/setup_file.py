@@ -1,9 +1,9 @@
-"""For `PIPECAT_SETUP_FILES`: every pipeline of a program is recorded, with no line of it changed.
+"""A file for `PIPECAT_SETUP_FILES`: records every pipeline of a program without changing its code.
 
     PIPECAT_SETUP_FILES=$(python -m frameledger_services.pipecat.setup_file) python bot.py
 
-A conversation has the id that the environment says in `PIPECAT_CONTEXT_ID`, the worker's `conversation_id`, or a
-new one, which is logged. Nothing is restored this way: that takes the application's own context.
+The id of the conversation is `PIPECAT_CONTEXT_ID` of the environment, else the worker's `conversation_id`, else a new
+id, which is logged. Conversations are not restored: that needs the application's context.
 """
 
 from __future__ import annotations

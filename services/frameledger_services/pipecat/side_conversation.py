@@ -1,10 +1,10 @@
-"""A question outside of the pipeline, as for a summary of its context: asked as a conversation of its own.
+"""A question outside of the pipeline, such as for a summary of its context, asked as a conversation of its own.
 
-So it is on the log as everything is, our workers answer it with the keys that they have, and the conversation that it
-is about knows nothing of it. No tools go along: nothing that is asked so calls a function.
+It is on the log like every conversation, a worker answers it with its provider's key, and the original conversation is
+not changed. It has no tools, so it calls no functions.
 
-If the process dies, the worker answers all the same, and nobody hears it. If it dies before the last frame here, the
-conversation is not said to be over; nothing more comes of it either.
+If the process dies, a worker still answers, and the answer is not used. If it dies before the last frame is published,
+the side conversation stays open; nothing else happens in it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from frameledger.decoding import MAX_ID_BYTES
 from frameledger.errors import FrameledgerError
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.errors import AskingError
-from frameledger_services.pipecat.run_answer import Anew, Ended, RunAnswer
+from frameledger_services.pipecat.run_answer import AnswerEnded, AnswerRestarted, RunAnswer
 
 END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class SideQuestion:
-    """What is asked: `messages` with these `settings`, and how long an answer may take to begin, and to go on."""
+    """The question: `messages` with `settings`, and the timeouts until the answer begins and between its frames."""
 
     about: str
     messages: Sequence[Any]
@@ -37,8 +37,8 @@ class SideQuestion:
 
 
 async def answered(client: Any, aside: SideQuestion) -> str | None:
-    """Returns the text of the answer; None if it has none. Raises `AskingError` if there is no answer, and what
-    `Client.publish` and `Client.follow` raise."""
+    """Returns the text of the answer; None if it has no text. Raises `AskingError` if the question is not answered, and
+    what `Client.publish` and `Client.follow` raise."""
     session = uuid4()
     context_id, question = _named_after(aside.about, session), uuid5(session, "question")
     opening: Fields = {
@@ -55,7 +55,7 @@ async def answered(client: Any, aside: SideQuestion) -> str | None:
         end = "EndFrame"
         return text
     finally:
-        # Whoever still answers is told to stop.
+        # This also stops a worker that is still answering.
         with suppress(FrameledgerError):
             over = {"type": end, "id": str(uuid5(session, "end"))}
             await client.publish(context_id, over, within=END_SECONDS)
@@ -70,16 +70,16 @@ async def _heard(client: Any, context_id: str, question: UUID, aside: SideQuesti
                 async with asyncio.timeout(within):
                     stored = await anext(frames)
             except TimeoutError:
-                raise AskingError(f"Nothing came of the question within {within:g} s.") from None
+                raise AskingError(f"The question was not answered: no output within {within:g} s.") from None
             for one in run.take(stored, stored.frame):
                 match one:
                     case str():
                         said.append(one)
-                    case Anew():
+                    case AnswerRestarted():
                         said.clear()
-                    case Ended(failure=str() as why):
+                    case AnswerEnded(failure=str() as why):
                         raise AskingError(why)
-                    case Ended():
+                    case AnswerEnded():
                         return "".join(said) or None
 
 

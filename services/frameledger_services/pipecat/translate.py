@@ -1,8 +1,8 @@
-"""Pipecat's frames as ours, by the name of the class, so that no version is imported.
+"""Translates Pipecat's frames to Frameledger's, by class name, so that no version of Pipecat is imported.
 
-What a frame does to the messages is not said here: the comparison says it (`mirror`). In a mirror these frames write
-nothing; they are what is known beside the messages: turns, answers, words, calls, and evidence of the rest as
-`pipecat/<name>`, a type that our fold stores and leaves alone.
+Changes of messages are not translated: `mirror` finds them by comparison. In a mirrored conversation these frames write
+no messages; they record turns, answers, words and calls, and all other frames as evidence of type `pipecat/<name>`,
+which the fold stores without effect.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from frameledger_services.pipecat.evidence import EVIDENCE, evidence
 TRANSLATORS: dict[str, Translator] = (
     answer_frames.TRANSLATORS | call_frames.TRANSLATORS | turn_frames.TRANSLATORS
 )
-"""By the name of the class whose frames the function translates, those of derived classes too."""
+"""The translators by class name. They also translate frames of derived classes."""
 
 NOT_OF_THE_CONVERSATION = frozenset({"InputTextRawFrame"})
-"""Derived from a class that is told, and not told: text on its way to become what is."""
+"""Classes that are not translated although a base class is: text that becomes a translated frame later."""
 
 
 def name_of(kind: type) -> str | None:
-    """The class of Pipecat's by which frames of this class are told; None if they are not."""
+    """Returns the name of the Pipecat class by which frames of this class are translated; None if they are not."""
     for one in kind.__mro__:
         if one.__name__ in NOT_OF_THE_CONVERSATION:
             return None
@@ -41,7 +41,7 @@ def name_of(kind: type) -> str | None:
 def translate(
     frame: Any, at: str, ns: int, state: TranslationState, service: ModelService | None = None
 ) -> list[Fields]:
-    """The frames that this one becomes. Never raises: a frame that is not what its class says becomes evidence."""
+    """Returns the translated frames. Never raises: a frame that cannot be translated becomes evidence."""
     name = name_of(type(frame))
     if name is None:
         return []

@@ -1,4 +1,4 @@
-"""Turns of the user and of the voice, errors, and the terms of answers."""
+"""Translates Pipecat's frames of turns, transcriptions, errors and settings."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from frameledger_services.pipecat.captured_frame import (
 from frameledger_services.pipecat.values import given, to_json
 
 INTERIM_EVERY_NS = 200_000_000
-"""Of interim words, of which recognisers send dozens a second, one is told in this time at most."""
+"""Minimum interval between recorded interim transcriptions; recognizers send dozens per second."""
 
 
 def named(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    """A frame that has our name and no field."""
+    """A frame with the same name in Frameledger and no fields."""
     return [{"type": captured.name}]
 
 
@@ -42,7 +42,7 @@ def transcribed(captured: CapturedFrame, state: TranslationState) -> list[Fields
 
 
 def failed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    """An error is told, and ends nothing: what Pipecat does about it shows in what follows. No traceback."""
+    """An error, without its traceback. It ends nothing: the frames that follow show how Pipecat reacts."""
     category = getattr(captured.frame, "category", None)
     said = {
         "message": str(captured.frame.error),

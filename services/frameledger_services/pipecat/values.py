@@ -1,7 +1,7 @@
-"""Python values as JSON and back: what Pipecat keeps in messages, tools and settings, as it lies on the log.
+"""Converts values of Pipecat's messages, tools and settings to JSON and back. Pure.
 
-Everything here is pure, and knows Pipecat's classes by what they have, not by import: a message of one provider has
-`llm` and `message`, a schema of tools has `standard_tools`.
+Pipecat's classes are recognized by their attributes and not imported: a provider-specific message has `llm` and
+`message`, a tools schema has `standard_tools`.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from enum import Enum
 from typing import Any
 
 MEDIA_LIMIT = 1024 * 1024
-"""Of the text of one `data:` URL, in characters. Longer ones are recorded as a hash and a size."""
+"""Maximum characters of a `data:` URL. Longer ones are recorded as hash and size."""
 
-# An object with one of these names alone stands for what JSON has no form for. An application's own object that looks
-# like one is wrapped, so that every value comes back as it was.
+# An object with only one of these names encodes a value that JSON cannot represent. An application's object with the
+# same shape is wrapped, so that every value is restored unchanged.
 BYTES, MEDIA, PLAIN = "$bytes", "$media", "$plain"
 _MARKS = frozenset({BYTES, MEDIA, PLAIN})
 _FLOATS = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 DEEPEST = 100
-"""Nesting beyond this is recorded as its `repr`: our log refuses what no reader could read."""
+"""Values nested deeper are recorded as their `repr`, because frames with them would be rejected."""
 
 
 def is_specific(value: object) -> bool:
-    """Whether this is a message that only one provider reads (`LLMSpecificMessage`)."""
+    """Returns whether this is a provider-specific message (`LLMSpecificMessage`)."""
     return hasattr(value, "llm") and hasattr(value, "message") and not isinstance(value, Mapping)
 
 
 def to_json(value: Any, media_limit: int = MEDIA_LIMIT, depth: int = 0) -> Any:
-    """Returns a JSON value that shares nothing mutable with `value`. Never raises: what JSON has no form for becomes
-    its `repr`. Bytes, messages of one provider and long media have forms of their own, which `from_json` reads."""
+    """Returns a JSON value that shares nothing mutable with `value`. Never raises: values that JSON cannot represent
+    become their `repr`. Bytes, provider-specific messages and long media have encodings that `from_json` reads."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, str):
@@ -60,14 +60,14 @@ def to_json(value: Any, media_limit: int = MEDIA_LIMIT, depth: int = 0) -> Any:
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
             return to_json(fields, media_limit, depth + 1)
     except Exception:
-        # Somebody's object that cannot be looked at, or a list that grows while it is read: its name is better than
-        # nothing, and a sync point comes again.
+        # An object whose attributes raise, or a list that changes while it is read. Its type name is recorded, and the
+        # next sync point compares it again.
         return f"<{type(value).__name__}>"
     return _repr(value)
 
 
 def from_json(value: Any) -> Any:
-    """The value that `to_json` made this of, but for media, which are gone, and what became its `repr`."""
+    """Returns the value that `to_json` was given, except for media and values recorded as their `repr`."""
     if isinstance(value, list | tuple):
         return [from_json(one) for one in value]
     if not isinstance(value, Mapping):
@@ -82,14 +82,15 @@ def from_json(value: Any) -> Any:
 
 
 def has_media_gone(value: Any) -> bool:
-    """Whether there is media in it of which only hash and size are known."""
+    """Returns whether it contains media that are stored only as hash and size."""
     if isinstance(value, Mapping):
         return (len(value) == 1 and MEDIA in value) or any(map(has_media_gone, value.values()))
     return isinstance(value, list | tuple) and any(map(has_media_gone, value))
 
 
 def tools_to_json(tools: Any) -> tuple[list[Any], Any]:
-    """The tools of a context in OpenAI's form, and the custom ones as they are, or None. None given is no tools."""
+    """Returns the tools of a context in OpenAI's format, and its custom tools unchanged, or None. `None` has no
+    tools."""
     standard = getattr(tools, "standard_tools", None)
     if standard is None:
         standard = tools if isinstance(tools, list | tuple) else ()
@@ -112,7 +113,7 @@ def _each(values: object) -> Iterable[Any]:
 
 
 def given(settings: Any) -> dict[str, Any]:
-    """What settings of a service say, without what they leave open; as JSON."""
+    """Returns the given fields of a service's settings, as JSON."""
     fields = getattr(settings, "given_fields", None)
     try:
         said = fields() if callable(fields) else settings
@@ -136,8 +137,8 @@ _OF_PIPECAT = ("filter_incomplete_user_turns", "user_turn_completion_config", "u
 
 
 def of_a_request(settings: Any) -> dict[str, Any]:
-    """What settings of a service say to whoever makes the request; null for what they do not, which takes back what
-    they said before. What is Pipecat's own is taken out."""
+    """Returns the settings of a service that belong to a request. Settings that are not given are null, which resets
+    earlier values. Settings that only concern Pipecat are null, too."""
     said = given(settings)
     wanted = dict.fromkeys(_OF_PIPECAT) | {name: said.get(name) for name in _OF_A_REQUEST}
     return wanted | {"extra": said.get("extra") or None}

@@ -253,7 +253,7 @@ def test_functions_of_the_application_and_of_our_services_run_once_each(settings
         assert talk.errors == []
         messages = await talk.check(settings)
         results = {one["tool_call_id"]: one["content"] for one in messages if one["role"] == "tool"}
-        assert sorted(results.values())[0].startswith('"Nobody serves')
+        assert sorted(results.values())[0].startswith('"No service offers')
         assert sorted(results.values())[1:] == ['{"lit": true}', '{"ordered": true}', '{"sky": "rain"}']
         assert [one["content"] for one in messages if one["role"] == "assistant" and "content" in one] == [
             "I look.",
@@ -424,7 +424,7 @@ def test_who_is_not_answered_is_told_and_a_late_worker_is_stopped(settings):
 
         async def play(_):
             # On a machine that is busy a question may not get into the tables in time, which is told, too.
-            while talk.errors[-1:] != [f"No inference worker began to answer within {scaled(1.5):g} s."]:
+            while talk.errors[-1:] != [f"No inference worker started to answer within {scaled(1.5):g} s."]:
                 await talk.ask("Is anybody there?")
             assert talk.texts == []
             async with answering(settings, model):
@@ -464,7 +464,7 @@ def test_without_a_broker_the_pipeline_is_told_and_goes_on():
 
         async with asyncio.timeout(ONE_ANSWER):
             await talk.bot.run(play)
-        assert [one.partition(":")[0] for one in talk.errors] == ["The log is not reached"] * 2
+        assert [one.partition(":")[0] for one in talk.errors] == ["Kafka cannot be reached"] * 2
         assert [one["role"] for one in talk.bot.context.messages] == ["user", "user"]
 
     asyncio.run(scene())
@@ -518,7 +518,7 @@ def test_what_was_never_asked_is_neither_interrupted_nor_ended():
 
         async with asyncio.timeout(ONE_ANSWER):
             await talk.bot.run(play)
-        assert talk.errors == ["The database does not answer.", ANOTHER_CONTEXT]
+        assert talk.errors == ["The database does not respond.", ANOTHER_CONTEXT]
         assert talk.ended == 0
         kinds = [one.type for one in broker.frames]
         # The user's turn began with an interruption; the error is followed by none.
