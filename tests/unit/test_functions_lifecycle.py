@@ -1,6 +1,7 @@
 """One call with its dependencies in memory: for orders of events that servers do not keep to."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic
@@ -11,6 +12,7 @@ from tests.bounds import IN_PROCESS, scaled
 
 from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallResultFrame, FunctionCallResultProperties
+from frameledger.record import outgoing
 from frameledger_services import call_words
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
@@ -351,6 +353,67 @@ def test_a_handler_whose_error_has_no_text_ran_once_and_failed(plain):
     frames = asyncio.run(ended(in_a_thread if plain else pay, is_async=not plain))
     assert (said(frames), begun) == (["FunctionCallInProgressFrame", "ErrorFrame", "failed"], ["pay"])
     assert "ApiError" in frames[1].message
+
+
+class ClosedSession(Mapping):
+    """A result that is read when it is encoded, and then cannot be."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def __getitem__(self, key):
+        raise self._error
+
+    def __iter__(self):
+        return iter(["a"])
+
+    def __len__(self):
+        return 1
+
+
+class Encoding(InMemory):
+    """A publisher that encodes frames, as the real one does."""
+
+    async def publish(self, context_id, *frames, causation_id):
+        for frame in frames:
+            outgoing(frame, context_id, source="test")
+        await super().publish(context_id, *frames, causation_id=causation_id)
+
+
+@pytest.mark.regression("worker 6")
+@pytest.mark.parametrize("error", [OSError("The session is closed."), ApiError({"code": 402})])
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_result_that_raises_when_it_is_encoded_fails_its_own_call_only(error, reports):
+    told = []
+
+    async def handler(params):
+        if not reports:
+            return ClosedSession(error)
+        try:
+            await params.result_callback(ClosedSession(error))
+        except ResultRefusedError as refusal:
+            told.append(str(refusal))
+
+    frames = asyncio.run(ended(handler, leased=Encoding()))
+    assert said(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "failed"]
+    assert ["its result is no JSON" in text for text in told] == [True] * reports
+
+
+@pytest.mark.regression("worker 6")
+def test_a_result_in_between_that_raises_when_it_is_encoded_is_refused_and_its_call_goes_on():
+    told = []
+
+    async def handler(params):
+        between = FunctionCallResultProperties(is_final=False)
+        try:
+            await params.result_callback(ClosedSession(OSError("Closed.")), properties=between)
+        except ResultRefusedError as refusal:
+            told.append(str(refusal))
+        return "done"
+
+    frames = asyncio.run(ended(handler, Options(cancel_on_interruption=False), leased=Encoding()))
+    assert said(frames) == ["FunctionCallInProgressFrame", "FunctionCallResultFrame"]
+    assert (frames[-1].result, len(told)) == ("done", 1)
 
 
 @pytest.mark.regression("call a")

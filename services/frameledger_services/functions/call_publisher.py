@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from frameledger.decode_error import DecodeError
-from frameledger.frames import AnyFrame, FunctionCallResultFrame, FunctionCallResultProperties
+from frameledger.decoding import decode
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallResultProperties,
+    encode_frame,
+)
 from frameledger_services import call_words, logs, transient
 from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
 from frameledger_services.functions.call_frames import SettledAs
 from frameledger_services.functions.call_state import RETRY_SECONDS, CallState
+from frameledger_services.functions.execution import text_of
 from frameledger_services.functions.handler_api import HandlerReport, ResultReport, WaitReport
 from frameledger_services.functions.notifications import context_updated
 from frameledger_services.functions.params import ResultRefusedError
@@ -21,9 +30,10 @@ from frameledger_services.telemetry import names
 REFUSALS = 3
 """Refusals by the broker after which a handler that waits for its reply gets an error."""
 
-UNFIT = (RecordRefusedError, ValueError, TypeError, RuntimeError, LookupError, AttributeError)
-"""Raised for a report that cannot be published. It may hold any objects, which raise anything when they are encoded: a
-dictionary that another thread changes meanwhile is a RuntimeError."""
+UNFIT = (RecordRefusedError, ValueError)
+"""Raised for a frame that cannot be published."""
+
+F = TypeVar("F", FunctionCallResultFrame, FunctionCallInProgressFrame)
 
 _log = logs.get_logger("functions")
 
@@ -87,7 +97,7 @@ class CallPublisher:
         await state.failpoint("answered")
         await self._after_start()
         try:
-            frame = state.call.result(result, properties, run_llm)
+            frame = _plain(lambda: state.call.result(result, properties, run_llm))
             self._call_hook_when_folded(frame, properties)
             await self.publish(frame, refusals=REFUSALS)
         except UNFIT as error:
@@ -116,9 +126,10 @@ class CallPublisher:
             return
         assert report.properties is not None
         self._intermediate += 1
+        number, properties = self._intermediate, report.properties
         await self._after_start()
         try:
-            frame = state.call.intermediate(self._intermediate, report.result, report.properties)
+            frame = _plain(lambda: state.call.intermediate(number, report.result, properties))
             self._call_hook_when_folded(frame, report.properties)
             await state.leased.publish(state.call.context_id, frame, causation_id=self.answers)
         except (transient.EventLogError, *UNFIT) as error:
@@ -133,8 +144,10 @@ class CallPublisher:
         state = self._state
         await self._after_start()
         try:
-            frame = state.call.in_progress(
-                state.plan.options, state.plan.timeout_secs, waiting=report.waiting
+            frame = _plain(
+                lambda: state.call.in_progress(
+                    state.plan.options, state.plan.timeout_secs, waiting=report.waiting
+                )
             )
             await self.publish(frame, refusals=REFUSALS)
         except UNFIT as error:
@@ -221,6 +234,23 @@ class CallPublisher:
             why, message = "its result is no JSON", call_words.no_json(self._name)
         await self.failed(f"{why}: {error}", message=message)
         return why
+
+
+def _plain(build: Callable[[], F]) -> F:
+    """Returns a frame as a reader of the log will have it: it holds no object of a handler any more. Raises ValueError.
+
+    What a handler reports may be any object, and raise any error when it is encoded: a mapping that reads a closed
+    session, a dictionary that another thread changes meanwhile.
+    """
+    try:
+        frame = build()
+        value = encode_frame(frame)
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {text_of(error)}") from error
+    try:
+        return cast("F", decode(value))
+    except DecodeError as error:
+        raise ValueError(f"{frame.type}: {error}") from error
 
 
 def _refuse(report: HandlerReport, why: str, error: Exception) -> None:

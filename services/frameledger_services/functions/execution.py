@@ -191,10 +191,11 @@ def _raised(error: BaseException) -> Raised:
         details = type(error).__name__
     if len(details) > MOST_DETAILS:
         details = "..." + details[-MOST_DETAILS:]
-    return Raised(f"{type(error).__name__}: {_text(error)}", details)
+    return Raised(f"{type(error).__name__}: {text_of(error)}", details)
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Returns the text of an exception. Never raises."""
     try:
         return f"{error}"
     except BaseException as failure:
