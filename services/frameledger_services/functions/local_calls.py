@@ -18,10 +18,11 @@ from uuid import UUID, uuid4
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
 from frameledger.ids import ContextId, Version
 from frameledger_services import logs, work
+from frameledger_services.exception_groups import sole
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.functions.call_lifecycle import CallLifecycle
-from frameledger_services.functions.call_state import CallDependencies, JobPublisher
+from frameledger_services.functions.call_state import RETRY_SECONDS, CallDependencies, JobPublisher
 from frameledger_services.functions.call_status import FOLDED_SECONDS
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.connections import DatabaseError
@@ -123,14 +124,19 @@ class LocalCalls:
         ]
 
     async def _run_parallel(self, session: work.Session, calls: Sequence[CallAttempt]) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for call in calls:
-                in_progress = asyncio.Event()
-                task = tasks.create_task(self._run_call(session, call, in_progress.set))
-                # In-progress frames are published in the order of the calls.
-                waiting = tasks.create_task(in_progress.wait())
-                await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for call in calls:
+                    in_progress = asyncio.Event()
+                    task = tasks.create_task(self._run_call(session, call, in_progress.set))
+                    # In-progress frames are published in the order of the calls.
+                    waiting = tasks.create_task(in_progress.wait())
+                    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                    waiting.cancel()
+        except BaseExceptionGroup as errors:
+            if errors.split(work.LeaseLostError)[1] is None:
+                raise work.LeaseLostError from None
+            raise sole(errors) from None
 
     async def _run_in_order(self, session: work.Session, calls: Sequence[CallAttempt]) -> None:
         for call in calls:
@@ -152,7 +158,7 @@ class LocalCalls:
     ) -> None:
         lifecycle = CallLifecycle(
             call,
-            await self._plan(call),
+            await self._planned(session, call),
             self._deps,
             JobPublisher(session),
             start_next=start_next,
@@ -167,6 +173,17 @@ class LocalCalls:
         finally:
             watching.cancel()
             self._running.discard(lifecycle)
+
+    async def _planned(self, session: work.Session, call: CallAttempt) -> CallPlan:
+        """Returns the plan of a call. While the database is away, it waits: an error would stop the calls beside this
+        one. Raises `LeaseLostError`."""
+        while session.lease.valid():
+            try:
+                return await self._plan(call)
+            except DatabaseError as error:
+                _log.warning("call.status_unreadable", **call.names(), error=str(error))
+            await asyncio.sleep(RETRY_SECONDS)
+        raise work.LeaseLostError
 
     async def _watch(self, call: CallAttempt, lifecycle: CallLifecycle) -> None:
         """A worker is sent no cancellation of a call without a claim, so its status is watched."""
