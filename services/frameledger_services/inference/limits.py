@@ -10,6 +10,7 @@ known when they are over: a run may go beyond a limit of tokens or money, the ne
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -67,6 +68,7 @@ class Limits:
     _settled: Spent = field(default_factory=lambda: Spent(0, Decimal(0)))
     _known: Spent = field(default_factory=lambda: Spent(0, Decimal(0)))
     _known_until: float = 0.0
+    _one_reads: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def size(self, stored: StoredContext, request: Request) -> LimitReachedError | None:
         """Returns why a context is too large to ask a model with it, if it is."""
@@ -111,6 +113,11 @@ class Limits:
     async def _spent_by_all(self, connection: Connection, at: datetime) -> Spent:
         """Returns what all runs of the day used. What is settled is added up once, so that each look reads the runs of
         two hours at most, every `REMEMBERED_SECONDS`."""
+        # One after another: two that read while the hour or the day changes would add one stretch of time twice.
+        async with self._one_reads:
+            return await self._read_spent_by_all(connection, at)
+
+    async def _read_spent_by_all(self, connection: Connection, at: datetime) -> Spent:
         day = day_of(at)
         if day == self._day and time.monotonic() < self._known_until:
             return self._known

@@ -1,0 +1,69 @@
+"""What all conversations have used, while the hour or the day changes. What is read of it: `test_inference_limits`."""
+
+import asyncio
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from tests.bounds import IN_PROCESS
+
+from frameledger_services.inference import limits
+from frameledger_services.inference.limits import Limits
+from frameledger_services.settings import Settings
+from frameledger_services.store.spending import Place, Spent
+
+LIMIT = 1_500
+"""Tokens a day, of which every hour has 100."""
+
+
+def at(day, hour, minute=0):
+    return datetime(2026, 11, day, hour, minute, tzinfo=UTC)
+
+
+class Ledger:
+    """Reads of what was spent. One on the connection "slow" is answered once `answer` is set."""
+
+    def __init__(self, monkeypatch, now):
+        self.now = now
+        self.asked = asyncio.Event()
+        self.answer = asyncio.Event()
+        monkeypatch.setattr(limits.spending, "of_all", self._of_all)
+        self.limits = Limits(Settings(limit_tokens_per_day=LIMIT))
+
+    async def used(self, connection, requested_at):
+        """The tokens that a run is said to come after, if it is refused; otherwise None."""
+        place = Place(1, requested_at, False)
+        limit = limits.Limit(LIMIT, "the limit")
+        found = await self.limits._of_all(connection, place, limit, None)
+        return None if found is None else found.message
+
+    async def _of_all(self, connection, first, before):
+        hours = max(0.0, (min(before, self.now) - first).total_seconds() / 3600)
+        if connection == "slow":
+            self.asked.set()
+            await self.answer.wait()
+        return Spent(round(hours * 100), Decimal(0))
+
+
+@pytest.mark.regression("worker 8")
+@pytest.mark.parametrize(
+    ("before", "after"), [(at(23, 9, 59), at(23, 10)), (at(23, 23, 59), at(24, 0))], ids=["hour", "day"]
+)
+def test_two_runs_that_are_checked_while_the_time_changes_count_nothing_twice(monkeypatch, before, after):
+    async def run():
+        monkeypatch.setattr(limits, "REMEMBERED_SECS", 0.0)
+        ledger = Ledger(monkeypatch, after)
+        await ledger.used("quick", before)
+        slow = asyncio.create_task(ledger.used("slow", before))
+        await ledger.asked.wait()
+        quick = asyncio.create_task(ledger.used("quick", after))
+        for _ in range(5):
+            turn = asyncio.Event()
+            asyncio.get_running_loop().call_soon(turn.set)
+            await turn.wait()
+        ledger.answer.set()
+        async with asyncio.timeout(IN_PROCESS):
+            await asyncio.gather(slow, quick)
+        return ledger.limits._known.tokens
+
+    assert asyncio.run(run()) == (1_000 if after.hour else 0)
