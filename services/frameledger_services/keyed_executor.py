@@ -109,6 +109,11 @@ class KeyedExecutor:
     async def _run(self, ticket: Ticket, of_key: _Key) -> None:
         try:
             await ticket.job(ticket)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # The task was not cancelled: the error came out of the job, such as from a task that it awaited.
         finally:
             ticket.holds_order = False
             of_key.running -= 1

@@ -181,6 +181,41 @@ def test_what_a_job_raises_reaches_the_task_group_and_nothing_of_its_key_begins_
     assert begun == []
 
 
+@pytest.mark.regression("worker 9")
+def test_a_job_that_is_cancelled_from_inside_lets_the_next_of_its_key_begin():
+    async def scenario(executor, jobs):
+        async def awaits_a_cancelled_task(ticket):
+            inside = asyncio.create_task(asyncio.Event().wait())
+            inside.cancel()
+            await inside
+
+        executor.submit("a", awaits_a_cancelled_task)
+        executor.submit("a", jobs.named("a2"))
+        await settled()
+        assert jobs.begun == ["a2"]
+        await jobs.end("a2")
+        assert executor.free_slots == 3
+
+    in_lanes(scenario, slots=3)
+
+
+def test_jobs_that_wait_do_not_begin_when_the_group_is_cancelled():
+    begun = []
+
+    async def run():
+        async with asyncio.TaskGroup() as tasks:
+            executor, jobs = KeyedExecutor(tasks, slots=3), Jobs()
+            executor.submit("a", jobs.named("a1"))
+            executor.submit("a", jobs.named("a2"))
+            await settled()
+            begun.append(jobs.begun)
+            asyncio.current_task().cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    assert begun == [["a1"]]
+
+
 def test_ten_thousand_keys_leave_nothing_behind():
     async def scenario(executor, _):
         async def job(ticket):

@@ -10,6 +10,7 @@ from tests.bounds import IN_PROCESS
 from frameledger_services.inference import limits
 from frameledger_services.inference.limits import Limits
 from frameledger_services.settings import Settings
+from frameledger_services.store import spending
 from frameledger_services.store.spending import Place, Spent
 
 LIMIT = 1_500
@@ -27,7 +28,7 @@ class Ledger:
         self.now = now
         self.asked = asyncio.Event()
         self.answer = asyncio.Event()
-        monkeypatch.setattr(limits.spending, "of_all", self._of_all)
+        monkeypatch.setattr(spending, "of_all", self._of_all)
         self.limits = Limits(Settings(limit_tokens_per_day=LIMIT))
 
     async def used(self, connection, requested_at):

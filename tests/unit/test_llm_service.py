@@ -163,6 +163,42 @@ def test_hooks_are_called_in_order_and_one_that_raises_stops_nothing(caplog):
     assert [record.frameledger["event"] for record in caplog.records] == ["provider.hook_failed"]
 
 
+@pytest.mark.regression("worker 9")
+def test_a_hook_that_awaits_a_cancelled_task_stops_nothing(caplog):
+    service, called = ScriptedLLMService(), []
+
+    @service.event_handler("on_function_calls_started")
+    async def first(got, calls):
+        inside = asyncio.create_task(asyncio.Event().wait())
+        inside.cancel()
+        await inside
+
+    @service.event_handler("on_function_calls_started")
+    def second(got, calls):
+        called.append("second")
+
+    asyncio.run(service.notify("on_function_calls_started", ["calls"]))
+    assert called == ["second"]
+    assert [record.frameledger["event"] for record in caplog.records] == ["provider.hook_failed"]
+
+
+def test_who_cancels_the_caller_of_a_hook_cancels_the_hook():
+    service, called = ScriptedLLMService(), []
+
+    @service.event_handler("on_function_calls_started")
+    async def first(got, calls):
+        asyncio.current_task().cancel()
+        await asyncio.Event().wait()
+
+    @service.event_handler("on_function_calls_started")
+    def second(got, calls):
+        called.append("second")
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(service.notify("on_function_calls_started", ["calls"]))
+    assert called == []
+
+
 def test_an_event_that_there_is_not_is_an_error_that_lists_those_there_are():
     with pytest.raises(ValueError, match="on_completion_timeout"):
         ScriptedLLMService().event_handler("on_completion_timeuot")

@@ -55,15 +55,19 @@ class Hooks:
         """Call the hooks of an event in order. One that raises, or takes too long, is logged and stops nothing."""
         self._check_event(event_name)
         for handler in tuple(self._hooks.get(event_name, ())):
+            cancelled_before = _cancellations()
             try:
                 async with asyncio.timeout(HOOK_SECONDS):
                     answer = handler(self, *arguments)
                     if inspect.isawaitable(answer):
                         await answer
+            except asyncio.CancelledError:
+                if _cancellations() > cancelled_before:
+                    raise
+                # The caller was not cancelled: the error came out of the hook, such as from a task that it awaited.
+                _log_failure(event_name, handler)
             except Exception:
-                _log.exception(
-                    "provider.hook_failed", event_name=event_name, hook=getattr(handler, "__qualname__", "?")
-                )
+                _log_failure(event_name, handler)
 
     def _check_event(self, event_name: str) -> None:
         if event_name not in self.EVENTS:
@@ -71,3 +75,13 @@ class Hooks:
             raise ValueError(
                 f"{type(self).__name__} has no event {event_name!r}; its events are {known or 'none'}"
             )
+
+
+def _cancellations() -> int:
+    """Returns how often the current task was cancelled."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+def _log_failure(event_name: str, handler: Callable[..., Any]) -> None:
+    _log.exception("provider.hook_failed", event_name=event_name, hook=getattr(handler, "__qualname__", "?"))
