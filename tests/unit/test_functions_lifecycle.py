@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from time import monotonic
 from uuid import UUID
@@ -16,7 +16,12 @@ from frameledger.record import outgoing
 from frameledger_services import call_words
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
-from frameledger_services.functions import FunctionCallParams, ResultRefusedError, call_publisher
+from frameledger_services.functions import (
+    FunctionCallParams,
+    ResultRefusedError,
+    call_publisher,
+    notifications,
+)
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.functions.call_lifecycle import CallLifecycle
 from frameledger_services.functions.call_state import BackgroundTasks, CallDependencies
@@ -414,6 +419,53 @@ def test_a_result_in_between_that_raises_when_it_is_encoded_is_refused_and_its_c
     frames = asyncio.run(ended(handler, Options(cancel_on_interruption=False), leased=Encoding()))
     assert said(frames) == ["FunctionCallInProgressFrame", "FunctionCallResultFrame"]
     assert (frames[-1].result, len(told)) == ("done", 1)
+
+
+@pytest.mark.regression("worker 10")
+def test_the_time_to_fold_a_result_counts_from_when_it_was_published(monkeypatch):
+    """The broker was away for longer than folding may take."""
+    monkeypatch.setattr(notifications, "FOLDED_SECONDS", scaled(0.5))
+    called = asyncio.Event()
+
+    class Away(InMemory):
+        async def publish(self, context_id, *frames, causation_id):
+            if frames[0].type == "FunctionCallResultFrame":
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(scaled(1.0)):
+                        await asyncio.Event().wait()
+                statuses.is_published.set()
+            await super().publish(context_id, *frames, causation_id=causation_id)
+
+    class Folds(OneCall):
+        is_published = asyncio.Event()
+
+        @asynccontextmanager
+        async def folding(self, context_id, frame_id, call=None, condition=None):
+            if call is not None:
+                async with super().folding(context_id, frame_id) as folded:
+                    yield folded
+                return
+            answering = asyncio.create_task(self._answer())
+            yield answering
+            answering.cancel()
+
+        async def _answer(self):
+            await self.is_published.wait()
+            return self._first
+
+    async def hook():
+        called.set()
+
+    async def handler(params):
+        await params.result_callback("x", properties=FunctionCallResultProperties(on_context_updated=hook))
+
+    statuses = Folds()
+
+    async def run():
+        await ended(handler, statuses=statuses, leased=Away())
+        return called.is_set()
+
+    assert asyncio.run(run())
 
 
 @pytest.mark.regression("call a")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -98,8 +99,8 @@ class CallPublisher:
         await self._after_start()
         try:
             frame = _plain(lambda: state.call.result(result, properties, run_llm))
-            self._call_hook_when_folded(frame, properties)
-            await self.publish(frame, refusals=REFUSALS)
+            with self._hook_when_folded(frame, properties):
+                await self.publish(frame, refusals=REFUSALS)
         except UNFIT as error:
             why = await self._settle_unfit(error)
             if report is not None:
@@ -130,8 +131,8 @@ class CallPublisher:
         await self._after_start()
         try:
             frame = _plain(lambda: state.call.intermediate(number, report.result, properties))
-            self._call_hook_when_folded(frame, report.properties)
-            await state.leased.publish(state.call.context_id, frame, causation_id=self.answers)
+            with self._hook_when_folded(frame, properties):
+                await state.leased.publish(state.call.context_id, frame, causation_id=self.answers)
         except (transient.EventLogError, *UNFIT) as error:
             _refuse(report, f"The result in between was not published: {error}", error)
         else:
@@ -210,13 +211,27 @@ class CallPublisher:
             # Shielded: cancelling this wait must not keep the in-progress frame from the log.
             await asyncio.shield(self.start)
 
-    def _call_hook_when_folded(
+    @contextmanager
+    def _hook_when_folded(
         self, frame: FunctionCallResultFrame, properties: FunctionCallResultProperties | None
-    ) -> None:
+    ) -> Iterator[None]:
+        """Around publishing a result: its `on_context_updated` is called once it is folded. The time that folding may
+        take counts from when the block ends."""
         hook = None if properties is None else properties.on_context_updated
-        if hook is not None and frame.id is not None:
-            deps = self._state.deps
-            deps.background.start(context_updated(deps.statuses, self._state.call, hook, frame.id))
+        if hook is None or frame.id is None:
+            yield
+            return
+        deps, published = self._state.deps, asyncio.Event()
+        waiting = deps.background.start(
+            context_updated(deps.statuses, self._state.call, hook, frame.id, published)
+        )
+        try:
+            yield
+        except UNFIT:
+            waiting.cancel()
+            raise
+        finally:
+            published.set()
 
     async def _settle_unfit(self, error: Exception) -> str:
         """Settle the call whose result cannot be published. Returns why it cannot, for the handler."""

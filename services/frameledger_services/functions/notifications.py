@@ -123,12 +123,19 @@ class CancelledHook:
 
 
 async def context_updated(
-    statuses: CallStatusReader, call: CallAttempt, hook: Callable[[], Awaitable[None]], frame_id: str
+    statuses: CallStatusReader,
+    call: CallAttempt,
+    hook: Callable[[], Awaitable[None]],
+    frame_id: str,
+    published: asyncio.Event,
 ) -> None:
-    """Wait until a result is folded, and call its `on_context_updated` if it was applied."""
+    """Wait until a result is folded, and call its `on_context_updated` if it was applied. Start it before the result is
+    published; the time limit counts from when `published` is set, since a broker that is away may delay that."""
     try:
-        async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(call.context_id, frame_id) as folded:
-            outcome = (await folded).outcome
+        async with statuses.folding(call.context_id, frame_id) as folded:
+            await published.wait()
+            async with asyncio.timeout(FOLDED_SECONDS):
+                outcome = (await folded).outcome
     except TimeoutError:
         _log.warning("call.context_updated_skipped", **call.names())
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from typing import Any, Self
 
 from frameledger.frames import CancelFrame, EndFrame, StartFrame
@@ -58,8 +57,10 @@ class BackgroundService(ABC):
         if self._task is not None:
             task, self._task = self._task, None
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            # Awaiting the task itself could not tell its cancellation from one of this caller.
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.result()
 
     async def cleanup(self) -> None:
         """As `cancel`. Safe to call twice."""
