@@ -288,7 +288,8 @@ def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings):
     play(settings, registry, scenario)
 
 
-def test_a_tool_list_that_was_not_published_leaves_no_question_behind(settings):
+@pytest.mark.regression("worker 12")
+def test_a_tool_list_that_was_not_published_leaves_no_question_and_no_handler_behind(settings):
     registry = FunctionRegistry()
 
     async def search(text: str): ...
@@ -300,8 +301,6 @@ def test_a_tool_list_that_was_not_published_leaves_no_question_behind(settings):
         async def left():
             return True if not registry.advertising() and not service._running.statuses._questions else None
 
-        # No list of that conversation will ever say so.
-        registry.keep_advertised("x" * 300, [])
         await talk.until(left)
 
     play(settings, registry, scenario)

@@ -143,7 +143,8 @@ class FunctionRegistry:
         )
 
     def advertise(self, context_id: str, functions: Iterable[Handler | DirectFunction]) -> None:
-        """Register the handlers of a context's new tool list, instead of those of its last one.
+        """Register the handlers of a context's new tool list, beside those of its last one, which `keep_advertised`
+        unregisters once the new list is published.
 
         One that was unregistered by hand stays so while its tool is advertised. Raises `FunctionSchemaError` and
         `ReservedNameError` and changes nothing then.
@@ -152,7 +153,6 @@ class FunctionRegistry:
         items = [self._advertised_item(one) for one in made]
         for item in items:
             self._check_name(item.function_name)
-        self.keep_advertised(context_id, [one.name for one in made])
         for item in items:
             assert item.function_name is not None
             if (context_id, item.function_name) not in self._kept_away:
@@ -189,6 +189,11 @@ class FunctionRegistry:
         """Returns the contexts whose tool lists brought handlers, or still list some that were unregistered by hand."""
         listed = {context_id for contexts in self._advertised.values() for context_id in contexts}
         return frozenset(listed | {context_id for context_id, _ in self._kept_away})
+
+    def advertised_names(self, context_id: str) -> frozenset[str]:
+        """Returns the functions that a context's tool lists brought, also those that were unregistered by hand."""
+        registered = {name for name, contexts in self._advertised.items() if context_id in contexts}
+        return frozenset(registered | {name for context, name in self._kept_away if context == context_id})
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` after each change, in the thread that made it. Returns a function that unsubscribes."""

@@ -17,6 +17,7 @@ from frameledger.frames import (
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema
 from frameledger_services import failpoints, logs, work
 from frameledger_services.claims import ClaimedCall
+from frameledger_services.event_log.producer import RecordRefusedError
 from frameledger_services.exception_groups import sole
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.registry import FunctionRegistry
@@ -199,15 +200,26 @@ class FunctionService(Hooks, work.BackgroundService):
             for one in functions
         ]
         frame = LLMSetToolsFrame(id=str(uuid4()), tools=tuple(_advertised(one) for one in tools))
-        self.registry.advertise(context_id, [one for one in tools if isinstance(one, DirectFunction)])
+        handlers = [one for one in tools if isinstance(one, DirectFunction)]
+        before = self.registry.advertised_names(context_id)
+        # Calls may come as soon as the list is published, so its handlers are registered first.
+        self.registry.advertise(context_id, handlers)
         running.tool_lists.publishing(context_id)
-        await self._update_registration()
-        advertising = running.background.start(self._until_advertised(running, context_id, str(frame.id)))
+        advertising: asyncio.Task[None] | None = None
         try:
+            await self._update_registration()
+            advertising = running.background.start(self._until_advertised(running, context_id, str(frame.id)))
             await self.push_frame(context_id, frame)
-        except BaseException:
-            advertising.cancel()
+        except BaseException as error:
+            if advertising is not None:
+                advertising.cancel()
+            # A task that is cancelled before its first step does not get to its own end.
+            running.tool_lists.not_published(context_id)
+            if isinstance(error, RecordRefusedError | ValueError):
+                # It is not on the log. After any other error it may be, and its handlers stay until a list says more.
+                self.registry.keep_advertised(context_id, before)
             raise
+        self.registry.keep_advertised(context_id, [one.name for one in handlers])
 
     async def push_frame(
         self,
