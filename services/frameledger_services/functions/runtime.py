@@ -119,7 +119,7 @@ class Runtime:
             plan,
             self._deps,
             JobPublisher(session, job),
-            age_secs=claimed.age_secs,
+            age_secs=claimed.age_secs + time.monotonic() - job.claimed_at,
             started_before=before,
             start_next=job.release_order,
             failpoint=self._setup.failpoint,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Generic, Literal, TypeVar
 
 from frameledger_services import claims
@@ -41,6 +42,9 @@ class Job(Generic[C]):
 
     span: Span = NO_SPAN
     """Lasts from the claim until the code returns, and is current while it runs."""
+
+    claimed_at: float = field(default_factory=monotonic)
+    """When its claim was answered, by `monotonic`. Its turn may come later."""
 
     _on_stop_request: Callable[[StopReason], None] = field(default=lambda _: None, init=False)
 
