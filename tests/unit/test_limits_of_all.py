@@ -52,7 +52,7 @@ class Ledger:
 )
 def test_two_runs_that_are_checked_while_the_time_changes_count_nothing_twice(monkeypatch, before, after):
     async def run():
-        monkeypatch.setattr(limits, "REMEMBERED_SECS", 0.0)
+        monkeypatch.setattr(limits, "REMEMBERED_SECONDS", 0.0)
         ledger = Ledger(monkeypatch, after)
         await ledger.used("quick", before)
         slow = asyncio.create_task(ledger.used("slow", before))
