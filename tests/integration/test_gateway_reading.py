@@ -166,6 +166,25 @@ def test_what_was_erased_says_when_and_why(filled):
     with_app(filled, ask)
 
 
+def test_a_page_ends_early_at_its_limit_of_bytes(filled, connection, monkeypatch):
+    count = value_of(connection, "SELECT version FROM contexts WHERE context_id = 'barge-in'")
+    # Each frame alone reaches it.
+    monkeypatch.setattr("frameledger_services.gateway.frames.PAGE_BYTES", 1)
+    monkeypatch.setattr("frameledger_services.gateway.frames.PIECE_BYTES", 1)
+
+    async def ask(http):
+        first = await http.get(path_of("barge-in", "/frames"))
+        assert [one["version"] for one in first.json()["frames"]] == [1]
+        assert "after=1" in first.headers["link"]
+        last = await http.get(path_of("barge-in", "/frames"), params={"before": count + 1})
+        assert [one["version"] for one in last.json()["frames"]] == [count]
+        assert f"before={count}" in last.headers["link"]
+        lines = await http.get(path_of("barge-in", "/frames"), params={"format": "ndjson"})
+        assert [json.loads(line)["version"] for line in lines.text.splitlines()] == list(range(1, count + 1))
+
+    with_app(filled, ask)
+
+
 def test_frames_come_in_pages_that_follow_each_other(filled, connection):
     count = value_of(connection, "SELECT version FROM contexts WHERE context_id = 'barge-in'")
 

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from frameledger_services.gateway import problems
-from frameledger_services.gateway.access import caller, tokens
+from frameledger_services.gateway.access import caller, rate_limit, tokens
 from frameledger_services.gateway.access import sessions as page_sessions
 from frameledger_services.gateway.access.live_tokens import LiveTokens
 from frameledger_services.gateway.access.rate_limit import Buckets
@@ -583,6 +583,29 @@ def test_a_token_has_so_many_streams_at_once(tmp_path):
             await left.leave()
 
     asyncio.run(streams())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "accept", "counts"),
+    [
+        ("GET", "/v1/contexts/a/stream", b"", b"", True),
+        ("GET", "/v1/contexts/a/frames", b"", b"application/x-ndjson", True),
+        ("GET", "/v1/contexts/a/frames", b"format=ndjson", b"*/*", True),
+        ("GET", "/v1/contexts/a/frames", b"limit=7", b"*/*", False),
+        ("POST", "/v1/contexts/a/frames", b"", b"application/x-ndjson", False),
+        ("GET", "/v1/contexts/a", b"", b"application/json", False),
+    ],
+)
+def test_an_answer_of_any_length_counts_as_a_stream(method, path, query, accept, counts):
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query,
+        "headers": [(b"accept", accept)],
+    }
+    assert rate_limit._is_stream(scope) == counts
 
 
 def test_a_stream_ends_at_its_next_piece_once_its_token_is_revoked(gateway):

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from frameledger_services.gateway import answers, contexts, parameters
 from frameledger_services.gateway.answers import JSON, REVALIDATED
 from frameledger_services.gateway.append import FRAMES
 from frameledger_services.gateway.frame_json import written
+from frameledger_services.gateway.line_stream import NDJSON, LineStream
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
@@ -20,9 +21,12 @@ from frameledger_services.store import wanted_frames
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.wanted_frames import Wanted
 
-NDJSON = "application/x-ndjson"
 AT_ONCE = 500
-"""Frames that are read together where all are wanted."""
+PIECE_BYTES = 1 << 20
+"""Frames that are read together for NDJSON, and about how many bytes of them: what one slow client holds in memory."""
+
+PAGE_BYTES = 4 << 20
+"""A page ends early when its frames have about so many bytes. `Link` leads to the next one."""
 
 MOST_IDS = 500
 
@@ -100,16 +104,16 @@ async def _frames(parts: Parts, request: Request) -> Response:
     is_file = FORMAT.of(request) is not None
     if is_file or NDJSON in request.headers.get("accept", ""):
         await contexts.head_of(parts, context_id)
+        _check_not_stopping(parts)
         headers = {**REVALIDATED, **(answers.as_file(f"{context_id}.jsonl") if is_file else {})}
-        return StreamingResponse(_all(parts, context_id, wanted), media_type=NDJSON, headers=headers)
+        return LineStream(_all(parts, context_id, wanted), headers)
     limit = LIMIT.of(request) or 100
-    # One more than is shown: whether there are more.
-    found = await parts.database.read(wanted_frames.page, context_id, wanted, limit + 1, newest=newest)
+    page = await parts.database.read(wanted_frames.page, context_id, wanted, limit, PAGE_BYTES, newest=newest)
+    found = page.frames
     if not found:
         await contexts.head_of(parts, context_id)
     headers = dict(REVALIDATED)
-    if len(found) > limit:
-        found = found[1:] if newest else found[:limit]
+    if not page.is_all:
         # A page of the last ones is followed by the one before it.
         headers |= (
             answers.next_page(request, before=found[0].version)
@@ -128,10 +132,11 @@ async def _frame(parts: Parts, request: Request) -> Response:
         value = await parts.database.read(wanted_frames.payload, context_id, version)
         if value is not None:
             return Response(value, media_type=JSON, headers=REVALIDATED)
-    elif found := await parts.database.read(
-        wanted_frames.page, context_id, Wanted(after=version - 1, before=version + 1), 1
-    ):
-        return Response(written(found[0]), media_type=JSON, headers=REVALIDATED)
+    else:
+        one = Wanted(after=version - 1, before=version + 1)
+        page = await parts.database.read(wanted_frames.page, context_id, one, 1, PAGE_BYTES)
+        if page.frames:
+            return Response(written(page.frames[0]), media_type=JSON, headers=REVALIDATED)
     newest = (await contexts.head_of(parts, context_id)).newest
     raise ProblemError(
         "no-such-version",
@@ -142,16 +147,29 @@ async def _frame(parts: Parts, request: Request) -> Response:
 
 
 async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[bytes]:
-    """Each frame on a line. The next ones are read when the client has taken these."""
-    after = wanted.after
-    while not parts.stopping.is_set():
-        found = await parts.database.read(
-            wanted_frames.page, context_id, Wanted(**_fields(wanted) | {"after": after}), AT_ONCE
+    """Yields each frame on a line. The next frames are read when the client has taken these.
+
+    Raises the problem `draining` when the gateway stops: an answer that ended there would be taken for the whole.
+    """
+    after, is_all = wanted.after, False
+    while not is_all:
+        _check_not_stopping(parts)
+        page = await parts.database.read(
+            wanted_frames.page,
+            context_id,
+            Wanted(**_fields(wanted) | {"after": after}),
+            AT_ONCE,
+            PIECE_BYTES,
         )
-        if not found:
-            return
-        yield b"".join(written(one) + b"\n" for one in found)
-        after = found[-1].version
+        is_all = page.is_all
+        if page.frames:
+            yield b"".join(written(one) + b"\n" for one in page.frames)
+            after = page.frames[-1].version
+
+
+def _check_not_stopping(parts: Parts) -> None:
+    if parts.stopping.is_set():
+        raise ProblemError("draining", "The gateway is stopping.")
 
 
 def _wanted(request: Request) -> tuple[Wanted, bool]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from psycopg.rows import class_row
-
 from frameledger_services.database_types import Connection
 
 
@@ -48,11 +46,27 @@ class Wanted:
     """As they are stored."""
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Frames in the order of their versions."""
+
+    frames: list[PagedFrame]
+    is_all: bool
+    """No other frame is wanted on this side."""
+
+
 async def page(
-    connection: Connection, context_id: str, wanted: Wanted, limit: int, *, newest: bool = False
-) -> list[PagedFrame]:
-    """Returns frames in the order of their versions: the first ones that are wanted, or with `newest` the last."""
-    async with connection.cursor(row_factory=class_row(PagedFrame)) as cursor:
+    connection: Connection,
+    context_id: str,
+    wanted: Wanted,
+    limit: int,
+    most_bytes: int,
+    *,
+    newest: bool = False,
+) -> Page:
+    """Returns the first wanted frames, or with `newest` the last ones: at most `limit`, and no more than it takes to
+    reach `most_bytes` of payloads. At least one frame is returned if one is wanted."""
+    async with connection.cursor() as cursor:
         await cursor.execute(
             _NEWEST if newest else _OLDEST,
             {
@@ -63,11 +77,15 @@ async def page(
                 "outcome": wanted.outcome,
                 "run_id": wanted.run_id,
                 "ids": None if wanted.ids is None else list(wanted.ids),
-                "limit": limit,
+                # One more: whether there are more.
+                "one_more": limit + 1,
+                "most_bytes": most_bytes,
             },
         )
-        found = await cursor.fetchall()
-    return found[::-1] if newest else found
+        rows = await cursor.fetchall()
+    frames = [PagedFrame(*row[1:]) for row in rows[:limit]]
+    is_all = not rows or len(frames) == rows[0][0]
+    return Page(frames[::-1] if newest else frames, is_all)
 
 
 async def payload(connection: Connection, context_id: str, version: int) -> bytes | None:
@@ -80,18 +98,48 @@ async def payload(connection: Connection, context_id: str, version: int) -> byte
     return None if row is None else bytes(row[0])
 
 
+# Payloads are limited twice: by their stored size, which needs no decompression, and what is left by their true size.
 _FRAMES = """
+    WITH wanted AS MATERIALIZED (
+        SELECT
+            version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
+            causation_id, trace_id, partition, generation, "offset", payload
+        FROM frames
+        WHERE context_id = %(id)s AND version > %(after)s
+            AND (%(before)s::bigint IS NULL OR version < %(before)s)
+            AND (%(type)s::text IS NULL OR type = %(type)s)
+            AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
+            AND (%(run_id)s::text IS NULL OR run_id = %(run_id)s)
+            AND (%(ids)s::uuid[] IS NULL OR frame_id = ANY (%(ids)s))
+        ORDER BY version {order}
+        LIMIT %(one_more)s
+    ),
+    sized AS (
+        SELECT *, sum(pg_column_size(payload)) OVER before AS bytes_before
+        FROM wanted
+        WINDOW before AS (ORDER BY version {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    ),
+    valued AS (
+        SELECT
+            version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
+            causation_id, trace_id, partition, generation, "offset",
+            convert_to(payload::text, 'UTF8') AS payload
+        FROM sized
+        WHERE coalesce(bytes_before, 0) < %(most_bytes)s
+    ),
+    counted AS (
+        SELECT *, sum(octet_length(payload)) OVER before AS bytes_before
+        FROM valued
+        WINDOW before AS (ORDER BY version {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    )
     SELECT
+        (SELECT count(*) FROM wanted),
         version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id, causation_id,
-        trace_id, partition, generation, "offset", convert_to(payload::text, 'UTF8') AS payload
-    FROM frames
-    WHERE context_id = %(id)s AND version > %(after)s
-        AND (%(before)s::bigint IS NULL OR version < %(before)s)
-        AND (%(type)s::text IS NULL OR type = %(type)s)
-        AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
-        AND (%(run_id)s::text IS NULL OR run_id = %(run_id)s)
-        AND (%(ids)s::uuid[] IS NULL OR frame_id = ANY (%(ids)s))
+        trace_id, partition, generation, "offset", payload
+    FROM counted
+    WHERE coalesce(bytes_before, 0) < %(most_bytes)s
+    ORDER BY version {order}
 """
 
-_OLDEST = f"{_FRAMES} ORDER BY version LIMIT %(limit)s"
-_NEWEST = f"{_FRAMES} ORDER BY version DESC LIMIT %(limit)s"
+_OLDEST = _FRAMES.format(order="ASC")
+_NEWEST = _FRAMES.format(order="DESC")

@@ -19,6 +19,7 @@ from frameledger_services.gateway.access.caller import LOOPBACK, NOBODY
 from frameledger_services.gateway.access.cross_site import is_forged
 from frameledger_services.gateway.access.sessions import Sessions
 from frameledger_services.gateway.access.tokens import Token
+from frameledger_services.gateway.live import protocol
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 
@@ -46,12 +47,15 @@ class Guard:
             await problems.response(URL(scope=scope), problem)(scope, receive, send)
             return
         if token is not None:
-            send = self._while_good(token, send)
+            send = self._while_good(token, scope, send)
         try:
             await self._app(scope, receive, send)
         except _RevokedError:
-            # What was sent is complete as it is.
-            return
+            if _can_end_anywhere(scope) or not protocol.abort(scope):
+                return
+            # The server reports an answer without an end as a failure until it has noticed that the client is gone.
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
     def admit(self, scope: Scope) -> Token | None:
         """Note who asks. Returns the token, None where none is needed. Raises `ProblemError` if it may not."""
@@ -88,13 +92,16 @@ class Guard:
         scheme, _, text = authorization.partition(" ")
         return self._tokens.of_text(text.strip()) if scheme.lower() == "bearer" else None
 
-    def _while_good(self, token: Token, send: Send) -> Send:
-        """A stream ends with its token: at its next piece, which is a heartbeat if nothing happens."""
+    def _while_good(self, token: Token, scope: Scope, send: Send) -> Send:
+        """Ends a long answer at its next piece, once the token is revoked or expired. A stream of events has a heartbeat
+        if nothing happens, and ends as if it were complete: its client asks for the rest. Any other answer is broken
+        off, because its client would take what it has for the whole."""
 
         async def checked(message: Message) -> None:
             is_piece = message["type"] == "http.response.body" and message.get("more_body", False)
             if is_piece and self._tokens.of_id(token.id) is None:
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                if _can_end_anywhere(scope):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
                 raise _RevokedError
             await send(message)
 
@@ -103,6 +110,10 @@ class Guard:
 
 class _RevokedError(BaseException):
     """Ends an answer whose token is no longer good. The app would take an `Exception` for a failure of its own."""
+
+
+def _can_end_anywhere(scope: Scope) -> bool:
+    return path_of(scope).endswith("/stream")
 
 
 @lru_cache(maxsize=64)

@@ -98,8 +98,14 @@ class RateLimit:
 
 
 def _is_stream(scope: Scope) -> bool:
-    """Returns whether the answer goes on until somebody ends it."""
-    accepted = Headers(scope=scope).get("accept", "")
+    """Returns whether the answer is sent piece by piece, for as long as its client takes."""
     path = path_of(scope)
-    is_run = path in policy.NAMED_WITHIN or path.startswith(f"{policy.AG_UI}/")
-    return path.endswith("/stream") or is_run or "text/event-stream" in accepted
+    if path.endswith("/stream") or path in policy.NAMED_WITHIN or path.startswith(f"{policy.AG_UI}/"):
+        return True
+    accepted = Headers(scope=scope).get("accept", "")
+    if "text/event-stream" in accepted:
+        return True
+    if scope["method"] != "GET" or not path.endswith("/frames"):
+        return False
+    # All frames of a conversation, as `frames` reads them.
+    return "application/x-ndjson" in accepted or b"format=" in scope["query_string"]

@@ -1,0 +1,65 @@
+"""NDJSON of any length: sent as the client takes it, and complete or visibly broken off.
+
+An NDJSON body has no mark at its end. If the answer cannot be completed the connection is cut, so that every client sees
+that something is missing; the body is ended as HTTP has it only behind the last line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from frameledger_services.gateway.live import protocol
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.store.connections import DatabaseError
+
+NDJSON = "application/x-ndjson"
+
+SEND_SECONDS = 20.0
+"""A client that takes nothing for so long is cut off."""
+
+
+class LineStream(Response):
+    """Sends pieces of whole lines, each when the client has taken the one before."""
+
+    media_type = NDJSON
+
+    def __init__(self, pieces: AsyncIterator[bytes], headers: Mapping[str, str]) -> None:
+        """`pieces` may raise `ProblemError` or `DatabaseError`: the answer is then broken off."""
+        # Not the base's, which would say how long the body is.
+        self.status_code = 200
+        self.background = None
+        self.init_headers(headers)
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send everything, unless the client leaves. Raises what broke the answer off if the server cannot cut the
+        connection."""
+        watching = asyncio.create_task(_until_disconnected(receive))
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            async for piece in self._pieces:
+                if watching.done():
+                    return
+                async with asyncio.timeout(SEND_SECONDS):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except (ProblemError, DatabaseError, TimeoutError):
+            if not protocol.abort(scope):
+                raise
+            # The server reports an answer without an end as a failure until it has noticed that the client is gone.
+            await watching
+        finally:
+            watching.cancel()
+            if isinstance(self._pieces, AsyncGenerator):
+                await self._pieces.aclose()
+
+
+async def _until_disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
