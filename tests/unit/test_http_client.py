@@ -11,6 +11,7 @@ from tests.bounds import IN_PROCESS, scaled
 from frameledger.frames import LLMRunFrame, LLMTextFrame
 from frameledger.record import MAX_VALUE_BYTES
 from frameledger_services import supervision
+from frameledger_services.agents_sdk.publishing import Publishing
 from frameledger_services.client import (
     FramesRefusedError,
     FramesUnacknowledgedError,
@@ -22,6 +23,7 @@ from frameledger_services.client import (
     SchemaError,
     Settings,
     SettingsError,
+    delivery,
 )
 from frameledger_services.client.http import client as http_client
 from frameledger_services.client.http import requests
@@ -249,6 +251,40 @@ def test_of_frames_of_which_some_are_on_the_log_the_others_are_in_the_error(use)
     # What stands before a gateway may refuse it too.
     large = answer(413, b"large", "text/html")
     assert use([large], lambda *of: refused_as(*of, frames=frames, word="answered 413"))[0] == list("abc")
+
+
+WRONG = [
+    problem(500, "internal-error"),
+    answer(404, b"<html>", "text/html"),
+    answer(403, b"<html>", "text/html"),
+    problem(404, "not-found"),
+    answer(301, b"", "text/html", "Location: https://x/"),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_an_answer_that_is_not_about_the_frames_leaves_them_to_be_published_again(use, wrong):
+    async def work(client, _):
+        with pytest.raises(FramesUnacknowledgedError) as left:
+            await client.publish("a", LLMTextFrame(text="a", id="one"))
+        return [one.id for one in left.value.frames]
+
+    assert use([wrong], work)[0] == ["one"]
+
+
+def test_a_recording_loses_no_frame_to_answers_of_something_before_the_gateway(use, monkeypatch):
+    monkeypatch.setattr(delivery, "PAUSE_SECONDS", 0)
+    ids = [f"{number}" for number in range(5)]
+    places = {"frames": [{"id": one, "place": "llm.frames:1:0:7"} for one in ids]}
+
+    async def work(client, _):
+        publishing = Publishing("a", client)
+        publishing.put({**TEXT, "id": one} for one in ids)
+        return await publishing.flush(IN_PROCESS), publishing.lost
+
+    (is_all, lost), scripted = use([*WRONG, answer(202, places)], work)
+    assert (is_all, lost) == (True, 0)
+    assert len(scripted.bodies) == len(WRONG) + 1
 
 
 async def refused_as(client, _, *, frames, word):

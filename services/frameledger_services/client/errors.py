@@ -24,14 +24,15 @@ class NotPublishedError(FrameledgerError):
 
 
 class FramesUnacknowledgedError(NotPublishedError, TransientError):
-    """The broker did not acknowledge these frames in time.
+    """The broker did not acknowledge these frames in time, or something else than a gateway answered.
 
     Remedy: Publish `frames` again.
     """
 
 
 class FramesRefusedError(NotPublishedError, RefusedError):
-    """The broker refuses one of these frames, as too large or for a right that is missing: the message says which.
+    """The broker or the gateway refuses one of these frames, as too large, unreadable or for a right that is missing:
+    the message says which.
 
     Remedy: Mend or leave out the one, and publish the others again.
     """
@@ -95,3 +96,7 @@ class GatewayAnswerError(ConfigurationError):
 
     Remedy: Check `FRAMELEDGER_URL`, upgrade the older of the two, or look into the gateway's log.
     """
+
+    def __init__(self, sentence: str, status: int | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status

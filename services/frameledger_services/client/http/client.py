@@ -26,7 +26,7 @@ from frameledger_services.client.errors import (
 )
 from frameledger_services.client.frame_inputs import FrameInput
 from frameledger_services.client.http import answers, events
-from frameledger_services.client.http.problems import GatewayProblemError
+from frameledger_services.client.http.problems import GatewayProblemError, is_about_frames
 from frameledger_services.client.http.requests import Requests
 from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.publication import Publication, Publications
@@ -338,7 +338,9 @@ class HttpClient(Conversations):
                     return answers.published_frames(json.dumps(error.problem).encode(), left[: len(values)])
                 known |= set(error.problem.get("published", ()))
             unknown = [one for one in left if one.id not in known]
-            raise FramesRefusedError(f"The gateway refuses it. {error}", unknown) from error
+            if is_about_frames(error):
+                raise FramesRefusedError(f"The gateway refuses it. {error}", unknown) from error
+            raise FramesUnacknowledgedError(str(error), unknown) from error
         return answers.published_frames(response.content, left[: len(values)])
 
     async def _until_stored(

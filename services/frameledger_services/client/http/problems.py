@@ -24,6 +24,8 @@ AGAIN = frozenset((429, 502, 503, 504))
 
 MOST_SHOWN = 200
 
+_ABOUT_FRAMES = frozenset(("bad-frame", "bad-parameter", "too-large", "unsupported-media-type"))
+
 _WITHOUT_BODY = {
     401: "unauthorised",
     403: "forbidden",
@@ -84,7 +86,18 @@ def error_of(response: httpx.Response, url: str, context_id: str | None) -> Fram
         return GatewayUnavailableError(f"{url}: {detail}", _retry_after(response))
     if word and word != "internal-error":
         return GatewayProblemError(word, problem)
-    return GatewayAnswerError(f"{url} answered {response.status_code}{_said(response, problem)}")
+    status = response.status_code
+    return GatewayAnswerError(f"{url} answered {status}{_said(response, problem)}", status)
+
+
+def is_about_frames(error: GatewayAnswerError) -> bool:
+    """Returns whether an answer to an append refuses the frames themselves, so that sending them again is refused too.
+
+    A 413 may come from a proxy before the gateway. Any other answer says nothing of the frames.
+    """
+    if isinstance(error, GatewayProblemError):
+        return error.word in _ABOUT_FRAMES
+    return error.status == 413
 
 
 def _said(response: httpx.Response, problem: Mapping[str, Any]) -> str:

@@ -93,9 +93,11 @@ class Guard:
         return self._tokens.of_text(text.strip()) if scheme.lower() == "bearer" else None
 
     def _while_good(self, token: Token, scope: Scope, send: Send) -> Send:
-        """Ends a long answer at its next piece, once the token is revoked or expired. A stream of events has a heartbeat
-        if nothing happens, and ends as if it were complete: its client asks for the rest. Any other answer is broken
-        off, because its client would take what it has for the whole."""
+        """Ends a long answer at its next piece, once the token is revoked or expired.
+
+        A stream of events has a heartbeat if nothing happens, and ends as if it were complete: its client asks for the
+        rest. Any other answer is broken off, because its client would take what it has for the whole.
+        """
 
         async def checked(message: Message) -> None:
             is_piece = message["type"] == "http.response.body" and message.get("more_body", False)
