@@ -5,6 +5,7 @@ import contextlib
 import socket
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import cast
 from uuid import UUID
 
 import httpx
@@ -54,8 +55,11 @@ class Database:
 
     def _frame(self, version, value):
         now = datetime.now(UTC)
-        named = (version, UUID(int=version), "TextFrame", "applied", None, now)
-        return PagedFrame(*named, *[None] * 6, 0, 1, version, value)
+        about = {"frame_id": UUID(int=version), "type": "TextFrame", "outcome": "applied", "reason": None}
+        unknown = ("produced_at", "source", "run_id", "tool_call_id", "causation_id", "trace_id")
+        place = {"partition": 0, "generation": 1, "offset": version}
+        also = about | dict.fromkeys(unknown) | place
+        return PagedFrame(version=version, logged_at=now, payload=value, **also)
 
 
 class Heads:
@@ -176,13 +180,14 @@ def test_a_client_that_reads_nothing_is_cut_off(monkeypatch):
             host, port = url.removeprefix("http://").split(":")
             reader, writer = await asyncio.open_connection(host, int(port), limit=1)
             writer.write(b"GET /v1/contexts/a/frames?format=ndjson HTTP/1.1\r\nHost: x\r\n\r\n")
-            writer.transport.pause_reading()
+            transport = cast(asyncio.Transport, writer.transport)
+            transport.pause_reading()
             pages = -1
             # It is cut off once nothing more is read for it.
             while pages != database.pages:
                 pages = database.pages
                 await asyncio.sleep(line_stream.SEND_SECONDS * 3)
-            writer.transport.resume_reading()
+            transport.resume_reading()
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await reader.readexactly(FRAMES * frames.PIECE_BYTES)
             writer.close()
