@@ -7,6 +7,7 @@ import pytest
 from frameledger.frames import LLMContextFrame, encode_frame
 from frameledger.record import decode
 from frameledger.tools import of_client
+from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.client_tools import Definition, beside, brought
 from frameledger_services.gateway.problems import ProblemError
 
@@ -74,6 +75,25 @@ def test_what_no_frame_can_carry_is_refused_by_the_name_of_its_function(schema, 
     with pytest.raises(ProblemError, match=f"'paint'.*{why}") as refused:
         brought([Definition("sing"), Definition("paint", "Paints.", schema)])
     assert refused.value.members["param"] == "tools[1].parameters"
+
+
+def test_a_schema_is_checked_once_however_its_fields_are_ordered(monkeypatch):
+    schema = {"type": "object", "properties": {"once": {"type": "string"}}}
+    brought([Definition("paint", "Paints.", schema)])
+
+    def checked(_):
+        raise AssertionError("it was checked before")
+
+    monkeypatch.setattr(client_tools, "_problem_of", checked)
+    [tool] = brought([Definition("draw", None, dict(reversed(schema.items())))])
+    assert tool["function"]["parameters"] == schema
+
+
+def test_a_schema_that_is_refused_is_refused_again():
+    wrong = {"type": "object", "properties": {"n": {"type": "no such type"}}}
+    for name in ("first", "second"):
+        with pytest.raises(ProblemError, match="no JSON Schema"):
+            brought([Definition(name, None, wrong)])
 
 
 def test_a_schema_as_deep_as_a_frame_can_carry_is_taken():

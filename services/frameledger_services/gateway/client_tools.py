@@ -7,6 +7,7 @@ answer a call.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,9 @@ from frameledger_services.gateway.problems import ProblemError
 
 MOST = 128
 """The most functions of a request: as many as OpenAI takes."""
+
+MOST_CHECKED = 4_096
+"""Schemas of which it is remembered whether they can be offered."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every provider takes as the name of a function."""
@@ -42,7 +46,7 @@ class Definition:
 
 def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
     """Returns the definitions as the log has them, marked as the client's. Raises the problem
-    `bad-parameter`, which names the place."""
+    `bad-parameter`, which names the place. Schemas that were not checked before take milliseconds each."""
     found: dict[str, dict[str, Any]] = {}
     for number, one in enumerate(definitions):
         place = f"tools[{number}]"
@@ -120,13 +124,42 @@ def _parameters(place: str, given: Any) -> Any:
     if not isinstance(given, Mapping) or given.get("type", "object") != "object":
         raise _refused(place, "the JSON Schema of an object is wanted.")
     schema = dict(given)
+    if (problem := _CHECKED.problem(schema)) is not None:
+        raise _refused(place, problem)
+    return schema if "type" in schema else {"type": "object", **schema}
+
+
+class _Checked:
+    """What is wrong with JSON Schemas that were checked before. A check takes milliseconds, and a client sends the same
+    functions with each request. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._problems: dict[bytes, str | None] = {}
+
+    def problem(self, schema: dict[str, Any]) -> str | None:
+        """Returns what is wrong with a schema; None for nothing."""
+        digest = hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).digest()
+        try:
+            return self._problems[digest]
+        except KeyError:
+            found = _problem_of(schema)
+        if len(self._problems) >= MOST_CHECKED:
+            self._problems.clear()
+        self._problems[digest] = found
+        return found
+
+
+_CHECKED = _Checked()
+
+
+def _problem_of(schema: dict[str, Any]) -> str | None:
     try:
         jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator).check_schema(
             schema
         )
     except SchemaError as error:
-        raise _refused(place, f"no JSON Schema: {error.message[:300]}.") from None
+        return f"no JSON Schema: {error.message[:300]}."
     except Exception:
         # Too deep, or a dialect that cannot be read.
-        raise _refused(place, "the JSON Schema cannot be read.") from None
-    return schema if "type" in schema else {"type": "object", **schema}
+        return "the JSON Schema cannot be read."
+    return None

@@ -68,13 +68,15 @@ class Question:
     request: Request
     wanted: RunInput
 
+    brought: Sequence[dict[str, Any]]
+    """The client's own functions, as the log has them."""
+
     async def ask(self) -> AskedRun:
         """Ask. Returns once it is stored. Raises the problems `conversation-busy`, `bad-parameter`, `key-reused`,
         `not-visible-yet`, and those of publishing."""
-        brought = self._brought()
         if (before := await self._asked_before()) is not None:
             return before
-        thread = await self._with_tools(await self._free(), brought)
+        thread = await self._with_tools(await self._free())
         conversation = self.wanted.conversation
         given = answers.of_calls(thread, conversation)
         facts = await self._facts()
@@ -102,7 +104,7 @@ class Question:
             asked = await self._say(thread, plan, f"ask {number}")
             if asked is not None:
                 return asked
-            thread = await self._with_tools(await self._free(), brought)
+            thread = await self._with_tools(await self._free())
             plan = history.plan(thread.messages, conversation, facts)
         raise self._busy("Somebody else goes on saying something in it.")
 
@@ -176,21 +178,14 @@ class Question:
             context_id=context_id,
         )
 
-    def _brought(self) -> Sequence[dict[str, Any]]:
-        """The client's own functions, as the log has them. Raises `bad-parameter`."""
-        return client_tools.brought(
-            client_tools.Definition(one.name, one.description, one.parameters)
-            for one in self.wanted.tools or ()
-        )
-
-    async def _with_tools(self, thread: Thread, brought: Sequence[dict[str, Any]]) -> Thread:
+    async def _with_tools(self, thread: Thread) -> Thread:
         """Let the conversation have this client's functions. Returns how it stands then.
 
         If the process dies behind this, the model may call what nobody asked for yet: the next request has its own.
         """
         for _ in range(TRIES):
             # A new conversation has them from its first frame on.
-            tools = client_tools.beside(thread.tools, brought) if thread.version else None
+            tools = client_tools.beside(thread.tools, self.brought) if thread.version else None
             if tools is None:
                 return thread
             # One try, one id: at another version it is another frame.
@@ -326,7 +321,7 @@ class Question:
     async def _opening(self, messages: Sequence[dict[str, Any]], about: dict[str, Any]) -> AnyFrame:
         """A new conversation has the functions that services offer, and the client's own."""
         served = list((await self._tools_on_offer()).values())
-        tools = client_tools.beside(served, self._brought()) or served
+        tools = client_tools.beside(served, self.brought) or served
         return LLMContextFrame.model_validate(
             {"context": {"messages": messages, "tools": tools}, "run_llm": True, **about}
         )

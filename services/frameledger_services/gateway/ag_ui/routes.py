@@ -5,7 +5,8 @@ Without the setting `gateway_ag_ui` they are not there, and say which setting it
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -14,12 +15,13 @@ from starlette.routing import BaseRoute
 
 from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import NoSuchContextError
-from frameledger_services.gateway import body, contexts, parameters
+from frameledger_services.gateway import body, client_tools, contexts, parameters
 from frameledger_services.gateway.access import caller, policy, read_log
 from frameledger_services.gateway.ag_ui import run_input
 from frameledger_services.gateway.ag_ui.asking import Question
 from frameledger_services.gateway.ag_ui.following import FollowedRun
 from frameledger_services.gateway.ag_ui.presence import Presence
+from frameledger_services.gateway.ag_ui.run_input import RunInput
 from frameledger_services.gateway.ag_ui.run_stream import RunStream
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.append import source_of
@@ -40,8 +42,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
         _check(parts, request)
         wanted = run_input.read(await body.read_bytes(request, body.JSON_TYPES))
         _check_thread(request, wanted.thread_id)
+        # The schemas of functions may take a second to check: not in the event loop.
+        brought = await asyncio.to_thread(_brought, wanted) if wanted.tools else ()
         await presence.asks(wanted.thread_id)
-        asked = await Question(parts, request, wanted).ask()
+        asked = await Question(parts, request, wanted, brought).ask()
         read_log.note(request.scope, wanted.thread_id, asked.version)
         tools = [one.name for one in wanted.tools or ()]
         return await stream(request, wanted.thread_id, asked, wanted.parent_run_id, tools)
@@ -116,6 +120,13 @@ _EVENTS: dict[str, Any] = {
     "Their `id` is the version.",
     "content": {"text/event-stream": {"schema": {"type": "string"}}},
 }
+
+
+def _brought(wanted: RunInput) -> Sequence[dict[str, Any]]:
+    """The client's own functions, as the log has them. Raises `bad-parameter`."""
+    return client_tools.brought(
+        client_tools.Definition(one.name, one.description, one.parameters) for one in wanted.tools or ()
+    )
 
 
 def _check(parts: Parts, request: Request) -> None:

@@ -29,6 +29,8 @@ REFUSED = ("context_refused", "unmappable")
 HOPELESS = ("provider_refused",)
 """Codes of a failure that stays however often one tries."""
 
+_TOOLS = b'"tools"'
+
 _log = logs.get_logger("gateway")
 
 
@@ -46,7 +48,11 @@ class Completions:
             raise ProblemError(
                 "forbidden", "A token that is shown no words cannot be answered: an answer is nothing else."
             )
-        wanted = requests.read(await body.read_bytes(request, body.JSON_TYPES))
+        content = await body.read_bytes(request, body.JSON_TYPES)
+        # The schemas of functions may take a second to check: not in the event loop.
+        wanted = (
+            await asyncio.to_thread(requests.read, content) if _TOOLS in content else requests.read(content)
+        )
         named = conversation.named(request, wanted.conversation, self._parts.settings.gateway_chat_id_headers)
         await models.check(self._parts, wanted.model)
         asked = await Asking(self._parts, request, wanted, named).ask()
