@@ -32,6 +32,11 @@ CALL = {
     "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "trains", "arguments": "{}"}}],
 }
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": '{"late":25}'}
+CALL_2 = {
+    "role": "assistant",
+    "tool_calls": [{"id": "c2", "type": "function", "function": {"name": "hold", "arguments": "{}"}}],
+}
+RESULT_2 = {"role": "tool", "tool_call_id": "c2", "content": '"held"'}
 THOUGHT = {"llm": "anthropic", "message": {"type": "thought", "text": "Hm.", "signature": "c2ln"}}
 REPORT = background.build_final_result_message("c2", '"held"')
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -136,10 +141,40 @@ APPENDED = {
         [HI, CALL, RESULT, HELLO, MORE],
         [MORE],
     ),
+    "words and calls alternate": (
+        [HI, said("I look."), CALL, RESULT, said("It is late.")],
+        [HI, said("I look."), CALL, RESULT, said("It is late."), MORE],
+        [MORE],
+    ),
+    "calls and words alternate, and nothing is new": (
+        [HI, CALL, RESULT, said("Late."), CALL_2, RESULT_2, said("Held.")],
+        [HI, CALL, RESULT, said("Late."), CALL_2, RESULT_2, said("Held.")],
+        [],
+    ),
+    "a second call is new": (
+        [HI, said("I look."), CALL, RESULT, said("Late.")],
+        [HI, said("I look."), CALL, RESULT, said("Late."), CALL_2, RESULT_2],
+        [CALL_2, RESULT_2],
+    ),
+    "words behind a second call are new": (
+        [HI, said("I look."), CALL, RESULT, said("Late."), CALL_2, RESULT_2],
+        [HI, said("I look."), CALL, RESULT, said("Late."), CALL_2, RESULT_2, said("Held."), MORE],
+        [said("Held."), MORE],
+    ),
+    "words and calls alternate in an interrupted answer": (
+        [HI, said("I look."), CALL, RESULT, cut("It is late")],
+        [HI, said("I look."), CALL, RESULT, said("It is"), MORE],
+        [MORE],
+    ),
     "it ends with words of the assistant": ([HI, HELLO], [HI, HELLO], []),
 }
 
 REPLACED = {
+    "words are edited between which a call stands": (
+        [HI, said("I look."), CALL, RESULT, said("It is late.")],
+        [HI, said("I see."), CALL, RESULT, said("It is late."), MORE],
+        [HI, said("I see."), CALL, RESULT, said("It is late."), MORE],
+    ),
     "the question is edited": ([HI, HELLO], [user("Hey")], [user("Hey")]),
     "a later question is edited": (
         [HI, HELLO, MORE, said("Yes.")],

@@ -9,7 +9,8 @@ beginning, and never as bytes:
 2. Text is compared with each stretch of whitespace as one space, and none at its ends. Content as text and as parts
    is the same; parts that are no text are compared as JSON; a `name` counts.
 3. What the assistant says between two messages of users is one text, in however many messages it is stored or sent: an
-   answer goes on behind each call, and the client was sent it as one.
+   answer goes on behind each call, and the client was sent it as one. Unseen messages that the client sends between its
+   words are matched one by one.
 4. Words that a background call caused when it reported, behind an answer that had ended, are seen by no client: they
    may be missing in what is sent.
 5. An answer that was interrupted, or that failed, may have been cut in two places: of the text that is stored and the
@@ -120,6 +121,9 @@ class _Comparison:
     kept: int = 0
     """How much of what is held stays if the history is replaced."""
 
+    tried: int = 0
+    """The turn up to which words and unseen messages were matched together, or could not be."""
+
     changed: dict[int, JsonObject | None] = field(default_factory=dict)
     """Messages that were cut, as the client has them."""
 
@@ -160,8 +164,10 @@ class _Comparison:
     def _step(self) -> bool:
         """Match the next turn. Returns whether it is held."""
         turn = self.turns[self.turn]
+        if turn.kind != "user" and self.turn >= self.tried and self._alternating():
+            return True
         if turn.kind == "assistant":
-            return self._words(turn)
+            return self._words(turn.messages)
         place = self._find(turn)
         if place is None:
             return False
@@ -186,12 +192,57 @@ class _Comparison:
             return words[-1].place + 1
         return self.at
 
-    def _words(self, turn: _Turn) -> bool:
-        """Match what the assistant said."""
+    def _alternating(self) -> bool:
+        """Match the turns up to the next user's in which words and unseen messages alternate, as far as they are held:
+        the words together, each unseen message by itself. Returns whether there are such turns; moves to the last."""
+        users = (i for i in range(self.turn, len(self.turns)) if self.turns[i].kind == "user")
+        self.tried = next(users, len(self.turns))
+        behind = self._unseen_places()
+        turns = self.turns[self.turn : self.turn + len(behind)]
+        for count in (len(turns), self._as_long_as_held(turns)):
+            words = [turn for turn in turns[:count] if turn.kind == "assistant"]
+            if 0 < len(words) < count and self._words(
+                [message for turn in words for message in turn.messages], behind[count - 1]
+            ):
+                self.turn += count - 1
+                return True
+        return False
+
+    def _unseen_places(self) -> list[int]:
+        """Of the turns up to the next user's, and up to the first unseen message that is not held: behind which place
+        of what is held the unseen messages up to each are."""
+        end = next((i for i in range(self.at, len(self.held)) if self._is_user(i)), len(self.held))
+        keys = {place: _key(self.held[place].message) for place in range(self.at, end)}
+        found: list[int] = []
+        behind = self.at
+        for turn in self.turns[self.turn : self.tried]:
+            if turn.kind == "other":
+                place = next((i for i in range(behind, end) if keys[i] == turn.key), None)
+                if place is None:
+                    break
+                behind = place + 1
+            found.append(behind)
+        return found
+
+    def _as_long_as_held(self, turns: Sequence[_Turn]) -> int:
+        """How many of the turns have as many characters of words as what is held; 0 if none have."""
+        left = len(" ".join(one.text for one in self._region())) + 1
+        for number, turn in enumerate(turns):
+            if turn.kind == "assistant":
+                if left <= 0:
+                    return number if left == 0 else 0
+                left -= len(turn.key) + 1
+        return 0
+
+    def _is_user(self, place: int) -> bool:
+        return self.held[place].message.get("role") == "user"
+
+    def _words(self, said: Sequence[JsonObject], behind: int = 0) -> bool:
+        """Match what the assistant said. Messages before `behind` are matched too."""
         words = self._region()
-        if not words or not self._fits(words, "\n".join(text_of(one) for one in turn.messages)):
+        if not words or not self._fits(words, "\n".join(text_of(one) for one in said)):
             return False
-        self.at = words[-1].place + 1
+        self.at = max(words[-1].place + 1, behind)
         # What functions and operators added behind an answer was there before what comes next.
         seen = (place for place in range(self.at, len(self.held)) if _is_seen(self.held[place].message))
         self.kept = next(seen, len(self.held))
