@@ -17,6 +17,7 @@ from frameledger.frames import (
     Usage,
     encode_frame,
 )
+from frameledger_services.gateway import answers as answers_json
 from frameledger_services.gateway.access import tokens
 from frameledger_services.gateway.ag_ui import answers, run_input
 from frameledger_services.gateway.ag_ui.translation import Translation, call_of_interrupt, interrupt_id
@@ -53,6 +54,15 @@ def test_a_conversation_beyond_the_prefix_is_not_there(tmp_path):
     _, text = tokens.create(file, "one", ("read", "append"), prefix="other/", now=datetime.now(UTC))
     for answer in asked(Settings(**AWAY, gateway_tokens_file=file), text, json=BODY):
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/no-such-context")
+
+
+def test_half_a_character_that_a_client_was_sent_is_read_again():
+    half = "\ud83d"
+    shown = answers_json.json_bytes({**BODY, "messages": [{**MESSAGE, "content": half}]})
+    assert run_input.read(shown).messages[0].content == half
+    for change in ({"threadId": half}, {"runId": half}, {"messages": [{**MESSAGE, "toolCallId": half}]}):
+        with pytest.raises(ProblemError, match=next(iter(change))):
+            run_input.read(json.dumps({**BODY, **change}).encode())
 
 
 @pytest.mark.parametrize(

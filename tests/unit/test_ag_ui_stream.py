@@ -20,6 +20,9 @@ class Run:
     def close(self):
         self.is_closed = True
 
+    def let_go(self):
+        return Told(1, [{"type": "RUN_ERROR", "code": "draining"}])
+
     async def next(self, within):
         told = await self.news.get()
         self.is_over = told is None
@@ -99,10 +102,12 @@ def test_a_client_hears_heartbeats_while_there_is_nothing_to_tell():
     assert with_client(talk).left == [False]
 
 
-def test_a_run_that_the_gateway_lets_go_has_no_end_and_nobody_has_left_it():
+def test_a_run_that_the_gateway_lets_go_ends_with_an_error_and_nobody_has_left_it():
     async def talk(run, client):
         run.close()
         await run.news.put("last")
         assert b"last" in await client.body()
+        assert b"RUN_ERROR" in await client.body()
+        assert await client.sent.get() == {"type": "http.response.body", "body": b"", "more_body": False}
 
     assert with_client(talk).left == [False]

@@ -74,6 +74,14 @@ class FollowedRun:
     def is_closed(self) -> bool:
         return self._follower.is_closed
 
+    def let_go(self) -> Told:
+        """Returns the event for a client of a run that goes on without this gateway, which is stopping."""
+        stopping = "The gateway is stopping. The run continues: reconnect to it."
+        version = self._follower.cursor.version
+        return Told(
+            self._begin if version is None else version, self._translation.failed(stopping, "draining")
+        )
+
     async def begin(self) -> Told:
         """Returns the events that open the run."""
         stored = await self._messages(self._begin)

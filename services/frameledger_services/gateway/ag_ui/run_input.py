@@ -10,9 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from frameledger import strict_json
+from frameledger.decode_error import DecodeError
 from frameledger_services.gateway.problems import ProblemError
 
 Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+Key = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+"""Neither has half a character: they are looked for in the database."""
 
 
 class _Input(BaseModel):
@@ -42,7 +46,7 @@ class Message(_Input):
     content: str | list[dict[str, Any]] | dict[str, Any] | None = None
     name: str | None = None
     tool_calls: list[Call] | None = Field(None, alias="toolCalls")
-    tool_call_id: str | None = Field(None, alias="toolCallId")
+    tool_call_id: Key | None = Field(None, alias="toolCallId")
     error: str | None = None
 
 
@@ -64,7 +68,7 @@ class Context(_Input):
 class Resume(_Input):
     """An answer to an interrupt."""
 
-    interrupt_id: str = Field(alias="interruptId")
+    interrupt_id: Key = Field(alias="interruptId")
     status: Literal["resolved", "cancelled"]
     payload: Any = None
     metadata: dict[str, Any] | None = None
@@ -91,7 +95,10 @@ class RunInput(_Input):
 def read(body: bytes) -> RunInput:
     """Returns what a body says. Raises `bad-parameter`."""
     try:
-        return RunInput.model_validate_json(body)
+        # Not pydantic's parser, which refuses half a character: that may be in a history, and is sent by us too.
+        return RunInput.model_validate(strict_json.loads(body))
+    except DecodeError as error:
+        raise ProblemError("bad-parameter", f"RunAgentInput: the body: {error}.") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "the body"

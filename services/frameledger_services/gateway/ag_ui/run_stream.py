@@ -44,6 +44,9 @@ class RunStream(Response):
             await self._send(send, self._begin)
             while not self._run.is_over and not self._run.is_closed and not self._is_gone.is_set():
                 await self._step(send)
+            if not self._run.is_over and not self._is_gone.is_set():
+                # A body that ended here would be taken for the whole answer.
+                await self._send(send, self._run.let_go().written())
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
             protocol.abort(scope)
