@@ -18,7 +18,7 @@ from frameledger.evolve.state import State
 from frameledger.ids import Position
 from frameledger.values import replace
 
-FOLD_VERSION = 7
+FOLD_VERSION = 8
 """Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
 
 2: ambiguous calls are remembered, and when a turn was stopped.
@@ -28,6 +28,7 @@ FOLD_VERSION = 7
    elsewhere, and which positions are empty again.
 6: a start that names its call is none of a later one.
 7: the functions of the open run that a client answers, and the calls of these.
+8: where the model is run elsewhere, no pending run opens and no message waits for one; what was noted outlives runs.
 """
 
 

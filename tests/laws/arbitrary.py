@@ -54,6 +54,8 @@ FIELD_VALUES: dict[str, tuple[Any, ...]] = {
         {"temperature": None},
         {"add_tool_change_messages": True},
         {"second_input": None},
+        {"answered_elsewhere": True},
+        {"answered_elsewhere": None},
         *({"second_input": way} for way in ("enqueue", "interrupt", "reject", "coalesce", 1)),
     ),
     "second_input": (None, "enqueue", "interrupt", "reject", "coalesce"),

@@ -18,6 +18,7 @@ from frameledger_services.store import binary_copy, held_effects, projections
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 
 LATER = (
+    "answered-elsewhere",
     "client-functions",
     "coalesced-inputs",
     "kept-elsewhere",

@@ -437,6 +437,35 @@ def test_the_halves_of_a_pair_see_each_other():
     assert pair.messages[-1] == user("And?")
 
 
+@pytest.mark.regression("fold 7")
+@pytest.mark.parametrize("by_setting", [False, True])
+@pytest.mark.parametrize("way", ["enqueue", "interrupt", "reject", "coalesce"])
+def test_the_user_half_alone_hears_every_turn_whatever_a_second_input_does(way, by_setting):
+    """No frame ends a run there, since no answer comes by it."""
+    half = LLMUserContextAggregator(LLMContext(settings={"second_input": way} if by_setting else {}))
+    said = {} if by_setting else {"second_input": way}
+    outputs = given(
+        half,
+        *(UserStartedSpeakingFrame(**said), TranscriptionFrame(text="one"), UserStoppedSpeakingFrame()),
+        *(UserStartedSpeakingFrame(**said), TranscriptionFrame(text="two"), UserStoppedSpeakingFrame()),
+        TranscriptionFrame(text="three", **said),
+        LLMMessagesAppendFrame(messages=[user("four")], run_llm=True, **said),
+    )
+    assert [output.run_llm for output in outputs] == [True] * 4
+    assert half.messages == (user("one"), user("two"), user("three"), user("four"))
+
+
+@pytest.mark.rule("R7.3", "R7.5")
+@pytest.mark.parametrize(("way", "messages"), [("reject", ["one", "hi"]), ("coalesce", ["one", "hi", "two"])])
+def test_two_halves_of_one_conversation_know_when_a_second_input_comes(way, messages):
+    context = LLMContext(settings={"second_input": way})
+    hears, speaks = LLMUserContextAggregator(context), LLMAssistantContextAggregator(context)
+    given(hears, TranscriptionFrame(text="one"), TranscriptionFrame(text="two"))
+    assert hears.messages == (user("one"),)
+    given(speaks, *answer(LLMTextFrame(text="hi")))
+    assert [message["content"] for message in hears.messages] == messages
+
+
 @pytest.mark.rule("R4.1")
 def test_a_run_owed_to_the_bot_is_asked_for_at_its_stop():
     pair = LLMContextAggregatorPair(LLMContext())

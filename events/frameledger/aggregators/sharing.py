@@ -7,15 +7,26 @@ from weakref import ref
 
 from frameledger.aggregators.half import Held, Role
 from frameledger.context import HasWire
+from frameledger.frames import KnownFrame
 
 
 class Shared(Held):
-    """A conversation for two halves, and the object that they are made on, which is not changed."""
+    """A conversation for two halves, and the object that they are made on, which is not changed.
+
+    `waits_for` is the role of the half that does not exist yet; None once both do.
+    """
 
     def __init__(self, context: HasWire, made_on: object, waits_for: Role) -> None:
         super().__init__(context)
         self.made_on = made_on
-        self.waits_for = waits_for
+        self.waits_for: Role | None = waits_for
+
+    def take(self, frame: KnownFrame) -> bool:
+        """Fold the frame. While no half receives the answers, every input is enqueued: no frame closes a run, so the
+        conversation would stay busy for ever, and `reject` and `coalesce` would lose what the user says."""
+        if self.waits_for == "assistant" and "second_input" in type(frame).model_fields:
+            frame = frame.model_copy(update={"second_input": "enqueue"})
+        return super().take(frame)
 
 
 # Conversations of one half so far; each goes with its aggregator. A list, since its methods are atomic for threads.
@@ -50,6 +61,7 @@ def held_by(role: str | None, context: HasWire, made_on: object) -> Held:
         )
     for entry, held in waiting:
         _forget(entry)
+        held.waits_for = None
         return held
     new = Shared(context, made_on, "assistant" if role == "user" else "user")
     _waiting.append(ref(new, _forget))

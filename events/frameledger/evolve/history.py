@@ -104,13 +104,14 @@ def mirrored(draft: Draft, frame: LLMMirrorFrame) -> None:
 def opened(draft: Draft, frame: LLMContextFrame) -> None:
     """Replace the whole context; with `react` false it is a recording from here on (RA5.recording)."""
     context = frame.context
+    was_answered_here = not draft.terms.is_answered_elsewhere
     reopen(draft)
     _replace_history(draft, context.messages)
     _set(draft, "tools", tuple(context.tools))
     _set(draft, "tool_choice", context.tool_choice)
     _set(draft, "settings", context.settings)
     _set(draft, "recording", not frame.react)
-    if not frame.react:
+    if not frame.react or (was_answered_here and draft.terms.is_answered_elsewhere):
         runs.drop_pending(draft)
     if frame.run_llm:
         runs.request(draft)
@@ -127,9 +128,12 @@ def tools_set(draft: Draft, frame: LLMSetToolsFrame) -> None:
 
 
 def settings_updated(draft: Draft, frame: LLMUpdateSettingsFrame) -> None:
-    """Merge by key; null removes a key (RA5.settings)."""
+    """Merge by key; null removes a key (RA5.settings). From `answered_elsewhere` on no run opens (R4.5)."""
+    was_answered_here = not draft.terms.is_answered_elsewhere
     merged = {**draft.terms.settings, **frame.settings}
     _set(draft, "settings", {key: value for key, value in merged.items() if value is not None})
+    if was_answered_here and draft.terms.is_answered_elsewhere:
+        runs.drop_pending(draft)
 
 
 def tool_choice_set(draft: Draft, tool_choice: str | Mapping[str, Any]) -> None:

@@ -28,14 +28,20 @@ _WAYS: dict[object, SecondInput] = {
 
 
 def way(draft: Draft, said: SecondInput | None) -> SecondInput:
-    """What an input does that comes now: as it says itself, else as the setting says, else `enqueue` (R7.1). The first
-    input is always `enqueue`, and so is each in a mirror, whose keeper says itself what is stopped (RA5.mirror)."""
+    """What an input does that comes now: what it says itself, else what the setting says, else `enqueue` (R7.1).
+
+    The first input is always `enqueue`. So is each in a mirror, whose keeper says itself what is stopped (RA5.mirror),
+    and each that coalesces where no run opens here: nothing would ever write what is held.
+    """
     if draft.terms.mirror is not None:
         return "enqueue"
     if draft.terms.recording:
         interrupts = draft.speech.response is not None and _named(draft, said) == "interrupt"
         return "interrupt" if interrupts else "enqueue"
-    return _named(draft, said) if runs.is_busy(draft) else "enqueue"
+    if not runs.is_busy(draft):
+        return "enqueue"
+    named = _named(draft, said)
+    return "enqueue" if named == "coalesce" and draft.terms.is_answered_elsewhere else named
 
 
 def _named(draft: Draft, said: SecondInput | None) -> SecondInput:

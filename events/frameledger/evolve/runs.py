@@ -112,7 +112,8 @@ def close(draft: Draft, end: RunEnd) -> None:
     """Close the open run, if there is one: nothing more of it is accepted."""
     run = draft.runs.open
     if run is not None:
-        draft.runs = Runs(None, draft.runs.wanted, draft.runs.owed_to_turn, draft.runs.owed_to_bot)
+        runs = draft.runs
+        draft.runs = Runs(None, runs.wanted, runs.owed_to_turn, runs.owed_to_bot, runs.noted)
         draft.changes.append(RunClosed(run.run_id, end))
 
 
@@ -123,9 +124,9 @@ def close_if_open(draft: Draft, run_id: RunId | None, end: RunEnd) -> None:
 
 
 def drop_pending(draft: Draft) -> None:
-    """Drop the pending run and the deferred ones (R1.6, R4.5)."""
+    """Drop the pending run and the deferred ones (R1.6, R4.5); what was noted still waits for its answer."""
     release(draft)
-    draft.runs = Runs(open=draft.runs.open)
+    draft.runs = Runs(open=draft.runs.open, noted=draft.runs.noted)
 
 
 def remember_position(draft: Draft, run_id: RunId | None, position: Position | None) -> None:

@@ -17,6 +17,7 @@ from tests.unit.rules.dsl import (
     finish,
     hear,
     interrupt,
+    mirror,
     play,
     result,
     run_id,
@@ -153,6 +154,56 @@ def test_only_true_says_that_the_model_is_run_elsewhere(said):
 @pytest.mark.rule("R4.5")
 def test_once_the_model_is_run_here_again_requests_open_runs():
     assert play(ELSEWHERE, ask(), settings(answered_elsewhere=None), ask()).opened == [4]
+
+
+@pytest.mark.rule("R4.5")
+@pytest.mark.regression("fold 2")
+@pytest.mark.parametrize(
+    "handed_over", [ELSEWHERE, context("one", settings={"answered_elsewhere": True})], ids=["settings", "context"]
+)
+def test_a_pending_run_does_not_start_once_the_model_is_run_elsewhere(handed_over):
+    played = play(ask(), ask(), handed_over, start(1), end(1))
+    assert played.opened == [1]
+    assert played.state.runs.wanted is None
+    assert [effects for effects in played.effects if effects] == [played.effects[0]]
+
+
+@pytest.mark.rule("R4.5", "R7.5")
+@pytest.mark.regression("fold 2")
+def test_what_the_pending_run_held_is_written_once_the_model_is_run_elsewhere():
+    played = play(ask(), append("two", run_llm=True, second_input="coalesce"), ELSEWHERE)
+    assert played.texts == ["user: two"]
+    assert played.opened == [1]
+
+
+@pytest.mark.rule("R4.5", "R4.1")
+def test_deferred_runs_do_not_start_once_the_model_is_run_elsewhere_and_those_deferred_later_are_noted():
+    before = play(begin("a"), begin("b"), bot_speaks(), result("a", 1), ELSEWHERE, bot_stops())
+    assert before.asked == []
+    later = play(begin("a"), bot_speaks(), ELSEWHERE, result("a", 1), settings(temperature=1), bot_stops())
+    assert later.asked == [6]
+
+
+@pytest.mark.rule("RA5.counted")
+@pytest.mark.regression("fold 2")
+def test_what_was_noted_while_a_run_is_open_outlives_that_run():
+    played = play(ask(), ELSEWHERE, ask(), start(1), end(1))
+    assert played.state.runs.noted == run_id(3)
+    assert play(start(), onto=played).state.speech.response.counts_as == run_id(3)
+
+
+@pytest.mark.rule("RA5.counted")
+@pytest.mark.regression("fold 2")
+@pytest.mark.parametrize("between", [mirror("other"), ELSEWHERE, RECORDING, interrupt(), finish()])
+def test_what_was_noted_waits_for_its_answer_whatever_drops_pending_runs(between):
+    assert play(ELSEWHERE, ask(), between, start()).state.speech.response.counts_as == run_id(2)
+
+
+@pytest.mark.rule("RA5.counted")
+def test_a_run_that_is_requested_here_takes_the_place_of_the_noted_one():
+    here = play(ELSEWHERE, ask(), settings(answered_elsewhere=None), ask(), answer("x"), start())
+    assert here.opened == [4]
+    assert here.state.speech.response.counts_as == run_id(8)
 
 
 @pytest.mark.rule("RA5.counted")

@@ -294,3 +294,34 @@ def test_a_replaced_history_and_a_bare_request_have_nothing_to_hold(number):
     coalesced = play(*TALKING, inputs(second_input="coalesce")[number])
     assert coalesced.texts == play(*TALKING, inputs()[number]).texts
     assert coalesced.state.runs.wanted.run_id == run_id(4)
+
+
+@pytest.mark.rule("R7.1", "R7.5", "R1.4")
+@pytest.mark.regression("fold 1")
+@pytest.mark.parametrize("by_setting", [False, True])
+@pytest.mark.parametrize(
+    "second",
+    [
+        lambda **fields: [append("two", run_llm=True, **fields)],
+        lambda **fields: [hear("two", **fields)],
+        lambda **fields: [speak(**fields), hear("two"), stop()],
+    ],
+    ids=["append", "words", "turn"],
+)
+def test_where_the_model_is_run_elsewhere_what_coalesces_is_written_at_once(second, by_setting):
+    elsewhere = settings(answered_elsewhere=True, second_input="coalesce" if by_setting else None)
+    frames = second() if by_setting else second(second_input="coalesce")
+    played = play(*TALKING, elsewhere, *frames)
+    assert played.texts == ["user: one", "user: two"]
+    assert played.state.runs.open.run_id == run_id(1)
+    assert play(end(1), onto=played).texts == ["user: one", "user: two", "assistant: First"]
+
+
+@pytest.mark.rule("R7.3", "R7.4")
+def test_where_the_model_is_run_elsewhere_a_run_that_is_still_open_is_interrupted_or_rejects():
+    elsewhere = settings(answered_elsewhere=True)
+    assert play(*TALKING, elsewhere, ask(second_input="reject")).became == "busy"
+    stopped = play(*TALKING, elsewhere, append("two", run_llm=True, second_input="interrupt"))
+    assert stopped.texts == ["user: one", "assistant: First", "user: two"]
+    assert effects_of(stopped) == ["stop run 1"]
+    assert stopped.state.runs.noted == run_id(5)
