@@ -174,7 +174,8 @@ class LLMThoughtStartFrame(ControlFrame, OfRun):
 
     Says: the model begins to think, and whether the thought shall be kept.
     Published by: inference services.
-    Effect: opens a thought in place of one that never ended; writes nothing yet.
+    Effect: opens a thought in place of one that never ended; writes nothing yet. One that appends and names no llm is
+    malformed and opens nothing: what follows joins an earlier thought, if one never ended.
     """
 
     carries_json = False
