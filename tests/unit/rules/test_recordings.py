@@ -159,7 +159,9 @@ def test_once_the_model_is_run_here_again_requests_open_runs():
 @pytest.mark.rule("R4.5")
 @pytest.mark.regression("fold 2")
 @pytest.mark.parametrize(
-    "handed_over", [ELSEWHERE, context("one", settings={"answered_elsewhere": True})], ids=["settings", "context"]
+    "handed_over",
+    [ELSEWHERE, context("one", settings={"answered_elsewhere": True})],
+    ids=["settings", "context"],
 )
 def test_a_pending_run_does_not_start_once_the_model_is_run_elsewhere(handed_over):
     played = play(ask(), ask(), handed_over, start(1), end(1))
