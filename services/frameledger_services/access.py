@@ -1,4 +1,4 @@
-"""How the broker and the database are reached with these settings, in the words of the drivers."""
+"""Converts the settings to connection options of aiokafka and psycopg."""
 
 import shlex
 import ssl
@@ -13,10 +13,9 @@ from frameledger_services.settings import PREFIX, Settings, SettingsError
 
 
 def kafka_options(settings: Settings) -> dict[str, Any]:
-    """What every client of aiokafka is made with: where the brokers are and how they are spoken to.
+    """Returns the options of an aiokafka client: the addresses of the brokers, TLS and authentication.
 
-    Reads the certificates that the settings name. Raises `SettingsError` when there is no broker to speak to or
-    a certificate cannot be read.
+    Reads the certificates. Raises `SettingsError` if no broker is configured or a certificate cannot be read.
     """
     if settings.kafka_bootstrap_servers is None:
         raise _missing("broker", "KAFKA_BOOTSTRAP_SERVERS")
@@ -38,9 +37,9 @@ def kafka_options(settings: Settings) -> dict[str, Any]:
 
 
 def database_address(settings: Settings, **parameters: str | int) -> str:
-    """The database's address for psycopg and libpq, with these libpq parameters added to it.
+    """Returns the database address for psycopg and libpq, with these libpq parameters added.
 
-    Holds the password if the settings do. Raises `SettingsError` when there is no database to speak to.
+    It contains the password, if one is set. Raises `SettingsError` if no database is configured.
     """
     if settings.database_url is None:
         raise _missing("database", "DATABASE_URL")
@@ -51,13 +50,13 @@ def database_address(settings: Settings, **parameters: str | int) -> str:
 
 
 def _token_file(path: Path) -> Any:
-    """Returns a token provider that reads this file, which another program renews, for every connection."""
-    # Imported when it is needed: a command that only reads the database starts without aiokafka.
+    """Returns a token provider that reads this file for every connection. Another program renews the file."""
+    # Imported on demand: a command that only reads the database starts without aiokafka.
     from aiokafka.abc import AbstractTokenProvider
 
     class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # untyped, so it is Any
         async def token(self) -> str:
-            # A small local file, read without a thread: that is quicker than to make one.
+            # A small local file: reading it is quicker than starting a thread.
             return path.read_text(encoding="utf-8").strip()
 
     return TokenFile()
@@ -74,13 +73,13 @@ def _ssl_context(settings: Settings) -> ssl.SSLContext:
         if settings.kafka_ssl_ciphers is not None:
             context.set_ciphers(settings.kafka_ssl_ciphers)
         if settings.kafka_ssl_certificate_path is not None:
-            # Without a password OpenSSL would ask for one on the terminal, and a service would wait for ever.
+            # Without a password, OpenSSL prompts for one on the terminal, and a service would hang.
             context.load_cert_chain(
                 settings.kafka_ssl_certificate_path, settings.kafka_ssl_key_path, password or ""
             )
     except OSError as error:
         raise SettingsError(
-            [f"The settings for TLS with Kafka ({PREFIX}KAFKA_SSL_...) fail: {error}."]
+            [f"The TLS settings for Kafka ({PREFIX}KAFKA_SSL_...) are invalid: {error}."]
         ) from error
     return context
 
@@ -91,9 +90,9 @@ def _secret(value: SecretStr | None) -> str | None:
 
 def _missing(what: str, variable: str) -> SettingsError:
     elsewhere = "".join(
-        f" One runs in {directory.parent}: to use it, set {PREFIX}DATA_DIR={shlex.quote(str(directory))}."
+        f" One is running in {directory.parent}: to use it, set {PREFIX}DATA_DIR={shlex.quote(str(directory))}."
         for directory in data_directory.running()
     )
     return SettingsError(
-        [f"There is no {what} here: run `frameledger up` first, or set {PREFIX}{variable}.{elsewhere}"]
+        [f"No {what} is configured: run `frameledger up` first, or set {PREFIX}{variable}.{elsewhere}"]
     )

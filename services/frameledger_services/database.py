@@ -1,10 +1,10 @@
-"""The one way to connect to the database: every connection has bounds, and notices a server that is silent.
+"""Connects to the database. Every connection has timeouts and detects a server that does not respond.
 
-A server that dies says so. One that is frozen, or behind a network that drops packets, does not, and TCP waits for it
-for minutes. So the kernel is given bounds, and a statement that is not answered for a while is asked about on a second
-connection: a server that works on it may take as long as it likes, from any other we hang up. Who is hung up on gets a
-`psycopg.OperationalError`, as from a server that died, and connects again; with several hosts in the address the next
-one is asked after `connect_seconds`.
+A server that dies closes its connections. A server that is frozen, or behind a network that drops packets, does not,
+and TCP waits for minutes. So the kernel gets timeouts, and if a statement is not answered for a while, a second
+connection checks whether the server is executing it. If it is, the statement may take as long as it needs; otherwise
+the connection is closed. The caller gets a `psycopg.OperationalError`, as if the server had died, and reconnects. If
+the address has several hosts, the next one is tried after `connect_seconds`.
 """
 
 from __future__ import annotations
@@ -33,42 +33,43 @@ KERNEL: dict[str, str | int] = {
     "keepalives_count": 2,
     "tcp_user_timeout": 7_000,
 }
-"""libpq's parameters: after 7 s without a sign of the other machine a connection is broken."""
+"""libpq parameters: a connection fails after 7 s without a response from the other machine."""
 
 MOST_CONNECT_SECONDS = 5
 LEAST_CONNECT_SECONDS = 2
-"""libpq takes less for this."""
+"""libpq rounds smaller values up to this."""
 
 SILENT_SECONDS = 4.0
-"""After so long without an answer to a statement we ask whether the server works on it, and again after as long."""
+"""After this time without an answer to a statement, and repeatedly, the server is asked whether it is executing it."""
 
 ASK_SECONDS = 3.0
 CANCEL_SECONDS = 2.0
 
 LISTENERS_ASK_SECONDS = 5.0
-"""Who only listens asks the server for nothing after so long without a word, so that a silent one is noticed."""
+"""A connection that only listens sends an empty query after this time without a notification, to detect a dead
+server."""
 
 RV = TypeVar("RV")
 
 
 class PoolerError(ConfigurationError, psycopg.NotSupportedError):
-    """The database's address leads to a pooler that gives the statements of a session to changing sessions of the
-    server.
+    """The database address is that of a connection pooler in transaction mode.
 
-    Remedy: Let the pooler pool sessions (PgBouncer: `pool_mode=session`), or give the address of PostgreSQL itself.
+    Remedy: Configure the pooler for session pooling (PgBouncer: `pool_mode=session`), or use the address of PostgreSQL
+    itself.
     """
 
     def __init__(self) -> None:
         super().__init__(
-            "The database's address leads to a pooler in transaction mode, which takes away what sessions are for: "
-            "prepared statements, LISTEN, settings and who holds a partition. Let it pool sessions (pgbouncer: "
-            "pool_mode=session), or connect to PostgreSQL itself."
+            "The database address is that of a connection pooler in transaction mode. Frameledger needs sessions for "
+            "prepared statements, LISTEN, settings and the ownership of partitions. Configure the pooler for session "
+            "pooling (pgbouncer: pool_mode=session), or connect to PostgreSQL itself."
         )
 
 
 def address(settings: Settings, name: str, **parameters: str | int) -> str:
-    """A libpq address with bounds, where the database shows this name. What the address of the settings says itself
-    wins over all of it but the name. Raises `SettingsError` when there is none."""
+    """Returns a libpq address with timeouts and this application name. Parameters in the address of the settings take
+    precedence, except for the name. Raises `SettingsError` if no database is configured."""
     given = conninfo_to_dict(access.database_address(settings))
     hosts = _hosts(given)
     bounds: dict[str, Any] = {
@@ -81,16 +82,16 @@ def address(settings: Settings, name: str, **parameters: str | int) -> str:
 
 
 def connect_seconds(lease: float, hosts: int) -> int:
-    """For one host: so that all others are tried within a lease of that many seconds, if that is possible at all."""
+    """Returns the connect timeout of one host: all hosts are tried within one lease, if possible."""
     return max(LEAST_CONNECT_SECONDS, min(MOST_CONNECT_SECONDS, int(lease / (hosts + 0.5))))
 
 
 async def connect(
     settings: Settings, name: str, session: Mapping[str, str] | None = None, **parameters: str | int
 ) -> GuardedConnection:
-    """A connection in autocommit, whose session has these settings unless the address says otherwise in `options`.
+    """Returns a connection in autocommit. Its session has these settings, unless the address sets them in `options`.
 
-    Raises `psycopg.OperationalError` when no host of the address takes it, and `PoolerError`.
+    Raises `psycopg.OperationalError` if no host of the address accepts the connection, and `PoolerError`.
     """
     where = address(settings, name, **parameters)
     connection = await GuardedConnection.connect(where, autocommit=True)
@@ -103,14 +104,14 @@ async def connect(
 
 
 class GuardedConnection(AsyncConnection[Any]):
-    """A connection that hangs up on a server which is silent and does not work for it. Made by `connect`."""
+    """A connection that closes if the server neither responds nor executes its statement. Made by `connect`."""
 
     _where = ""
     _backend = 0
     _is_silent = False
 
     async def begin(self, where: str, session: Mapping[str, str]) -> None:
-        """Set the session's settings, and learn which process of the server it is. Poolers need no `options` so."""
+        """Set the session's settings and read its server process. Not by `options`, which poolers do not support."""
         info = self.info
         self._where = make_conninfo(
             where, host=info.host, hostaddr=info.hostaddr or None, port=info.port, target_session_attrs="any"
@@ -122,7 +123,7 @@ class GuardedConnection(AsyncConnection[Any]):
         await _refuse_pooler(self, where)
 
     async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
-        """psycopg waits here for every answer."""
+        """Called by psycopg to wait for every answer."""
         loop = asyncio.get_running_loop()
         asking: asyncio.Task[None] | None = None
 
@@ -136,7 +137,7 @@ class GuardedConnection(AsyncConnection[Any]):
         except psycopg.OperationalError as error:
             if self._is_silent:
                 raise psycopg.OperationalError(
-                    f"{self._shown()} did not answer for {SILENT_SECONDS:g} s, and does not work on it"
+                    f"{self._shown()} did not respond for {SILENT_SECONDS:g} s and is not executing the statement"
                 ) from error
             raise
         finally:
@@ -145,7 +146,7 @@ class GuardedConnection(AsyncConnection[Any]):
                 asking.cancel()
 
     async def cancel_safe(self, *, timeout: float = CANCEL_SECONDS) -> None:
-        """Ask the server to give up a statement. If it is silent, hang up: nobody is to wait for it."""
+        """Cancel the statement. If the server does not respond, close the connection."""
         try:
             await super().cancel_safe(timeout=min(timeout, CANCEL_SECONDS))
         except psycopg.Error:
@@ -171,7 +172,7 @@ class GuardedConnection(AsyncConnection[Any]):
             return False
 
     def _hang_up(self) -> None:
-        """End the connection for libpq too, which finds it closed by the other side."""
+        """Shut down the socket. libpq then finds the connection closed by the server."""
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.fileno())) as same:
             same.shutdown(socket.SHUT_RDWR)
 
@@ -180,34 +181,34 @@ class GuardedConnection(AsyncConnection[Any]):
 
 
 async def ping(connection: Connection) -> None:
-    """Have the server answer. Raises `psycopg.OperationalError` if it does not."""
+    """Execute an empty statement. Raises `psycopg.OperationalError` if the server does not respond."""
     await connection.execute("SELECT")
 
 
 async def backend(connection: Connection) -> int:
-    """The process of the server that executes this statement."""
+    """Returns the process id of the server process that executes this statement."""
     row = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
     assert row is not None
     return int(row[0])
 
 
 _sessions: set[str] = set()
-"""Addresses at which this process found that sessions are sessions."""
+"""Addresses that this process has checked for poolers."""
 
 
 async def _refuse_pooler(connection: GuardedConnection, where: str) -> None:
-    """Two connections that are open at once are two sessions. A pooler in transaction mode gives both of them the
-    session that is free, or the first one another session while the second has it."""
+    """Raise `PoolerError` for a pooler in transaction mode. Two open connections must be two sessions: such a pooler
+    gives both of them the same free session, or moves the first to another session while the second uses it."""
     if where in _sessions:
         return
     before = await backend(connection)
     try:
-        # Of ours: it hangs up on a server that falls silent now.
+        # A guarded connection: it closes if the server stops responding now.
         async with await GuardedConnection.connect(where) as other:
             others = await backend(other)
             after = await backend(connection)
     except psycopg.OperationalError:
-        # The server fell silent, or there is no room for another one now. The next connection finds out.
+        # The server stopped responding or accepts no more connections. The next connection checks again.
         return
     if before == others or before != after:
         raise PoolerError

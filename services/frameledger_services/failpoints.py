@@ -1,7 +1,7 @@
-"""Failpoints: named points between two statements, where a test kills, freezes or delays the process.
+"""Failpoints: named points between two statements, at which a test kills, freezes or delays the process.
 
-A component that has some takes a `Failpoint`, called with a point's name each time that it is passed. In production it
-is `none`.
+A component with failpoints takes a `Failpoint` and calls it with the name of each point that it passes. In production
+it is `none`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Logs of the services: events with names and fields, through the standard library's `logging`.
 
-A logger is `logging`'s `frameledger.<room>`, so an application that hosts a worker or a client decides where its lines
-go and from which level on; its formatter shows `projector.fenced partitions=[3]`. Our own processes call `configure`
-once, which writes the same events to standard error: for people on a terminal, elsewhere as one JSON object a line.
-What each event means stands in `log_events.py`.
+The loggers are `frameledger.<room>` of `logging`, so an application that hosts a worker or a client configures their
+handlers and levels; a plain formatter prints `projector.fenced partitions=[3]`. Frameledger's own processes call
+`configure` once, which writes the events to standard error: readable on a terminal, otherwise as one JSON object per
+line. `log_events.py` explains each event.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOT = "frameledger"
 
 
 def get_logger(room: str) -> FilteringBoundLogger:
-    """Returns a logger whose events begin with `room` and a dot."""
+    """Returns a logger for events whose names start with `room` and a dot."""
     logger = structlog.wrap_logger(
         logging.getLogger(f"{ROOT}.{room}"),
         processors=[structlog.stdlib.filter_by_level, _with_ids, _as_record],
@@ -41,21 +41,21 @@ def get_logger(room: str) -> FilteringBoundLogger:
 
 
 class QuickLogger:
-    """A logger for an event of which a process has hundreds a second, in a fifth of the time: it is no structlog logger
-    that something may be bound to, and its records do not know the line of code that they are from."""
+    """A logger for frequent events, five times as fast: it cannot be bound as a structlog logger can, and its records
+    have no line of code."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
         self._blank = vars(logging.LogRecord(logger.name, logging.INFO, "", 0, "", (), None))
-        """What records have in common."""
+        """The attributes that all records share."""
 
     def info(self, event: str, **fields: Any) -> None:
-        """Log an event, as loggers of `get_logger` do."""
+        """Log an event as a logger of `get_logger` does."""
         if not self._logger.isEnabledFor(logging.INFO):
             return
         fields = dict(_with_ids(None, "info", fields))
         now = time.time()
-        # It would find out again what is the same for all.
+        # Not by its constructor, which computes the shared attributes again.
         record = logging.LogRecord.__new__(logging.LogRecord)
         vars(record).update(
             self._blank,
@@ -69,15 +69,15 @@ class QuickLogger:
 
 
 def get_quick_logger(room: str) -> QuickLogger:
-    """Returns a logger for events of a room that are logged with every request."""
+    """Returns a logger for events that a room logs with every request."""
     return QuickLogger(logging.getLogger(f"{ROOT}.{room}"))
 
 
 def configure(level: Level, form: Format, *, stream: IO[str] | None = None) -> None:
-    """Send all logs of this process to a stream, standard error if none is given. For our own processes only.
+    """Send all logs of this process to a stream, by default standard error. For Frameledger's own processes only.
 
-    `auto` is `console` on a terminal and `json` elsewhere. Other libraries' lines are shown from `warning` on. Called
-    again it replaces what it did before.
+    `auto` is `console` on a terminal and `json` otherwise. Logs of other libraries are shown from level `warning`.
+    Another call replaces the previous configuration.
     """
     stream = stream or sys.stderr
     is_console = form == "console" or (form == "auto" and stream.isatty())
@@ -87,14 +87,14 @@ def configure(level: Level, form: Format, *, stream: IO[str] | None = None) -> N
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger(ROOT).setLevel(level.upper())
-    # No line says these, and each record would find them out.
+    # No line contains these, and computing them takes time for each record.
     logging.logProcesses = logging.logThreads = logging.logMultiprocessing = False
 
 
 @contextmanager
 def bound(**ids: str | int | None) -> Iterator[None]:
-    """For a block, every event of this task, and of those that it starts, has these fields too, unless it says them
-    itself. Those that are None are left out."""
+    """Within the block, add these fields to every event of this task and of tasks that it starts. Fields of the event
+    itself take precedence. Fields that are None are left out."""
     with structlog.contextvars.bound_contextvars(
         **{name: one for name, one in ids.items() if one is not None}
     ):
@@ -102,7 +102,7 @@ def bound(**ids: str | int | None) -> Iterator[None]:
 
 
 def _with_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """Add what is bound, behind the fields of the event, and the trace and the span that it happened in."""
+    """Add the bound fields and the ids of the current trace and span."""
     for name, value in structlog.contextvars.get_contextvars().items():
         event.setdefault(name, value)
     traceparent = tracing.current_traceparent()
@@ -113,7 +113,7 @@ def _with_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 
 
 class _Text:
-    """What a record says as one text, made when somebody reads it: our own formatters do not."""
+    """The text of a record, rendered on demand: Frameledger's own formatters do not need it."""
 
     def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
         self._name = name
@@ -124,17 +124,17 @@ class _Text:
 
 
 def _as_record(_: WrappedLogger, __: str, event: EventDict) -> tuple[tuple[_Text], dict[str, Any]]:
-    """What `logging` is given: a text that says everything, and the fields for a formatter that knows them."""
+    """Returns the arguments for `logging`: a text with all fields, and the fields for a formatter that reads them."""
     name, exc_info = event.pop("event"), event.pop("exc_info", None)
-    # The text has nothing that logging may fill in: it is given no arguments.
+    # No arguments: the text has no placeholders.
     return (_Text(name, event),), {"exc_info": exc_info, "extra": {"frameledger": {"event": name, **event}}}
 
 
 class _JsonLines(logging.Formatter):
-    """One JSON object a line, as structlog would write it, in a fifth of the time: a gateway logs every read."""
+    """One JSON object per line as structlog writes it, but five times as fast: a gateway logs every read."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """An event of ours as its fields; a line of another library as it is."""
+        """Returns an event as its fields, or a line of another library unchanged."""
         ours = getattr(record, "frameledger", None)
         line = {
             **({"event": record.getMessage()} if ours is None else ours),
@@ -147,7 +147,7 @@ class _JsonLines(logging.Formatter):
         try:
             return orjson.dumps(line, default=str, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
         except TypeError:
-            # Halves of characters, integers without end, keys that are no texts.
+            # Lone surrogates, huge integers, keys that are not text.
             return json.dumps(line, default=str)
 
 
@@ -166,7 +166,7 @@ def _console() -> logging.Formatter:
 
 
 def _fields(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """An event of ours as its fields; a line of another library as it is."""
+    """Returns an event as its fields, or a line of another library unchanged."""
     ours = getattr(event["_record"], "frameledger", None)
     return event if ours is None else {**event, **ours}
 

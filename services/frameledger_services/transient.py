@@ -1,7 +1,7 @@
-"""Which errors of broker and database are transient: worth a new attempt on a new connection.
+"""Classifies errors of the broker and the database: which are transient, that is, worth a retry on a new connection.
 
-The one place that says so: tuples for `except`, functions for an error at hand. Errors of our own say it by their class
-(`frameledger.errors`).
+Has tuples for `except` clauses and functions for single errors. Frameledger's own errors are classified by their base
+class (`frameledger.errors`).
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ from frameledger.errors import FrameledgerError, TransientError
 
 
 class EventLogError(FrameledgerError):
-    """The broker did not take a record, or did not do what it was asked for.
+    """The broker rejected a record or failed to execute a request.
 
-    Remedy: The classes derived from it say what to do.
+    Remedy: See the derived classes.
     """
 
 
 DATABASE: tuple[type[Exception], ...] = (
-    # Connections that fail or break, and SQLSTATE classes 08, 40, 53, 55, 57 and 58. To psycopg it is also what the
-    # database refuses for its data by class 54: ask `is_refused_data` first where that can be.
+    # Failed and broken connections, and SQLSTATE classes 08, 40, 53, 55, 57 and 58. psycopg also raises it for data
+    # that the database rejects by class 54: where that can happen, call `is_refused_data` first.
     psycopg.OperationalError,
-    # The next are not operational to psycopg. 25P03, 25P04: we were frozen for long. 25006: the server is a standby.
+    # psycopg does not count these as operational. 25P03, 25P04: this process was frozen. 25006: the server is a
+    # standby.
     psycopg.errors.IdleInTransactionSessionTimeout,
     psycopg.errors.TransactionTimeout,
     psycopg.errors.ReadOnlySqlTransaction,
     TimeoutError,
 )
-"""The database is away, or is not the primary, for a while."""
+"""The database is unavailable or not the primary."""
 
 BROKER: tuple[type[Exception], ...] = (kafka.KafkaError, EventLogError, TimeoutError)
-"""The broker is away for a while, or a new member or producer has to begin anew. Also what only its operator mends,
-such as a right that is missing: a service says so and waits for it."""
+"""The broker is unavailable, or a group member or producer must be replaced. Includes errors that only an operator can
+fix, such as missing permissions: a service logs them and retries."""
 
 EITHER: tuple[type[Exception], ...] = (*DATABASE, *BROKER, TransientError)
-"""Those of the database or the broker, and every error of our own that is transient."""
+"""Transient errors of the database, the broker and Frameledger."""
 
 _REFUSED_DATA = ("22", "23", "54")
 
@@ -50,22 +51,22 @@ def is_transient(error: BaseException, *more: type[Exception]) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Returns the message of an error, or the name of its class if it has none, as a TimeoutError."""
+    """Returns the message of an error, or its class name if it has no message, as TimeoutError."""
     return str(error).strip() or type(error).__name__
 
 
 def is_refused_data(error: psycopg.Error) -> bool:
-    """Returns whether the database refuses a statement for the values in it: invalid (SQLSTATE class 22), against a
-    constraint (23) or too large (54). The same values are refused again."""
+    """Returns whether the database rejected a statement because of its values: invalid (SQLSTATE class 22), violating a
+    constraint (23) or too large (54). A retry with the same values fails again."""
     return (error.sqlstate or "")[:2] in _REFUSED_DATA
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Returns whether what failed so at the broker may be sent again as it is: it was not refused for what it is.
+    """Returns whether a request that failed with this error can be sent again unchanged.
 
-    That is what Kafka calls retriable, and what only says that this producer or member has to be replaced: after a
-    refused record aiokafka's count of what it sent to the partition is wrong, and the broker refuses all that follows.
-    A producer whose sending task died says so by the bare `KafkaError`.
+    True for Kafka's retriable errors, and for errors which mean that this producer or member must be replaced: after a
+    rejected record, aiokafka's sequence numbers of the partition are wrong, and the broker rejects all later records. A
+    producer whose sender task died raises the bare `KafkaError`.
     """
     if not isinstance(error, kafka.KafkaError):
         return False
@@ -73,7 +74,7 @@ def is_retriable(error: BaseException) -> bool:
 
 
 def is_retriable_code(code: int) -> bool:
-    """The same of an error code in a broker's answer."""
+    """Returns whether an error code in a broker's response is retriable; see `is_retriable`."""
     return code in _CODES_WITHOUT_A_NAME or (code != 0 and is_retriable(kafka.for_code(code)()))
 
 
@@ -89,8 +90,8 @@ _ALSO_RETRIABLE = (
     kafka.StaleLeaderEpochCodeError,
     kafka.UnknownProducerId,
 )
-"""Retriable in the sense of `is_retriable`, though aiokafka's flag does not say so."""
+"""Errors that are retriable although aiokafka's flag is not set."""
 
 _CODES_WITHOUT_A_NAME = frozenset({74, 75, 78, 100})
-"""Retriable codes that aiokafka has no class for: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE,
+"""Retriable codes without a class in aiokafka: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE,
 UNKNOWN_TOPIC_ID."""

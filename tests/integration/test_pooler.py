@@ -44,7 +44,7 @@ def test_a_service_behind_it_ends_with_one_sentence(database, service):
 
     code, said = asyncio.run(scenario())
     assert code == 1
-    assert said.startswith("The database's address leads to a pooler in transaction mode")
+    assert said.startswith("The database address is that of a connection pooler in transaction mode")
     assert said.count("\n") == 1
 
 

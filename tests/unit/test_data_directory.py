@@ -79,7 +79,7 @@ def test_who_finds_no_broker_is_told_where_one_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(here)
     with held(directory), pytest.raises(SettingsError) as caught:
         access.kafka_options(load({}).settings)
-    assert f"One runs in {directory.parent}: to use it, set FRAMELEDGER_DATA_DIR={directory}" in str(
+    assert f"One is running in {directory.parent}: to use it, set FRAMELEDGER_DATA_DIR={directory}" in str(
         caught.value
     )
     assert str(quiet) not in str(caught.value)
