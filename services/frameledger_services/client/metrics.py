@@ -1,4 +1,4 @@
-"""What a client counts of its publishing."""
+"""Metrics of a client's publishes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ERRORS: tuple[tuple[type[Exception], str], ...] = (
 
 
 class PublishMetrics:
-    """Of one client."""
+    """Metrics of one client."""
 
     def __init__(self, metrics: Metrics = NO_METRICS) -> None:
         self._results = {
@@ -31,7 +31,7 @@ class PublishMetrics:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """Around one `publish`: it is counted with how it ended. One that is cancelled is not."""
+        """Measure one `publish` and count it by its result. A cancelled one is not counted."""
         began = time.perf_counter()
         try:
             yield

@@ -1,4 +1,4 @@
-"""What a gateway counts: its requests by route, and its live streams."""
+"""Metrics of the gateway: requests by route, and live streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 NO_ROUTE = ""
-"""Of requests that no route answered: refused before, or to an unknown path."""
+"""The route of requests that were rejected before routing or have an unknown path."""
 
 _FOUND = "frameledger.found"
 
@@ -21,7 +21,7 @@ StreamEnd = Literal["ended", "left", "slow", "closing"]
 
 
 class RequestMetrics:
-    """ASGI middleware, outside of all others: what is refused counts too."""
+    """The outermost ASGI middleware, so that rejected requests are counted too."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: Sequence[BaseRoute]) -> None:
         self._app = app
@@ -54,13 +54,13 @@ class RequestMetrics:
 
 
 def note_template(scope: Scope, template: str) -> None:
-    """Say which route's request this is, where no router finds that out."""
+    """Note the route of a request that the router does not resolve."""
     if _FOUND in scope:
         scope[_FOUND].append(template)
 
 
 class NoteRoute:
-    """ASGI middleware right before the router, which says in its scope what it found."""
+    """The innermost ASGI middleware: notes the endpoint that the router found."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -75,7 +75,7 @@ class NoteRoute:
 
 
 class StreamMetrics:
-    """Of the live streams of one hub."""
+    """Metrics of the live streams of one hub."""
 
     def __init__(self, metrics: Metrics = NO_METRICS) -> None:
         self._metrics = metrics
@@ -85,14 +85,14 @@ class StreamMetrics:
         self._closed = {reason: metrics.counter(listed.GATEWAY_STREAMS_CLOSED, reason) for reason in reasons}
 
     def watch(self, streams: Callable[[], int]) -> None:
-        """Show how many streams there are."""
+        """Expose the number of open streams."""
         self._metrics.watch(listed.GATEWAY_STREAMS, lambda: {(): streams()})
 
     def gave(self, frames: int, behind: int) -> None:
-        """Count the frames of one reading; `behind` is how far the last of those who got some was behind."""
+        """Count the frames of one read. `behind` is the largest backlog of a stream that received some."""
         self._frames.inc(frames)
         self._behind.set(behind)
 
     def closed(self, why: StreamEnd) -> None:
-        """Count a stream that ended."""
+        """Count a closed stream."""
         self._closed[why].inc()

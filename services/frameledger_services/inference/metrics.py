@@ -1,4 +1,4 @@
-"""What an inference service counts of each request to a model, by the names of the GenAI conventions."""
+"""Metrics of requests to models, named by the GenAI conventions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _TOKENS = {
 }
 
 CANCELLED = "cancelled"
-"""The answer was interrupted, or its worker stopped: no failure of the provider's."""
+"""The answer was interrupted or its worker stopped: not a failure of the provider."""
 
 
 class InferenceMetrics:
-    """Counts the requests of one service."""
+    """Counts the requests of one inference service."""
 
     def __init__(self, metrics: Metrics = NO_METRICS) -> None:
         self._metrics = metrics
@@ -33,8 +33,8 @@ class InferenceMetrics:
     async def measured(
         self, request: Request, frames: AsyncGenerator[AnyFrame, None]
     ) -> AsyncGenerator[AnyFrame, None]:
-        """Yields an answer as it is, and counts it when it ends, however it does. Closed, it closes the answer."""
-        # No provider says under another name who answered: the model of the answer is that of the request.
+        """Yields the frames of an answer unchanged and counts it when it ends. Closing it closes the answer."""
+        # No provider reports another model name in its answer: the response model is the requested model.
         of = request.provider, request.model, request.model
         began, has_begun, usage, error_type = time.perf_counter(), False, None, CANCELLED
         try:

@@ -1,4 +1,4 @@
-"""What a projector counts: once for each batch, after its commit, from the rows that it wrote."""
+"""Metrics of the projector, counted for each batch after its commit, from the written rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Counting, Metrics
 
 MOST_RUNS = 10_000
-"""Runs whose request is remembered until their first words. Of others that time is not counted."""
+"""Maximum open runs whose request time is kept. The time to first text of other runs is not measured."""
 
 MOST_ENDS = 1_000
 
@@ -24,12 +24,12 @@ clock = time.perf_counter
 
 
 class ProjectorMetrics:
-    """Bound once for the process; outlives the sessions of the service."""
+    """Created once per process; outlives the sessions of the service."""
 
     def __init__(self, metrics: Metrics = NO_METRICS) -> None:
         self._metrics = metrics
         self._frames: dict[tuple[str, str], Counting] = {}
-        # Open runs by context and id: when each was asked for, and the model that answers.
+        # Open runs by context and id: the request time and the model.
         self._runs: OrderedDict[tuple[Any, ...], list[Any]] = OrderedDict()
         self.duplicates = metrics.counter(listed.PROJECTOR_DUPLICATES)
         self.forwarded = metrics.counter(listed.PROJECTOR_FORWARDED)
@@ -44,18 +44,18 @@ class ProjectorMetrics:
         self._sent = {
             kind: metrics.counter(listed.OUTBOX_SENT, kind) for kind in listed.OUTBOX_SENT.labels[0].values
         }
-        # These are bound when they are first counted: most of their series never are.
+        # Their series are created at the first event: most never occur.
         metrics.declare(
             listed.PROJECTOR_FRAMES, listed.PROJECTOR_REJECTED, listed.RUNS_REQUESTED, listed.RUNS
         )
         metrics.declare(listed.RUN_FIRST_TEXT, listed.CALLS)
 
     def stored(self, parts: Sequence[Rows]) -> None:
-        """Count what a commit wrote."""
+        """Count the rows of a commit."""
         frames = 0
         for part in parts:
             frames += len(part.frames)
-            # Of each row its type and its outcome.
+            # The type and the outcome of each row.
             for key, count in Counter(row[7:9] for row in part.frames).items():
                 bound = self._frames.get(key)
                 if bound is None:
@@ -77,12 +77,12 @@ class ProjectorMetrics:
             self._batch.observe(frames)
 
     def sent(self, rows: Iterable[OutboxRow]) -> None:
-        """Count rows that the broker acknowledged."""
+        """Count outbox rows that the broker acknowledged."""
         for kind, count in Counter(row.kind for row in rows).items():
             self._sent[kind].inc(count)
 
     def watch(self, topic: str, owned: Mapping[int, OwnedPartition], heads: Callable[[], int]) -> None:
-        """Show how far the owned partitions are stored, and how many heads are in memory."""
+        """Expose the lag of the owned partitions and the number of cached heads."""
         watching = _Lag(topic, owned)
         self._metrics.watch(listed.PROJECTOR_LAG_RECORDS, watching.records)
         self._metrics.watch(listed.PROJECTOR_LAG_SECONDS, watching.seconds)
@@ -91,7 +91,7 @@ class ProjectorMetrics:
     def _bind(self, frame_type: str, outcome: str) -> Counting:
         bound = self._metrics.counter(listed.PROJECTOR_FRAMES, frame_type, outcome)
         if frame_type in FRAME_TYPES:
-            # Any text may be the type of an unknown frame; those are looked up each time.
+            # The type of an unknown frame can be any text, so it is not cached.
             self._frames[frame_type, outcome] = bound
         return bound
 
@@ -115,16 +115,16 @@ class ProjectorMetrics:
 
 
 class _Lag:
-    """How far the partitions are stored, as of the moment at which somebody asks.
+    """The lag of the partitions, computed at each scrape.
 
-    For how long is known from asking: what was on the log when somebody asked before, and is not stored now, has waited
-    since then."""
+    The lag in seconds is measured between scrapes: records that were on the log at an earlier scrape and are not stored
+    yet have waited at least since then."""
 
     def __init__(self, topic: str, owned: Mapping[int, OwnedPartition]) -> None:
         self._topic = topic
         self._owned = owned
         self._ends: defaultdict[int, deque[tuple[float, int]]] = defaultdict(deque)
-        """By partition, when somebody asked, and where the log ended."""
+        """By partition: the times of scrapes and the end of the log at each."""
 
     def records(self) -> dict[tuple[str, ...], float]:
         return {(self._topic, str(one.partition)): _behind(one) for one in list(self._owned.values())}

@@ -1,7 +1,7 @@
-"""What the services tell those who run them: metrics, health, and traces in the words of OpenTelemetry's conventions.
+"""Metrics, health checks and traces (OpenTelemetry conventions) of the services.
 
-`metrics.py` is the one list of metrics; `metrics_registry.py` makes of it what prometheus_client serves,
-`metrics_recorder.py` is what the services are given, and `ops_server.py` answers `/metrics`, `/livez` and `/readyz`.
-`tracing` is for whoever makes a span. Nothing is exported here: neither of the two that others are given imports
-OpenTelemetry, prometheus_client, or anything else that a client does not need.
+`metrics.py` is the list of metrics, `metrics_registry.py` serves them with prometheus_client, `metrics_recorder.py` is
+the interface for the services, and `ops_server.py` serves `/metrics`, `/livez` and `/readyz`. `tracing` creates spans.
+This package exports nothing itself: `metrics_recorder` and `tracing` import neither OpenTelemetry nor
+prometheus_client, nor anything else that a client does not need.
 """

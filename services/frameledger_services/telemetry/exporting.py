@@ -1,4 +1,4 @@
-"""How spans leave: in batches, by a thread, to a collector that may be away. What is lost is counted, and said once."""
+"""Exports spans in batches, in a thread, to a collector. Lost spans are counted and logged once."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 LARGEST_BATCH = 512
-"""Spans that are sent at once at most, as OpenTelemetry has it where nobody says otherwise."""
+"""Maximum spans in one export: OpenTelemetry's default."""
 
 NOISY = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk._shared_internal")
-"""Loggers that say something for each batch that a collector does not take, and for each span that finds no room."""
+"""OpenTelemetry's loggers of each rejected batch and each dropped span."""
 
 _log = logs.get_logger("telemetry")
 
 
 def processor(metrics: Metrics, most_waiting: int) -> CountedProcessor:
-    """Returns what sends spans as the environment says (`OTEL_EXPORTER_OTLP_...`, `OTEL_BSP_...`)."""
+    """Returns a span processor that is configured by the environment (`OTEL_EXPORTER_OTLP_...`, `OTEL_BSP_...`)."""
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return CountedProcessor(CountedExporter(OTLPSpanExporter(), metrics), metrics, most_waiting)
 
 
 class CountedExporter(SpanExporter):
-    """Exports with another one, and counts. One line says that spans are lost, and one that they leave again."""
+    """Wraps an exporter and counts spans. Logs once when spans are lost, and once when exports succeed again."""
 
     def __init__(self, inner: SpanExporter, metrics: Metrics = NO_METRICS) -> None:
         self._inner = inner
         self._count_sent = metrics.counter(listed.SPANS, "sent")
         self._count_refused = metrics.counter(listed.SPANS, "refused")
         self.taken = 0
-        """Spans that are not waiting any more."""
+        """Spans taken from the queue."""
 
         self.sent = 0
         self._lost_since = 0
@@ -67,10 +67,10 @@ class CountedExporter(SpanExporter):
 
 
 class CountedProcessor(BatchSpanProcessor):
-    """A batch processor that knows how many spans did not leave, for whatever reason."""
+    """A batch processor that counts spans that were not exported."""
 
     def __init__(self, exporter: CountedExporter, metrics: Metrics, most: int) -> None:
-        # OpenTelemetry refuses a batch that is larger than the queue, whoever set only one of the two.
+        # OpenTelemetry rejects a batch size larger than the queue, also if only one of them is set.
         batch = most if most < LARGEST_BATCH else None
         super().__init__(exporter, max_queue_size=most, max_export_batch_size=batch)
         self._exporter = exporter
@@ -84,12 +84,12 @@ class CountedProcessor(BatchSpanProcessor):
             with self._counting:
                 waiting = self._ended - self._dropped - self._exporter.taken
                 if waiting >= self._most:
-                    # The oldest of those that wait gives way to this one.
+                    # The oldest waiting span is dropped.
                     self._dropped += 1
                     self._count_dropped.inc()
                 self._ended += 1
         super().on_end(span)
 
     def missing(self) -> tuple[int, int]:
-        """Returns how many spans that ended are not known to have left, and how many ended."""
+        """Returns the number of ended spans that were not exported, and of all ended spans."""
         return self._ended - self._exporter.sent, self._ended

@@ -1,4 +1,4 @@
-"""Whether a process lives, and whether what it needs is there: what `/livez` and `/readyz` answer."""
+"""Liveness and readiness of a process: the results of `/livez` and `/readyz`."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 Check = Callable[[], Awaitable[str]]
-"""Returns `OK`, or a sentence that says what is wrong, without addresses: anybody may ask."""
+"""Returns `OK`, or a sentence with the problem, without addresses: the endpoints have no authentication."""
 
 OK = "ok"
 AWAY = "It does not answer."
 
 TICK_SECONDS = 0.5
 LIVE_SECONDS = 5.0
-"""A loop that did not run for so long is not live."""
+"""An event loop that did not run for this time is not live."""
 
 CHECK_SECONDS = 5.0
-"""A check that takes longer has failed."""
+"""Timeout of a check."""
 
 KEPT_SECONDS = 2.0
-"""What was found is the answer for so long: asking often costs nothing."""
+"""Results are cached for this time, so frequent requests are cheap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What was found, by the names of the checks."""
+    """The results of the checks by name."""
 
     checks: Mapping[str, str]
 
     @property
     def is_ready(self) -> bool:
-        """Whether it is to be given work."""
+        """Whether all checks succeed."""
         return all(found == OK for found in self.checks.values())
 
 
 class Health:
-    """Of one event loop; asked from other threads."""
+    """The health of one event loop. Methods are called from other threads unless they say otherwise."""
 
     def __init__(self, checks: Mapping[str, Check], stopping: asyncio.Event | None = None) -> None:
         self._checks = checks
@@ -51,7 +51,7 @@ class Health:
 
     @asynccontextmanager
     async def ticking(self) -> AsyncIterator[None]:
-        """For as long as the block lasts the loop says that it runs."""
+        """Record within the block that the event loop is running."""
         self._loop = asyncio.get_running_loop()
         ticking = asyncio.create_task(self._tick(), name="health")
         try:
@@ -62,16 +62,17 @@ class Health:
             self._loop = None
 
     def seconds_since_tick(self) -> float:
-        """Returns for how long the loop has not run."""
+        """Returns the time since the event loop last ran."""
         return time.monotonic() - self._ticked
 
     @property
     def is_live(self) -> bool:
-        """Whether the loop ran a moment ago."""
+        """Whether the event loop ran within `LIVE_SECONDS`."""
         return self.seconds_since_tick() < LIVE_SECONDS
 
     def readiness(self) -> Readiness:
-        """Returns what the checks find. Blocks, for `CHECK_SECONDS` and a little: not for the loop's own thread."""
+        """Returns the results of the checks. Blocks for up to `CHECK_SECONDS`; never call it in the loop's own
+        thread."""
         with self._asking:
             if self._found is not None and time.monotonic() - self._found[0] < KEPT_SECONDS:
                 return self._found[1]
@@ -80,7 +81,7 @@ class Health:
             return found
 
     def by_check(self) -> dict[tuple[str, ...], float]:
-        """Returns 1 for each check that succeeds, and 0 for others: the metric `frameledger_ready`. Blocks."""
+        """Returns 1 for each check that succeeds and 0 for each that fails: the metric `frameledger_ready`. Blocks."""
         return {(name,): float(found == OK) for name, found in self.readiness().checks.items()}
 
     def _ask(self) -> Readiness:
@@ -95,7 +96,7 @@ class Health:
             return Readiness({"loop": "It does not run."})
 
     async def check(self) -> Readiness:
-        """Returns what the checks find now. Of the loop's thread."""
+        """Runs the checks and returns their results. Call it in the loop's own thread."""
         found = await asyncio.gather(*(_within(check) for check in self._checks.values()))
         checks = {"loop": OK, **dict(zip(self._checks, found, strict=True))}
         if self._stopping is not None:

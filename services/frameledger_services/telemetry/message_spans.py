@@ -1,4 +1,4 @@
-"""The spans of messages: frames that are sent, and work that is taken off a topic."""
+"""The spans of messages: publishing frames and processing effects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SYSTEM = "kafka"
 
 
 def of_context(context_id: str, version: int | None = None) -> dict[str, Value | None]:
-    """The attributes that name a conversation."""
+    """Returns the attributes that identify a conversation."""
     return {
         names.GEN_AI_CONVERSATION_ID: context_id,
         names.SESSION_ID: context_id,
@@ -20,7 +20,7 @@ def of_context(context_id: str, version: int | None = None) -> dict[str, Value |
 
 
 def sending(topic: str, context_id: str, count: int, traceparent: str | None) -> Span:
-    """Begins the span of a publish: below `traceparent` if one is given, else below the current span."""
+    """Start the span of a publish, a child of `traceparent` or else of the current span."""
     if not tracing.is_possible():
         return tracing.start(names.SEND, "producer", parent=traceparent)
     attributes = _of_topic(topic, names.SEND) | of_context(context_id)
@@ -38,8 +38,9 @@ def processing(
     new_trace: bool = False,
     links: tuple[str, ...] = (),
 ) -> Span:
-    """Begins the span of what is done with a message of this topic, below the one that `traceparent` names, or in a
-    new trace with a link to that. Without one it is in a new trace, too: the current span is another message's."""
+    """Start the span of processing a message of this topic, a child of `traceparent`, or with `new_trace` in a new
+    trace with a link to it. Without `traceparent` it is in a new trace, because the current span belongs to another
+    message."""
     if not tracing.is_possible():
         return Span(traceparent)
     return tracing.start(
@@ -57,8 +58,8 @@ def processing(
 def settling(
     context_id: str, call_id: str, function: str, of_call: str | None, asked: str | None = None
 ) -> Span:
-    """Begins the span of somebody's answer to a call: in a new trace, or below `asked`, with a link to the trace of the
-    call, which `of_call` names: that one ended long ago."""
+    """Start the span of settling a call: in a new trace, or as a child of `asked`, with a link to `of_call`, the trace
+    of the call, which ended earlier."""
     if not tracing.is_possible():
         return Span(asked)
     return tracing.start(

@@ -1,4 +1,4 @@
-"""What a service is given to count with: `Metrics`. Without a registry it counts nothing, at no cost."""
+"""The interface with which services record metrics: `Metrics`. `NO_METRICS` records nothing, at no cost."""
 
 from __future__ import annotations
 
@@ -10,59 +10,59 @@ from frameledger_services.telemetry.metrics import Counter, Gauge, Histogram, Me
 
 
 class Counting(Protocol):
-    """A counter with all its labels."""
+    """A counter with its label values."""
 
     def inc(self, amount: float = 1) -> None:
-        """Add so much."""
+        """Add this amount."""
 
 
 class Showing(Protocol):
-    """A gauge with all its labels."""
+    """A gauge with its label values."""
 
     def set(self, value: float) -> None:
-        """It is so much now."""
+        """Set the current value."""
 
 
 class Observing(Protocol):
-    """A histogram with all its labels."""
+    """A histogram with its label values."""
 
     def observe(self, amount: float) -> None:
-        """Count one observation of this size."""
+        """Count one observation of this value."""
 
 
 Read = Callable[[], Mapping[tuple[str, ...], float]]
-"""Returns what a gauge is now, by the values of its labels. Called in the thread of whoever asks for `/metrics`."""
+"""Returns the current values of a gauge by label values. Called in the thread of a `/metrics` request."""
 
 
 class Metrics(ABC):
-    """Gives out what is counted with. Ask once, at the start, and keep what you got: finding the labels' values costs
-    ten times what counting does. Asked twice with the same values, it gives the same."""
+    """Returns counters, gauges and histograms. Get them once, at the start, and keep them: the lookup by label values
+    is ten times as slow as counting. The same values return the same object."""
 
     @abstractmethod
     def counter(self, metric: Counter, *values: str) -> Counting:
-        """Returns the counter of these values, one for each label."""
+        """Returns the counter with these label values, one for each label."""
 
     @abstractmethod
     def gauge(self, metric: Gauge, *values: str) -> Showing:
-        """Returns the gauge of these values."""
+        """Returns the gauge with these label values."""
 
     @abstractmethod
     def histogram(self, metric: Histogram, *values: str) -> Observing:
-        """Returns the histogram of these values."""
+        """Returns the histogram with these label values."""
 
     @abstractmethod
     def declare(self, *metrics: Metric) -> None:
-        """Show that these are counted here, before anything is. For those whose labels' values come with what happens;
-        the others are there once they were asked for."""
+        """Expose these metrics before the first event. Needed for metrics whose label values are not known in advance;
+        the others are exposed when they are first requested."""
 
     @abstractmethod
     def watch(self, metric: Gauge, read: Read) -> None:
-        """From now on this gauge is what `read` returns when somebody asks. Takes the place of what was given before;
-        an error of `read` shows as no series."""
+        """Read this gauge by `read` at each scrape. Replaces an earlier `read`. If `read` raises, the gauge has no
+        series."""
 
 
 class _Nothing:
-    """Counts nothing."""
+    """Records nothing."""
 
     def inc(self, amount: float = 1) -> None: ...
 
@@ -89,4 +89,4 @@ class _NoMetrics(Metrics):
 _NOTHING = _Nothing()
 
 NO_METRICS: Metrics = _NoMetrics()
-"""For a process that nobody asks."""
+"""For a process that exposes no metrics."""

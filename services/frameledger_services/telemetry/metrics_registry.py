@@ -1,8 +1,8 @@
-"""The metrics of one process, as prometheus_client serves them. In a registry of its own: nothing of a program in which
-we are guests is touched, and two of ours in one program do not meet unless they are given one registry.
+"""The metrics of one process in a prometheus_client registry of its own, so that a host program's metrics are not
+touched, and two services in one program do not collide unless they share a registry.
 
-A metric is there from the moment at which a service asks for it; those whose labels are closed lists with all their
-series, at 0, so that the first event is a rate.
+A metric is exposed when a service first requests it. Metrics whose labels are closed lists are exposed with all their
+series at 0, so that rates include the first event.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from frameledger_services.telemetry.metrics import MOST_NAMES, OTHER, Counter, G
 from frameledger_services.telemetry.metrics_recorder import Counting, Metrics, Observing, Read, Showing
 
 MOST_FOUND = 5_000
-"""Series that are found at once when they are asked for again. Anybody may invent names, so there is an end to it."""
+"""Maximum cached series. Label values can come from clients, so the cache is bounded."""
 
 MOST_AT_ONCE = 500
-"""Series of closed lists are made at the start unless there are more."""
+"""A metric with closed lists of labels creates all its series at the start unless there are more than this."""
 
 
 class ProcessMetrics(Metrics):
-    """Counts in a registry. Safe to use from several threads."""
+    """Metrics in a registry. Thread-safe."""
 
     def __init__(self, registry: prometheus_client.CollectorRegistry | None = None) -> None:
-        """`registry`: another one than its own, such as that which a program serves already."""
+        """`registry`: a registry to use instead of a new one, such as the one that a host program serves."""
         self.registry = _WithoutTimesOfCreation() if registry is None else registry
         self._made: dict[str, Any] = {}
         self._found: dict[tuple[str, tuple[str, ...]], Any] = {}
@@ -72,7 +72,7 @@ class ProcessMetrics(Metrics):
 
     def _child(self, metric: Metric, values: tuple[str, ...]) -> Any:
         key = metric.name, values
-        # Without the lock: what is there is never replaced.
+        # Without the lock: entries are never replaced.
         found = self._found.get(key)
         if found is not None:
             return found
@@ -84,7 +84,7 @@ class ProcessMetrics(Metrics):
             return found
 
     def _family(self, metric: Metric) -> Any:
-        """Returns prometheus_client's own of it, which is made when it is first asked for."""
+        """Returns the prometheus_client object of a metric, created at the first request."""
         made = self._made.get(metric.name)
         if made is not None:
             return made
@@ -106,7 +106,7 @@ class ProcessMetrics(Metrics):
             if label.values:
                 yield value if value in label.values else OTHER
             elif label.open_to == "names":
-                # The same model under two metrics is the same name in both.
+                # A value has the same name in all metrics.
                 known = self._names.setdefault(("", label.name), {""})
                 if value not in known and len(known) <= MOST_NAMES:
                     known.add(value)
@@ -123,7 +123,7 @@ def _closed_series(labels: tuple[Label, ...]) -> Iterable[tuple[str, ...]]:
 
 
 class _Watched(Collector):
-    """A gauge that is read when somebody asks."""
+    """A gauge that is read at each scrape."""
 
     def __init__(self, metric: Gauge, read: Read) -> None:
         self._metric = metric
@@ -138,7 +138,7 @@ class _Watched(Collector):
             for values, number in self.read().items():
                 family.add_metric(values, number)
         except Exception:
-            # What is read belongs to a loop in another thread, and may change meanwhile; the next scrape has it.
+            # The values belong to an event loop in another thread and can change meanwhile; the next scrape has them.
             return [self._family()]
         return [family]
 
@@ -148,8 +148,8 @@ class _Watched(Collector):
 
 
 class _WithoutTimesOfCreation(prometheus_client.CollectorRegistry):
-    """prometheus_client adds to each series the time at which it was made, which doubles their number, and only a
-    switch for the whole program would stop that."""
+    """A registry without the `_created` series of prometheus_client, which double the number of series and can
+    otherwise only be disabled for the whole program."""
 
     def collect(self) -> Iterator[Family]:
         for family in super().collect():

@@ -1,7 +1,7 @@
-"""Every name that our spans have: of the spans themselves, and of their attributes.
+"""The names of spans and of their attributes.
 
-The standard ones are OpenTelemetry's semantic conventions, at the revisions below. Those for models are in development
-and are renamed now and then: this is the one place to follow them in. Ours begin with `frameledger.`.
+Standard names follow OpenTelemetry's semantic conventions at the revisions below. The conventions for models are in
+development and sometimes renamed; only this module has to follow. Frameledger's own names start with `frameledger.`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ CONVENTIONS: Final = "1.44.0"
 # The `gen_ai` names are those of `open-telemetry/semantic-conventions-genai` at commit
 # 024a4f944a1291fcb627c9c47da69e79868dd15e; that repository has no releases yet.
 
-# Spans. Those of messaging and of models end with what they are about: a topic, a model, a function.
+# Span names. Those of messaging and models are followed by a topic, a model or a function.
 SEND: Final = "send"
 PROCESS: Final = "process"
 CHAT: Final = "chat"
 EXECUTE_TOOL: Final = "execute_tool"
 SETTLE_CALL: Final = "settle_call"
-"""Ours: somebody answers a call that waits, or says what became of an ambiguous one."""
+"""Frameledger's own: a waiting call is answered, or an ambiguous call is settled."""
 
 ERROR_TYPE: Final = "error.type"
 SERVER_ADDRESS: Final = "server.address"
@@ -54,31 +54,31 @@ GEN_AI_TOOL_TYPE: Final = "gen_ai.tool.type"
 GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 
 SESSION_ID: Final = "session.id"
-"""The conversation once more: Langfuse, and what follows OpenInference, group by it."""
+"""The conversation id again: Langfuse and OpenInference tools group by it."""
 
 CONTEXT_VERSION: Final = "frameledger.context.version"
-"""Of the conversation: what the model was given, or what dispatched the call."""
+"""The version of the conversation that the model was given, or that dispatched the call."""
 
 BATCH_APPLIED: Final = "frameledger.batch.applied"
 BATCH_IGNORED: Final = "frameledger.batch.ignored"
 RUN_ID: Final = "frameledger.run.id"
 RUN_ATTEMPT: Final = "frameledger.run.attempt"
 RUN_TRIGGER: Final = "frameledger.run.trigger"
-"""The type of the frame that asked for the run first."""
+"""The type of the frame that triggered the run."""
 
 CALL_ATTEMPT: Final = "frameledger.call.attempt"
 CALL_SETTLED_AS: Final = "frameledger.call.settled_as"
-"""How the call ended without a result of its function."""
+"""How the call was settled if its function returned no result."""
 
 WORKER_ID: Final = "frameledger.worker.id"
 QUEUE_SECONDS: Final = "frameledger.queue_seconds"
-"""From when the log had asked for it until a worker claimed it."""
+"""Seconds from the request on the log until a worker claimed it."""
 
 CLAIM_ENDING: Final = "frameledger.claim.ending"
-"""What became of the claim: done, over, given_up, release, untried."""
+"""How the claim ended: done, over, given_up, release, untried."""
 
 INTERRUPTED: Final = "frameledger.interrupted"
-"""The user cut in, and that is no error."""
+"""True if the user interrupted; this is not an error."""
 
 REQUEST_SHA256: Final = "frameledger.request.sha256"
-"""Of the bytes that were sent to the model, as the start frame has it."""
+"""The hash of the request that was sent to the model, as in the start frame."""

@@ -1,6 +1,6 @@
-"""A small server for those who watch a process: `/metrics`, `/livez` and `/readyz`.
+"""A small HTTP server for monitoring: `/metrics`, `/livez` and `/readyz`.
 
-It answers in threads of its own, so also while the process is busy or stands still."""
+It responds in its own threads, also while the event loop of the process is blocked."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from frameledger_services.telemetry.health import Health
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 
 CLIENT_SECONDS = 10.0
-"""A client that takes longer to ask is left."""
+"""Timeout of a client's request."""
 
 POLL_SECONDS = 0.1
-"""How soon the server notices that it is to end."""
+"""Interval at which the server checks whether to stop."""
 
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 App = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 
 class OpsAddressError(ConfigurationError):
-    """`/metrics` cannot be served at its address. The message says why.
+    """`/metrics` cannot be served at its address. The message has the reason.
 
     Remedy: Set `FRAMELEDGER_METRICS_HOST` and `FRAMELEDGER_METRICS_PORT` to a free address of this machine; each
-    process needs a port of its own.
+    process needs its own port.
     """
 
 
 @contextmanager
 def serving(host: str, port: int, metrics: ProcessMetrics, health: Health) -> Iterator[int]:
-    """A block for whose time it is served. Yields the port, which is a free one for 0. Raises `OpsAddressError`."""
+    """Run the server within the block. Yields the port; port 0 selects a free one. Raises `OpsAddressError`."""
     server_class = _ServerV6 if ":" in host else _Server
     try:
         server = make_server(host, port, app(metrics, health), server_class, _Handler)
     except OSError as error:
         raise OpsAddressError(
             f"`/metrics` cannot be served at {host}:{port}: {error.strerror}. Set FRAMELEDGER_METRICS_HOST or "
-            "FRAMELEDGER_METRICS_PORT to another address: each process needs a port of its own."
+            "FRAMELEDGER_METRICS_PORT to another address: each process needs its own port."
         ) from error
     thread = threading.Thread(
         target=server.serve_forever, args=(POLL_SECONDS,), name="frameledger ops", daemon=True
@@ -61,12 +61,12 @@ def serving(host: str, port: int, metrics: ProcessMetrics, health: Health) -> It
 
 
 def app(metrics: ProcessMetrics, health: Health) -> App:
-    """Returns it as a WSGI app."""
+    """Returns the server's WSGI application."""
     exposition = prometheus_client.make_wsgi_app(metrics.registry)
 
     def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            return _json(environ, start_response, "405 Method Not Allowed", {"error": "Only GET."})
+            return _json(environ, start_response, "405 Method Not Allowed", {"error": "Only GET is allowed."})
         said: dict[str, object]
         match environ["PATH_INFO"]:
             case "/metrics":
@@ -81,7 +81,7 @@ def app(metrics: ProcessMetrics, health: Health) -> App:
                 said = {"ready": found_now.is_ready, "checks": dict(found_now.checks)}
                 return _json(environ, start_response, _status(found_now.is_ready), said)
             case _:
-                said = {"error": "There are /metrics, /livez and /readyz."}
+                said = {"error": "Not found. Available: /metrics, /livez, /readyz."}
                 return _json(environ, start_response, "404 Not Found", said)
 
     return answer
@@ -101,7 +101,7 @@ class _Server(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        # Not `HTTPServer`'s, which asks for the name of the host, and may wait for that.
+        # Not `HTTPServer.server_bind`, which looks up the host name and can block.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
@@ -118,4 +118,4 @@ class _Handler(WSGIRequestHandler):
         return str(self.client_address[0])
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: whoever collects asks every few seconds."""
+        """Log nothing: Prometheus sends a request every few seconds."""

@@ -1,8 +1,8 @@
-"""Recording spans in a process of ours: sampled, and sent to a collector by a thread in the background.
+"""Records spans in Frameledger's own processes: sampled, and exported to a collector by a background thread.
 
-The variables are OpenTelemetry's own. Without `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`
-nothing happens, and OpenTelemetry is not imported. A collector that is away costs spans and nothing else: they are
-counted, and one line says so.
+It is configured by OpenTelemetry's own variables. Without `OTEL_EXPORTER_OTLP_ENDPOINT` or
+`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`, nothing is recorded and OpenTelemetry is not imported. If the collector is
+unreachable, spans are lost, counted and logged once; nothing else is affected.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ PROTOCOL = "http/protobuf"
 
 MOST_WAITING = "OTEL_BSP_MAX_QUEUE_SIZE"
 MOST_WAITING_DEFAULT = 2048
-"""Spans that wait to be sent at most, as OpenTelemetry has it; the oldest give way."""
+"""Maximum waiting spans: OpenTelemetry's default. The oldest are dropped."""
 
 LAST_SECONDS = 2.0
-"""How long a process that ends waits for its last spans to leave."""
+"""How long a stopping process waits for its last export."""
 
 
 class _OnStandardError:
-    """Says it where nothing is installed that logs: in an environment with the command line alone."""
+    """Replaces the logger if structlog is not installed, as in an environment with only the command line."""
 
     def warning(self, event: str, **fields: object) -> None:
         print(event, *(f"{name}={value}" for name, value in fields.items()), file=sys.stderr)
 
 
 def _logger() -> Any:
-    # A command that records nothing logs nothing, and does not import what logs.
+    # A command that records nothing logs nothing and does not import structlog.
     if find_spec("structlog") is None:
         return _OnStandardError()
     from frameledger_services import logs
@@ -57,7 +57,7 @@ def _logger() -> Any:
 
 
 def is_wanted() -> bool:
-    """Returns whether the environment asks for traces."""
+    """Returns whether the environment configures traces."""
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     if os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip() not in {"otlp", ""}:
@@ -67,11 +67,11 @@ def is_wanted() -> bool:
 
 @contextmanager
 def recording(service: str, metrics: Metrics = NO_METRICS) -> Iterator[None]:
-    """Record the spans of this process, as service `frameledger-<service>` unless OTEL_SERVICE_NAME says another name,
-    for a block that is all that it does. Does nothing if the environment asks for no traces. `metrics`: what becomes of
-    the spans is counted there.
+    """Record the spans of this process within the block. The service is `frameledger-<service>` unless
+    OTEL_SERVICE_NAME is set. Does nothing if the environment does not configure traces. `metrics` counts the spans by
+    outcome.
 
-    A provider that somebody in this process has set already, such as a module of functions, is used as it is.
+    If a module of this process has already set a tracer provider, that one is used.
     """
     begun = _begin(service, metrics) if is_wanted() else None
     try:
@@ -82,7 +82,7 @@ def recording(service: str, metrics: Metrics = NO_METRICS) -> Iterator[None]:
 
 
 def most_waiting() -> int:
-    """Returns how many spans wait at most, as the environment says it; what is no number there says nothing."""
+    """Returns the maximum number of waiting spans from the environment; values that are not numbers are ignored."""
     said = os.environ.get(MOST_WAITING, "").strip()
     return int(said) if said.isascii() and said.isdigit() and int(said) else MOST_WAITING_DEFAULT
 
@@ -108,13 +108,13 @@ def _begin(service: str, metrics: Metrics) -> tuple[TracerProvider, CountedProce
     spans = processor(metrics, most_waiting())
     provider.add_span_processor(spans)
     trace.set_tracer_provider(provider)
-    # The first span would import it, which takes as long as a batch, while somebody waits for that.
+    # Otherwise the first span imports it, which takes as long as a batch.
     importlib.import_module("frameledger_services.telemetry.otel")
     return provider, spans
 
 
 def _resource(service: str) -> Resource:
-    """Who we are, as far as the environment does not say it."""
+    """Returns the resource attributes of this process; those of the environment take precedence."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     ours = {
@@ -127,7 +127,7 @@ def _resource(service: str) -> Resource:
 
 
 def _end(provider: TracerProvider, spans: CountedProcessor) -> None:
-    """Send the last spans, for `LAST_SECONDS` at most: OpenTelemetry would wait half a minute for a dead collector."""
+    """Export the last spans, for at most `LAST_SECONDS`: OpenTelemetry would wait 30 s for a dead collector."""
     ending = threading.Thread(target=provider.shutdown, name="traces", daemon=True)
     ending.start()
     ending.join(LAST_SECONDS)

@@ -1,11 +1,10 @@
-"""Spans: made where work is done, and handed on as `traceparent` with every frame that follows from it.
+"""Creates spans and propagates them as `traceparent` with the frames that a piece of work publishes.
 
-Where a trace is recorded is not decided here. In a process of ours it is recorded if an endpoint is set (`provider`);
-in somebody else's program by that program, if it uses OpenTelemetry. Everywhere else a span is a note of the
-`traceparent` that it was given, which costs nothing and keeps a trace whole that others record: OpenTelemetry is not
-imported then.
+This module does not decide whether spans are recorded. Frameledger's own processes record them if an endpoint is set
+(`provider`); a host program records them if it uses OpenTelemetry. Otherwise a span only propagates the `traceparent`
+that it was given, at no cost, so that traces of other processes stay connected. OpenTelemetry is not imported then.
 
-A span says how long, of what and how it ended; never a word of what was said.
+Spans have durations, ids and results, never the content of a conversation.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ _handed_on: ContextVar[str | None] = ContextVar("frameledger_traceparent", defau
 
 
 class Span:
-    """A span that nobody records.
+    """A span that is not recorded.
 
-    As a context manager it is the current one meanwhile, and ends with the block.
+    As a context manager it is the current span within the block and ends with it.
     """
 
     is_recording = False
-    """Whether attributes reach anybody. Ask before making some that cost."""
+    """Whether attributes are recorded. Check it before computing expensive ones."""
 
     def __init__(self, traceparent: str | None) -> None:
         self.traceparent = traceparent
-        """For the header of what follows from this; None if there is no trace."""
+        """The value for the header of frames that this work publishes; None if there is no trace."""
 
     def set(self, name: str, value: Value | None) -> None:
-        """Set an attribute; None sets nothing. After `end` it does nothing."""
+        """Set an attribute, unless the value is None. Does nothing after `end`."""
 
     def fail(self, error_type: str) -> None:
-        """Note that it ends in an error, of this kind: a class, a code, but no sentence."""
+        """Mark it as failed. `error_type` is a class or a code, not a message."""
 
     def end(self) -> None:
-        """End it now. A second time does nothing."""
+        """End it. Does nothing if it has ended."""
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make it the current span for a block, which does not end it."""
+        """Make it the current span within the block. Does not end it."""
         token = _handed_on.set(self.traceparent)
         try:
             yield
@@ -63,7 +62,7 @@ class Span:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # A cancellation, which is no Exception, is how work is stopped.
+        # A cancellation is not an Exception and not a failure: it stops work.
         if isinstance(error, Exception):
             self.fail(type(error).__name__)
         self._block.__exit__(None, None, None)
@@ -71,7 +70,7 @@ class Span:
 
 
 NO_SPAN = Span(None)
-"""Where there is none. Never made the current one by `with`, only asked and told."""
+"""The absent span. Never use it with `with`."""
 
 
 def start(
@@ -83,10 +82,10 @@ def start(
     links: Sequence[str] = (),
     attributes: Mapping[str, Value | None] | None = None,
 ) -> Span:
-    """Begin a span. `parent` and `links` are `traceparent`s; without a parent it is below the current span.
+    """Start a span. `parent` and `links` are `traceparent`s; without a parent it is a child of the current span.
 
-    With `new_trace` it begins a trace, with a link to `parent`. Where nobody records spans, the parent is handed on
-    all the same.
+    With `new_trace` it starts a trace, with a link to `parent`. The parent is propagated also if spans are not
+    recorded.
     """
     if is_possible():
         from frameledger_services.telemetry import otel
@@ -96,7 +95,7 @@ def start(
 
 
 def current_traceparent() -> str | None:
-    """Returns the `traceparent` of the current span, for what is published now; None if there is none."""
+    """Returns the `traceparent` of the current span; None if there is none."""
     if is_possible():
         from frameledger_services.telemetry import otel
 
@@ -105,20 +104,20 @@ def current_traceparent() -> str | None:
 
 
 def of_stored(trace_id: str | None, frame_id: UUID | None) -> str | None:
-    """Returns what links to the trace of a stored frame. Its trace is stored and its span is not, so the frame's id
-    stands for that."""
+    """Returns a `traceparent` that links to the trace of a stored frame. The span id is not stored, so it is derived
+    from the frame's id."""
     return None if trace_id is None or frame_id is None else f"00-{trace_id}-{frame_id.hex[:16]}-01"
 
 
 def is_possible() -> bool:
-    """Returns whether this process uses OpenTelemetry, so that spans may be recorded."""
+    """Returns whether this process has imported OpenTelemetry, so that spans can be recorded."""
     return "opentelemetry.trace" in sys.modules
 
 
 def is_sampled(traceparent: str | None) -> bool:
-    """Returns whether a valid `traceparent`, as version 00 writes it, says that its trace is recorded.
+    """Returns whether the sampled flag of a valid version 00 `traceparent` is set.
 
-    A projector asks it of every frame, so the last digit is looked at as it is: of an odd one the lowest bit is set.
+    A projector calls it for every frame, so it only checks whether the last digit is odd.
     """
     return traceparent is not None and traceparent[_LAST_DIGIT] in _ODD
 

@@ -1,4 +1,4 @@
-"""What a timekeeper counts, and what it finds to be done: it is the one service that looks at everything."""
+"""Metrics of the timekeeper: closed runs, calls and turns, and the open work of the whole database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 
 class TimekeeperMetrics:
-    """Bound once for the process."""
+    """Created once per process."""
 
     def __init__(self, metrics: Metrics = NO_METRICS) -> None:
         self._metrics = metrics
@@ -28,19 +28,19 @@ class TimekeeperMetrics:
         }
 
     def settled(self, rules: Iterable[str]) -> None:
-        """Count settlements that were published."""
+        """Count published closing frames by rule."""
         for rule in rules:
             self._metrics.counter(listed.TIMEKEEPER_SETTLED, rule).inc()
 
     def saw(self, ends: Mapping[int, int], reached: Mapping[int, int]) -> None:
-        """Show how many records are not stored, of those that were on the log at the sweep before. Without any ends, as
-        while the broker is away, it stays as it was."""
+        """Expose the number of records that were on the log at the previous sweep and are not stored. Without ends, as
+        while the broker is down, the value does not change."""
         if not ends:
             return
         self._behind.set(sum(max(0, end - reached.get(partition, 0)) for partition, end in ends.items()))
 
     def found(self, found: WorkToDo) -> None:
-        """Show what is to be done."""
+        """Expose the open work."""
         for name, gauge in self._found.items():
             gauge.set(getattr(found, name))
         for kind, rows in self._outbox.items():

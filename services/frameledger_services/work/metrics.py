@@ -1,4 +1,4 @@
-"""What a worker counts, of whatever kind its work is."""
+"""Metrics of a worker: claims, leases and slots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 
 class WorkMetrics:
-    """Of one service in one process; outlives the sessions of its worker."""
+    """Metrics of one service in one process; outlives the sessions of its worker."""
 
     def __init__(self, service: str, kind: claims.Kind, metrics: Metrics = NO_METRICS) -> None:
         self._service = service
@@ -22,7 +22,7 @@ class WorkMetrics:
         self.leases_lost = metrics.counter(listed.WORK_LEASES_LOST, service)
 
     def claimed(self, found: Sequence[claims.Claimed]) -> None:
-        """Count what one statement claimed."""
+        """Count the claims of one statement."""
         for one in found:
             if one.taken_over:
                 self._taken_over.inc()
@@ -31,7 +31,7 @@ class WorkMetrics:
                 self._waited.observe(one.age_secs)
 
     def watch(self, slots: int, free: Callable[[], int]) -> None:
-        """Show how many slots are busy."""
+        """Expose the number of busy and free slots."""
 
         def read() -> dict[tuple[str, ...], float]:
             left = free()
