@@ -88,6 +88,24 @@ def test_a_claimed_run_is_served_while_its_worker_is_alive_or_has_done_it(databa
     at_desk(database, test)
 
 
+@pytest.mark.regression("worker 14")
+def test_work_that_a_live_worker_released_and_does_not_serve_any_more_is_listed(database):
+    async def test(desk):
+        await desk.say("run", ask())
+        await desk.say("call", calls("a", of="call"))
+        await desk.lives("model", kind="inference", serves=("m1",))
+        await desk.lives("tools", serves=("a",))
+        await desk.execute("UPDATE workers SET serves = ARRAY['another'] WHERE worker_id = 'tools'")
+        await desk.claimed_run("run", 1, "model")
+        await desk.claimed_call("call", "a", "tools")
+        await desk.execute("UPDATE workers SET kind = 'functions' WHERE worker_id = 'model'")
+        assert (await runs(desk), await called(desk)) == ({}, {})
+        await desk.execute("UPDATE claims SET released_at = now()")
+        assert (await runs(desk), await called(desk)) == ({None: 1}, {"a": 1})
+
+    at_desk(database, test)
+
+
 def test_a_run_that_an_unknown_program_answers_is_served(database):
     async def test(desk):
         await desk.say(CTX, ask(), start(run_id(CTX)))

@@ -31,6 +31,6 @@ def _keep_time(settings: Settings, dies_at: str | None, lease_secs: float | None
     async def life() -> None:
         stopping = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-        await service.serve(settings, stopping, failpoint)
+        await service.serve(settings, stopping, failpoint=failpoint)
 
     asyncio.run(life())

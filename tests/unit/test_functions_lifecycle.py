@@ -123,7 +123,15 @@ async def ended(
     async def notify(*_): ...
 
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
-        deps = CallDependencies(statuses, handlers, NoHook(), BackgroundTasks(tasks), 1.0, notify, params)
+        deps = CallDependencies(
+            statuses=statuses,
+            handlers=handlers,
+            cancelled=NoHook(),
+            background=BackgroundTasks(tasks),
+            stop_secs=1.0,
+            notify=notify,
+            params=params,
+        )
         plan = CallPlan(options, timeout_secs, function=function, is_async=is_async)
         lifecycle = CallLifecycle(call, plan, deps, leased, **more)
         if meanwhile is not None:

@@ -54,7 +54,15 @@ async def run_both(session, plan):
 
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
         background = BackgroundTasks(tasks)
-        deps = CallDependencies(Started(), HandlerExecutor(), NoHook(), background, 1.0, nothing, params)
+        deps = CallDependencies(
+            statuses=Started(),
+            handlers=HandlerExecutor(),
+            cancelled=NoHook(),
+            background=background,
+            stop_secs=1.0,
+            notify=nothing,
+            params=params,
+        )
         try:
             await LocalCalls(deps, plan, failpoints.none).run(
                 session,

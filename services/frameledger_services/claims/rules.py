@@ -162,17 +162,22 @@ def open_call(*statuses: str) -> str:
     """
 
 
-HOLDER = """
+HOLDER_OF_CLAIM = """
+    LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id AND claim.finished_at IS NULL
+        AND claim.released_at IS NULL
+"""
+"""An outer join of the worker that holds `claim` now."""
+
+HOLDER = f"""
     LEFT JOIN claims AS claim
         ON claim.context_id = call.context_id AND claim.version = call.dispatched_version
             AND claim.tool_call_id = call.tool_call_id
-    LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id AND claim.finished_at IS NULL
-        AND claim.released_at IS NULL
+    {HOLDER_OF_CLAIM}
 """
 """An outer join of the worker that holds `call` now."""
 
 NOT_HELD = f"{alive('holder')} IS NOT TRUE"
-"""Of a call with its `HOLDER`: no live worker has it."""
+"""With a `HOLDER`: no live worker holds it."""
 
 NOT_STARTED_RECENTLY = """
     (tool_calls.status = 'dispatched' OR tool_calls.attempt > 0

@@ -71,8 +71,8 @@ async def _unserved(connection: Connection, statement: str) -> list[Unserved]:
         return await cursor.fetchall()
 
 
-# A finished claim says that the work was done: its frames are in transit.
-_NOT_HELD = f"claim.finished_at IS NULL AND {rules.alive('holder')} IS NOT TRUE"
+# A finished claim means that the work was done: its frames are in transit.
+_TO_DO = f"claim.finished_at IS NULL AND {rules.NOT_HELD}"
 
 
 def _not_served(kind: str, name: str) -> str:
@@ -103,8 +103,8 @@ _RUNS = f"""
     LEFT JOIN claims AS claim
         ON claim.context_id = claimable.context_id AND claim.version = claimable.version
             AND claim.run_id = claimable.run_id
-    LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
-    WHERE {_NOT_HELD} AND (claimable.started_at IS NULL OR claim.effect_id IS NOT NULL)
+    {rules.HOLDER_OF_CLAIM}
+    WHERE {_TO_DO} AND (claimable.started_at IS NULL OR claim.effect_id IS NOT NULL)
         AND {_not_served("inference", "model.name")}
     GROUP BY model.name
     ORDER BY oldest_secs DESC
@@ -124,8 +124,8 @@ _CALLS = f"""
     LEFT JOIN claims AS claim
         ON claim.context_id = claimable.context_id AND claim.version = claimable.version
             AND claim.tool_call_id = claimable.tool_call_id
-    LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
-    WHERE {_NOT_HELD} AND {_not_served("functions", "function.name")}
+    {rules.HOLDER_OF_CLAIM}
+    WHERE {_TO_DO} AND {_not_served("functions", "function.name")}
     GROUP BY function.name
     ORDER BY oldest_secs DESC
 """

@@ -80,7 +80,7 @@ class BackgroundTasks:
             task.cancel()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallDependencies:
     """What all calls of a process share."""
 

@@ -42,7 +42,7 @@ from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 STARTED = "on_function_calls_started"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSetup:
     """What a service was made with."""
 
@@ -72,13 +72,13 @@ class Runtime:
         self.tool_lists = ToolListFollower(setup.registry, self._connections)
         self._cancelled = partial(setup.notify, "on_function_calls_cancelled")
         self._deps = CallDependencies(
-            self.statuses,
-            HandlerExecutor(),
-            CancelledHook(self._connections, self.background.start, self._cancelled),
-            self.background,
-            setup.stop_secs,
-            setup.notify,
-            self._params,
+            statuses=self.statuses,
+            handlers=HandlerExecutor(),
+            cancelled=CancelledHook(self._connections, self.background.start, self._cancelled),
+            background=self.background,
+            stop_secs=setup.stop_secs,
+            notify=setup.notify,
+            params=self._params,
         )
         self._started = StartedHook(
             self._connections,

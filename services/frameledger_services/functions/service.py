@@ -108,17 +108,17 @@ class FunctionService(Hooks, work.BackgroundService):
         self.run_in_parallel = run_in_parallel
         self.group_parallel_tools = group_parallel_tools
         self._setup = ServiceSetup(
-            settings,
-            self.registry,
-            function_call_timeout_secs,
+            settings=settings,
+            registry=self.registry,
+            timeout_secs=function_call_timeout_secs,
             # The worker cancels jobs that have not ended after its grace period: calls have to be settled before that.
-            min(stop_secs, 0.8 * settings.work_grace_secs),
-            app_resources,
-            llm,
-            self.notify,
-            self.has_handlers,
-            failpoint,
-            metrics,
+            stop_secs=min(stop_secs, 0.8 * settings.work_grace_secs),
+            app_resources=app_resources,
+            model=llm,
+            notify=self.notify,
+            has_handlers=self.has_handlers,
+            failpoint=failpoint,
+            metrics=metrics,
         )
         at_once = settings.work_slots if slots is None else slots
         self._worker = work.Worker(

@@ -52,8 +52,9 @@ _log = logs.get_logger("timekeeper")
 async def serve(
     settings: Settings,
     stopping: asyncio.Event,
-    failpoint: Failpoint = failpoints.none,
+    *,
     metrics: Metrics = NO_METRICS,
+    failpoint: Failpoint = failpoints.none,
 ) -> None:
     """Keep time until `stopping` is set. During an outage of broker or database it waits and logs why.
 

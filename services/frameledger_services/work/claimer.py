@@ -49,6 +49,7 @@ class Claimer(Generic[E, C]):
 
     def __init__(
         self,
+        *,
         kind: JobKind[E, C],
         worker_id: str,
         database: Database,

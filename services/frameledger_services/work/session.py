@@ -150,18 +150,10 @@ class SessionRunner(Generic[E, C]):
         listening = tasks.create_task(
             follow(self._settings, self._names.cancellations, self._in_flight.cancel, following)
         )
-        claimer = Claimer(
-            *(self._kind, self._registration.worker_id, self._database, self._lease, self._consumer),
-            *(self._executor, self._in_flight, self._failpoint, self._metrics),
-        )
-        from_topic = tasks.create_task(claimer.from_topic())
-        from_others = tasks.create_task(claimer.from_others())
-        becoming_ready = tasks.create_task(self._announce_ready(following))
+        claiming = self._start_claiming(tasks, following)
         expiry = tasks.create_task(self._lease.ended())
-        stop = tasks.create_task(stopping.wait())
-        # The heartbeats end with the lease, or because this loop was blocked for too long, which is as bad.
-        await asyncio.wait({expiry, stop, beating}, return_when=asyncio.FIRST_COMPLETED)
-        await _end(from_topic, from_others, becoming_ready, stop)
+        await self._until_stopped(tasks, stopping, expiry, beating)
+        await _end(*claiming)
         if not expiry.done() and not beating.done():
             with suppress(LeaseLostError):
                 async with self._lease.held():
@@ -173,6 +165,37 @@ class SessionRunner(Generic[E, C]):
             _log.warning("worker.lease_lost", worker=self._registration.worker_id, jobs=len(self._in_flight))
             await self._in_flight.stop_all("claim_lost")
         await _end(beating, settling, listening, expiry)
+
+    def _start_claiming(
+        self, tasks: asyncio.TaskGroup, following: asyncio.Event
+    ) -> tuple[asyncio.Task[None], ...]:
+        """Start the tasks that bring work, until they are cancelled."""
+        claimer = Claimer(
+            kind=self._kind,
+            worker_id=self._registration.worker_id,
+            database=self._database,
+            lease=self._lease,
+            consumer=self._consumer,
+            executor=self._executor,
+            in_flight=self._in_flight,
+            failpoint=self._failpoint,
+            metrics=self._metrics,
+        )
+        return (
+            tasks.create_task(claimer.from_topic()),
+            tasks.create_task(claimer.from_others()),
+            tasks.create_task(self._announce_ready(following)),
+        )
+
+    @staticmethod
+    async def _until_stopped(
+        tasks: asyncio.TaskGroup, stopping: asyncio.Event, *ended: asyncio.Task[None]
+    ) -> None:
+        """Returns when `stopping` is set or one of these tasks has ended. Heartbeats end with the lease, or because this
+        loop was blocked for too long, which is as bad."""
+        stop = tasks.create_task(stopping.wait())
+        await asyncio.wait({stop, *ended}, return_when=asyncio.FIRST_COMPLETED)
+        await _end(stop)
 
     async def _announce_ready(self, following: asyncio.Event) -> None:
         await self._consumer.assigned.wait()
