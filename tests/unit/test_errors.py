@@ -8,10 +8,7 @@ import pytest
 from tests.unit.test_repository import ROOT
 
 from frameledger import errors
-from frameledger_services import functions
 from frameledger_services.cli import COMMANDS
-from frameledger_services.functions import FunctionSchemaError
-from frameledger_services.providers import errors as provider_errors
 from frameledger_services.settings import PREFIX, Settings
 
 PAGE = runpy.run_path(str(ROOT / "infra" / "docs" / "errors.py"))
@@ -74,19 +71,3 @@ def test_each_kind_is_the_root_s_and_what_is_not_found_is_a_lookup_error():
     for kind in KINDS:
         assert issubclass(getattr(errors, kind), errors.FrameledgerError)
     assert issubclass(errors.NotFoundError, LookupError)
-
-
-@pytest.mark.filterwarnings("always::DeprecationWarning")
-@pytest.mark.parametrize(
-    ("module", "old", "new"),
-    [
-        (functions, "SchemaError", FunctionSchemaError),
-        (provider_errors, "TransientError", provider_errors.ProviderUnavailableError),
-        (provider_errors, "RefusedError", provider_errors.ProviderRefusedError),
-    ],
-)
-def test_an_old_name_still_works_and_warns(module, old, new):
-    with pytest.warns(DeprecationWarning, match=new.__name__):
-        assert getattr(module, old) is new
-    with pytest.raises(AttributeError, match="no attribute 'other'"):
-        module.other  # noqa: B018

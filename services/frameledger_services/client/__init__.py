@@ -13,7 +13,6 @@ Every error that they raise derives from `FrameledgerError`, and from the class 
 RuntimeError. `services/errors.md` lists all errors.
 """
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -114,15 +113,8 @@ if not TYPE_CHECKING:  # a module with `__getattr__` has every name there is, fo
         "HttpClient": "client.http.client",
         "SyncHttpClient": "client.http.sync",
     }
-    _OLD_NAMES = {"completed": with_defaults, "Published": PublishedFrame}
 
     def __getattr__(name: str) -> Any:
         if name in _LAZY:
             return getattr(import_module(f"frameledger_services.{_LAZY[name]}"), name)
-        if name not in _OLD_NAMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        new = _OLD_NAMES[name]
-        warnings.warn(
-            f"{name} is called {new.__name__}; the old name goes with 1.0", DeprecationWarning, stacklevel=2
-        )
-        return new
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

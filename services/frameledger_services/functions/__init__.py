@@ -4,9 +4,6 @@ An application needs `FunctionRegistry`, `FunctionCallParams`, `tool_options` an
 is run, start with `call_lifecycle`.
 """
 
-import warnings
-from typing import Any
-
 from frameledger_services import extras
 
 with extras.needed("services"):
@@ -42,13 +39,3 @@ __all__ = [
     "schema_of",
     "tool_options",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """The name of 0.1, which goes with 0.3."""
-    if name == "SchemaError":
-        warnings.warn(
-            "SchemaError is FunctionSchemaError; the old name goes with 0.3", DeprecationWarning, stacklevel=2
-        )
-        return FunctionSchemaError
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

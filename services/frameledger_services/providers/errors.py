@@ -5,8 +5,6 @@ No message carries a secret: addresses and keys are left out where an error is m
 
 from __future__ import annotations
 
-import warnings
-
 from frameledger import errors
 
 
@@ -105,12 +103,3 @@ class UnmappableError(ProviderError, errors.RefusedError):
         super().__init__(f"The provider {provider!r} cannot be asked this: {what}.")
         self.provider = provider
         self.what = what
-
-
-def __getattr__(name: str) -> type[ProviderError]:
-    """The names of 0.1, which go with 0.3."""
-    renamed = {"TransientError": ProviderUnavailableError, "RefusedError": ProviderRefusedError}
-    if name not in renamed:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    warnings.warn(f"{name} is now {renamed[name].__name__}", DeprecationWarning, stacklevel=2)
-    return renamed[name]

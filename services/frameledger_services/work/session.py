@@ -191,8 +191,8 @@ class SessionRunner(Generic[E, C]):
     async def _until_stopped(
         tasks: asyncio.TaskGroup, stopping: asyncio.Event, *ended: asyncio.Task[None]
     ) -> None:
-        """Returns when `stopping` is set or one of these tasks has ended. Heartbeats end with the lease, or because this
-        loop was blocked for too long, which is as bad."""
+        """Returns when `stopping` is set or one of these tasks has ended. Heartbeats end with the lease, or because
+        this loop was blocked for too long, which is as bad."""
         stop = tasks.create_task(stopping.wait())
         await asyncio.wait({stop, *ended}, return_when=asyncio.FIRST_COMPLETED)
         await _end(stop)
