@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from contextvars import ContextVar, Token
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from frameledger.context import LLMContext, LLMSpecificMessage
@@ -13,13 +12,10 @@ from frameledger.frames import (
     AnyFrame,
     CancelFrame,
     EndFrame,
-    FunctionCallFromLLM,
-    FunctionCallsStartedFrame,
     LLMFullResponseEndFrame,
     LLMServiceMetadataFrame,
     LLMTextFrame,
     StartFrame,
-    Usage,
 )
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE
 from frameledger_services import cancel_tools as cancelling
@@ -30,6 +26,7 @@ from frameledger_services.providers.errors import CompletionTimeoutError, Provid
 from frameledger_services.providers.hooks import Hooks
 from frameledger_services.providers.instructions import Instructions
 from frameledger_services.providers.openai_adapter import OpenAILLMAdapter
+from frameledger_services.providers.pushing import Pushing
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.settings import LLMSettings, settings_of_context
 from frameledger_services.providers.silence import Silence
@@ -39,13 +36,11 @@ COMPLETION_TIMEOUT_SECONDS = 120.0
 """Default limit of a provider's silence."""
 
 TAdapter = TypeVar("TAdapter", bound=LLMAdapter)
-Push = Callable[[AnyFrame], Awaitable[None]]
 
-_push: ContextVar[Push] = ContextVar("push_frame")
 _log = logs.get_logger("providers")
 
 
-class LLMService(Hooks, ABC, Generic[TAdapter]):
+class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
     """A model behind an API. One instance serves all contexts of a process, many requests at once.
 
     A provider is a subclass with an `adapter_class` that writes the request and a `_stream` that sends it. Nothing
@@ -163,7 +158,8 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
         self.instructions = self.instructions.appending(instruction)
 
     def service_metadata_frame(self) -> LLMServiceMetadataFrame:
-        """The service's description of itself: not a realtime one. It is not sent at start."""
+        """Returns the description of the service: not a realtime one. Part of Pipecat's interface; Frameledger itself
+        does not publish it."""
         return LLMServiceMetadataFrame()
 
     def request(
@@ -313,59 +309,3 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
         async with aclosing(self.answer(request)) as frames:
             text = "".join([frame.text async for frame in frames if isinstance(frame, LLMTextFrame)])
         return text.strip() or None
-
-    # For providers, and for those who publish.
-
-    def announcement(
-        self, request: Request, calls: Sequence[FunctionCallFromLLM]
-    ) -> FunctionCallsStartedFrame:
-        """The announcement of an answer's calls, with the service's terms and the cancel tools marked as builtin."""
-        marked = [
-            call.model_copy(update={"builtin": True}) if call.function_name in request.builtin_tools else call
-            for call in calls
-        ]
-        return FunctionCallsStartedFrame(
-            function_calls=tuple(marked),
-            run_in_parallel=self.run_in_parallel,
-            group_parallel_tools=self.group_parallel_tools,
-        )
-
-    def pushing_to(self, push: Push) -> Token[Push]:
-        """From now on, in this task, `push_frame` publishes with `push`. `stop_pushing` takes the token."""
-        return _push.set(push)
-
-    def stop_pushing(self, token: Token[Push]) -> None:
-        _push.reset(token)
-
-    async def push_frame(self, frame: AnyFrame, direction: object = None) -> None:
-        """Publish a frame of the run that this task answers, with the context's key, its run id and its attempt.
-
-        `direction` is Pipecat's and ignored; a log has one.
-        Raises RuntimeError outside of a run: an answer out of band publishes nothing.
-        """
-        push = _push.get(None)
-        if push is None:
-            raise RuntimeError(
-                f"{frame.name} was pushed outside of a run, and there is nowhere to push it to"
-            )
-        await push(frame)
-
-    async def push_usage(self, usage: Usage) -> None:
-        """Publish the tokens used so far, before the end, which may never come. Does nothing out of band."""
-        push = _push.get(None)
-        if push is not None:
-            await push(LLMTextFrame(text="", usage=usage))
-
-    async def run_function_calls(self, function_calls: Sequence[FunctionCallFromLLM]) -> None:
-        """Announce calls of the run that this task answers; its end frame dispatches them. None for an empty list.
-
-        `on_function_calls_started` is called where the announcement is published.
-        """
-        if function_calls:
-            await self.push_frame(
-                FunctionCallsStartedFrame(
-                    function_calls=tuple(function_calls),
-                    run_in_parallel=self.run_in_parallel,
-                    group_parallel_tools=self.group_parallel_tools,
-                )
-            )
