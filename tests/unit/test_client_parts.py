@@ -61,11 +61,8 @@ def test_json_from_the_database_reads_as_the_standard_library_reads_it(text, val
     assert type(loads(text)) is type(value)
 
 
-@pytest.mark.filterwarnings("always::DeprecationWarning")
-def test_the_old_name_of_with_defaults_still_works_and_says_until_when():
-    old, other = "completed", "other"
-    with pytest.warns(DeprecationWarning, match="goes with 1.0"):
-        assert getattr(client, old) is with_defaults
+def test_a_name_that_the_client_does_not_have_is_an_attribute_error():
+    other = "other"
     with pytest.raises(AttributeError, match="no attribute 'other'"):
         getattr(client, other)
 
