@@ -25,7 +25,7 @@ setup: $(READY) ## make .venv from the lock (again only when the lock or pyproje
 demo: $(READY) ## see it work: a conversation with a model and functions on real servers, in under a minute
 	@$(VENV)/bin/frameledger demo
 
-test: style ## everything CI runs: setup, style, all tests, types and the bridges' packages beside them, the bridges
+test: style ## everything CI runs: setup, style, all tests, and beside them types and the bridges
 	@$(PY) -m tests.whole
 
 test-bridges: $(READY) ## the bridges on the real frameworks, newest and oldest release, in environments of their own

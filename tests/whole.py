@@ -1,7 +1,8 @@
-"""`make test`: types, all tests, and the bridges. What one core does alone, or a network, is done beside the tests.
+"""`make test`: all tests, and beside them types and the bridges, which have environments of their own.
 
-mypy without its cache takes one core for most of a minute; the environments of the bridges take a network as long. The
-tests leave a core some time whenever they wait for servers. Style is checked before any of it: that takes a second.
+The tests leave a core idle whenever they wait for servers. mypy without its cache takes one core for most of a minute,
+the bridges a network and then one core for three minutes: run one after another, all that would be added to the clock.
+Style is checked before any of it: that takes a second.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from tests.bounds import BENCH
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = (sys.executable, "-m")
 TYPES = (*PYTHON, "mypy")
-FETCHED = (*PYTHON, "tests.bridges", "prepare")
 # Whole files are handed out, those first that take longest: see `costs.py`.
 TESTS = (*PYTHON, "pytest", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 BRIDGES = (*PYTHON, "tests.bridges", "--if-installable")
@@ -71,20 +71,17 @@ def beside(command: tuple[str, ...]) -> Iterator[Beside]:
 
 def tried(
     types: tuple[str, ...] = TYPES,
-    fetched: tuple[str, ...] = FETCHED,
     tests: tuple[str, ...] = TESTS,
     bridges: tuple[str, ...] = BRIDGES,
 ) -> int:
-    """Runs all of it; the exit code of what failed first. The bridges are tried if all else is well, and make what
-    could not be fetched beside the tests."""
-    with beside(types) as typed, beside(fetched) as made:
+    """Run all of it and print what each found: the tests meanwhile, the others after them. Returns the exit code of the
+    first that failed, in the order tests, types, bridges; at once if the tests were interrupted."""
+    with beside(types) as typed, beside(bridges) as bridged:
         failed = run(tests, os.environ)
         if failed in INTERRUPTED:
             return failed
-        if failed := typed.ended() or failed:
-            return failed
-        made.ended()
-    return run(bridges, os.environ)
+        codes = (failed, typed.ended(), bridged.ended())
+    return next((code for code in codes if code), 0)
 
 
 def run(command: tuple[str, ...], environment: Mapping[str, str]) -> int:

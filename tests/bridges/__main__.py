@@ -34,7 +34,7 @@ ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bridges", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=["test", "prepare", "lock", "bench"], default="test")
+    parser.add_argument("what", nargs="?", choices=["test", "lock", "bench"], default="test")
     parser.add_argument(
         "--if-installable", action="store_true", help="no failure where packages are not to be had"
     )
@@ -48,14 +48,10 @@ def main() -> int:
         try:
             python = made(name)
         except (subprocess.SubprocessError, OSError) as error:
-            if given.what == "prepare":
-                continue  # Whoever wants the environment afterwards says so.
             print(
                 f"The bridge {name} is not tried, since its packages cannot be installed: {error}", flush=True
             )
             failed = failed or (0 if given.if_installable else 1)
-            continue
-        if given.what == "prepare":
             continue
         if given.what == "bench":
             benches = sorted(str(one) for one in (ROOT / ENVIRONMENTS[name][1][0]).glob("bench.py"))
