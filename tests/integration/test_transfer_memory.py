@@ -13,9 +13,9 @@ from tests.support.batches import Log, Projecting
 
 from frameledger.frames import LLMMessagesAppendFrame, encode_frame
 
-WORDS = "x" * 8_000
+WORDS = "x" * 16_000
 FRAMES_AT_ONCE = 250
-SHORT, LONG = 250, 2_500
+SHORT, LONG = 125, 1_250
 GROWTH = 10 << 20
 """Bytes. The longer conversation has 18 MB more of payload alone, and several times as much as objects."""
 

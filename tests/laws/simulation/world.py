@@ -10,8 +10,8 @@ are not.
 
 from __future__ import annotations
 
-import copy
 import json
+import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -225,7 +225,10 @@ class World:
     """By word: run, attempt and claim of the worker that said it."""
 
     _tokens: int = 0
-    _standby: deque[tuple[float, dict[str, Any]]] = field(default_factory=deque)
+    _standby: deque[tuple[float, bytes, dict[str, Any]]] = field(default_factory=deque)
+    """Commits by time. Values that change in place are pickled, which takes less than a deep copy; most are never
+    loaded. Values that are only ever replaced are kept as they are."""
+
     _barred: set[str] = field(default_factory=set)
     _owners: dict[str, tuple[str, int, str | None]] = field(default_factory=dict)
     _brought: set[tuple[int, int]] = field(default_factory=set)
@@ -245,7 +248,7 @@ class World:
         if not self._standby or self.now - self._standby[-1][0] > 0.2:
             state = {name: getattr(self, name) for name in IN_THE_DATABASE}
             values = {name: state.pop(name) for name in ("conversation", "lives_kept", "allowed")}
-            self._standby.append((self.now, copy.deepcopy(state) | values))
+            self._standby.append((self.now, pickle.dumps(state, pickle.HIGHEST_PROTOCOL), values))
             while self._standby[0][0] < self.now - STANDBY_BEHIND:
                 self._standby.popleft()
 
@@ -254,8 +257,8 @@ class World:
         kept = self.rng.randrange(len(self._standby))
         while len(self._standby) > kept + 1:
             self._standby.pop()
-        at, state = self._standby.pop()
-        for name, value in state.items():
+        at, state, values = self._standby.pop()
+        for name, value in (pickle.loads(state) | values).items():
             setattr(self, name, value)
         self.failovers += 1
         self.say("database", f"lost what was committed since {at:.2f}; offset {self.next_offset}")
