@@ -187,6 +187,8 @@ def test_a_module_without_functions_is_refused_with_what_to_do(command, tmp_path
         assert (result.exit_code, words in result.stderr) == (1, True), result.output
 
 
-def test_what_is_no_json_is_refused_before_anything_is_published(command):
-    result = command("calls", "answer", "a", "b", "--result", "yes")
+@pytest.mark.parametrize("wrong", ["yes", "NaN", "1e999", "[" * 101 + "]" * 101])
+def test_what_is_no_json_is_refused_before_anything_is_published(command, wrong):
+    result = command("calls", "answer", "a", "b", "--result", wrong)
     assert result.exit_code == 2
+    assert "--result" in result.output

@@ -1,5 +1,8 @@
 """What a person does over HTTP: answer a waiting call, resolve an ambiguous one, erase a conversation."""
 
+import asyncio
+
+import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.support.gateway import with_app
@@ -36,6 +39,8 @@ def test_a_waiting_call_is_answered_once(road):
         first = await http.post(path, json={"result": {"approved": True}})
         assert first.status_code == 201, first.text
         assert (first.json()["settled"], first.json()["outcome"]) == ("answered", "applied")
+        repeated = await http.post(path, json={"result": {"approved": True}})
+        assert (repeated.status_code, repeated.json()) == (201, first.json())
         again = await http.post(path, json={"result": {"approved": False}})
         assert (again.status_code, again.json()["type"]) == (409, "/problems/already-settled")
         nobody = await http.post("/v1/contexts/shop/calls/c2/result", json={"result": 1})
@@ -46,6 +51,53 @@ def test_a_waiting_call_is_answered_once(road):
     with projector(road.settings) as running:
         with_app(reading(road), settle)
         road.until_idle(running)
+        assert running.stop() == 0
+
+
+def test_a_result_with_a_key_is_settled_once_and_the_key_is_of_one_result(road):
+    async def settle(http):
+        await http.post("/v1/contexts/shop/frames", json=START)
+        path, key = "/v1/contexts/shop/calls/c1/result", {"Idempotency-Key": "k1"}
+        first = await http.post(path, json={"result": "Granted."}, headers=key)
+        again = await http.post(path, json={"result": "Granted."}, headers=key)
+        assert (first.status_code, again.status_code) == (201, 201)
+        assert first.json() == again.json()
+        reused = await http.post(path, json={"result": "Refused."}, headers=key)
+        assert (reused.status_code, reused.json()["type"]) == (422, "/problems/key-reused")
+        other = await http.post(path, json={"result": "Granted."}, headers={"Idempotency-Key": "k2"})
+        assert (other.status_code, other.json()["type"]) == (409, "/problems/already-settled")
+
+    with projector(road.settings) as running:
+        with_app(reading(road), settle)
+        assert running.stop() == 0
+
+
+@pytest.mark.parametrize("by", ["gateway", "command line"])
+def test_an_answer_whose_place_is_gone_settles_its_call_and_says_so(road, command, by):
+    """The history was replaced while a person had the call: what they say is recorded, and nobody else was quicker."""
+    started = {**START, "cancel_on_interruption": True}
+    update = {"type": "LLMMessagesUpdateFrame", "messages": [{"role": "user", "content": "Anew."}]}
+
+    async def settle(http):
+        begun = await http.post("/v1/contexts/shop/frames", json=started)
+        assert {one["outcome"] for one in begun.json()["frames"]} == {"applied"}, begun.text
+        assert (await http.post("/v1/contexts/shop/frames", json=update)).status_code == 201
+        if by == "gateway":
+            path = "/v1/contexts/shop/calls/c1/result"
+            for _ in range(2):
+                said = await http.post(path, json={"result": "Granted."})
+                assert said.status_code == 201, said.text
+                assert (said.json()["outcome"], said.json()["reason"]) == ("ignored", "place_replaced")
+        else:
+            words = ("calls", "answer", "shop", "c1", "--result", '"Granted."')
+            answered = await asyncio.to_thread(command, road.settings, *words)
+            assert answered.exit_code == 0, answered.output
+            assert "place_replaced" in answered.output
+        [call] = (await http.get("/v1/contexts/shop/calls")).json()["calls"]
+        assert (call["status"], call["result"]) == ("done", "Granted.")
+
+    with projector(road.settings) as running:
+        with_app(reading(road), settle)
         assert running.stop() == 0
 
 
@@ -74,9 +126,11 @@ def test_a_result_that_names_the_call_settles_no_later_one_of_its_id(road):
         path = "/v1/contexts/shop/calls/c1/result"
         [older] = (await http.get("/v1/waiting")).json()["calls"]
         meant = {"result": "Granted.", "opened_version": older["requested_version"]}
-        assert (await http.post(path, json=meant)).status_code == 201
+        settled = await http.post(path, json=meant)
+        assert settled.status_code == 201
         await http.post("/v1/contexts/shop/frames", json=START)
-        late = await http.post(path, json=meant)
+        assert (await http.post(path, json=meant)).json() == settled.json()
+        late = await http.post(path, json={**meant, "result": "Too late."})
         assert (late.status_code, late.json()["type"]) == (409, "/problems/already-settled")
         [newer] = (await http.get("/v1/waiting")).json()["calls"]
         assert newer["requested_version"] > older["requested_version"]

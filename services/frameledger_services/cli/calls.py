@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from frameledger import derived
+from frameledger import derived, strict_json
+from frameledger.decode_error import DecodeError
 from frameledger.frames import FunctionCallResultFrame
 from frameledger.ids import ContextId, ToolCallId, Version
 from frameledger_services.cli.terminal import backend, escape, format_frame, options, output
@@ -110,13 +111,16 @@ def _settle(
     context: str, call: str, result: str, status: Literal["waiting", "ambiguous"], as_json: bool
 ) -> None:
     try:
-        value = json.loads(result)
-    except ValueError as error:
+        value = strict_json.loads(result.encode())
+    except (DecodeError, ValueError) as error:
         raise typer.BadParameter(
             f"{error}. Text stands in double quotes inside the shell's: '\"done\"'", param_hint="--result"
         ) from error
-    with backend.exit_on_error(), recording("cli"):
-        outcome = asyncio.run(_published(Settings.from_env(), context, call, value, status))
+    try:
+        with backend.exit_on_error(), recording("cli"):
+            outcome = asyncio.run(_published(Settings.from_env(), context, call, value, status))
+    except ValueError as error:
+        raise typer.BadParameter(f"No frame can carry it: {error}.", param_hint="--result") from error
     if outcome is None:
         output.fail(
             f"The context {context!r} has no {status} call {call!r}.",
@@ -130,13 +134,18 @@ def _settle(
             f"It is on the log, but the context {context!r} is parked.",
             f"It counts once the cause is mended: `frameledger unpark {shlex.quote(context)}`.",
         )
-    if outcome.outcome != "applied":
+    is_unread = outcome.reason in tool_calls.SETTLES_ALL_THE_SAME
+    if outcome.outcome != "applied" and not is_unread:
         output.fail(
-            f"It came too late, and was ignored ({outcome.reason}): the call was settled meanwhile.",
+            f"The result was ignored ({outcome.reason}): it does not settle the call.",
             f"`frameledger transcript {shlex.quote(context)}` shows by what.",
         )
     if not as_json:
         typer.echo(f"The call {call} of {context} is {'answered' if status == 'waiting' else 'resolved'}.")
+        if is_unread:
+            typer.echo(
+                f"The model does not read the result ({outcome.reason}): the history has no place for it."
+            )
 
 
 async def _published(

@@ -22,6 +22,9 @@ from frameledger_services.store.contexts import loads
 CallKey = tuple[int, int]
 """A call in its context: the version that announced it, and its ordinal there."""
 
+SETTLES_ALL_THE_SAME = frozenset(("place_replaced", "context_full"))
+"""Why a result is ignored that settles its call nevertheless: it is recorded, and the history has no place for it."""
+
 _OPEN = frozenset({"announced", "dispatched", "running", "waiting"})
 
 

@@ -102,7 +102,9 @@ export function Settled({id, answer}) {
   return html`<p class="success" role="status" tabindex="-1" ref=${place}><span aria-hidden="true">✓</span>
     ${answer.outcome === 'parked'
       ? ' It is stored, and the conversation is parked: it counts once that is mended.'
-      : html` The call is ${answer.settled}, at version <${Version} of=${id} at=${answer.version} />. The model reads it next.`}
+      : html` The call is ${answer.settled}, at version <${Version} of=${id} at=${answer.version} />. ${answer.outcome === 'applied'
+        ? 'The model reads it next.'
+        : `The model does not read the result (${answer.reason}): the history has no place for it.`}`}
   </p>`;
 }
 
