@@ -19,6 +19,9 @@ STEPS: tuple[str, ...] = (
     "facts_runs",
     "facts_turns",
     "context_diff",
+    "comments",
+    "comments_of_views",
+    "comments_of_functions",
 )
 
 
