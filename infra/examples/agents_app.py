@@ -52,7 +52,7 @@ def order_status(order: str) -> str:
 
 
 async def main(session_id):
-    set_tracing_disabled(True)  # it would go to OpenAI
+    set_tracing_disabled(True)  # traces would be sent to OpenAI
     agent = Agent(name="clerk", model=Clerk(), tools=[order_status])
     async with Client() as client:
         session = FrameledgerSession(session_id, client)  # instead of SQLiteSession(session_id)

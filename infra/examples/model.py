@@ -23,7 +23,7 @@ async def main():
 
     @model.event_handler("on_completion_timeout")
     async def on_completion_timeout(model):
-        print(f"{model.provider} says nothing", flush=True)
+        print(f"{model.provider} timed out", flush=True)
 
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

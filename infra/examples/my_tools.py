@@ -1,4 +1,4 @@
-"""Functions that a model may call. Run them with `frameledger run functions --module my_tools` in this folder."""
+"""Functions for models. Run them with `frameledger run functions --module my_tools` in this folder."""
 
 from datetime import timedelta
 from typing import Literal

@@ -36,7 +36,7 @@ class Echo(LLMService):
         for word in f"Question {len(asked)}: {asked[-1]}".split():
             await self.push_frame(LLMTextFrame(f"{word} "))
             print(word, end=" ", flush=True)
-            await asyncio.sleep(0.05)  # the pace of a model, so that there is an answer to kill it in
+            await asyncio.sleep(0.05)  # slow enough to kill it during an answer
         print()
         return await self.push_frame(LLMFullResponseEndFrame())
 

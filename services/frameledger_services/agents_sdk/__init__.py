@@ -1,11 +1,11 @@
-"""The OpenAI Agents SDK: a session of it is a conversation here, whose every version stays readable.
+"""The bridge to the OpenAI Agents SDK: an SDK session is a conversation, and all its versions stay readable.
 
     session = FrameledgerSession("ticket-7", client)
     hooks = FrameledgerRunHooks("ticket-7", client)
     result = await Runner.run(agent, "Where is my order?", session=session, hooks=hooks)
 
-`FrameledgerSession` has the four methods of the SDK's `Session` protocol, and imports nothing of the SDK.
-`FrameledgerRunHooks` tells which models and tools were used, and needs the extra `agents`.
+`FrameledgerSession` implements the SDK's `Session` protocol without importing the SDK. `FrameledgerRunHooks` records
+the models and tools that runs use; it needs the extra `agents`.
 """
 
 from importlib import import_module
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FrameledgerRunHooks", "FrameledgerSession"]
 
-if not TYPE_CHECKING:  # a module with `__getattr__` has every name there is, for a type checker
+if not TYPE_CHECKING:  # type checkers accept any name of a module with `__getattr__`
 
     def __getattr__(name: str) -> Any:
-        # Imported when used: the session works without the SDK.
+        # Imported on first use: the session works without the SDK.
         if name != "FrameledgerRunHooks":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return import_module("frameledger_services.agents_sdk.run_hooks").FrameledgerRunHooks

@@ -1,4 +1,4 @@
-"""Frames on their way to the log, in the event loop of the application and never in its way."""
+"""Publishes frames in the background of the application's event loop."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ logger = logging.getLogger("frameledger.agents_sdk")
 
 
 class Publishing:
-    """Publishes frames in their order, each once. What does not fit into bounded memory is counted, and a frame says so
-    once there is room again."""
+    """Publishes frames in order, each once. Frames that do not fit into bounded memory are dropped and counted, and a
+    gap frame reports them once there is room again."""
 
     def __init__(
         self,
@@ -50,21 +50,20 @@ class Publishing:
             frame=lambda one: one,
             refused=self._refused,
             waiting=lambda: f"{self.unpublished} frames wait, {self.lost} are lost",
-            # The client is closed, or of another loop. The next frame tries again.
+            # The client is closed or belongs to another event loop. The next frame retries.
             gives_up=(RuntimeError,),
         )
         self.say = self._delivery.say
         self.lost = 0
-        """Frames that are not on the log and will not be: there was no room for them, or they were refused: by
-        the broker, or since nobody could read them."""
+        """The number of frames that are not on the log and will not be: dropped, rejected by the broker, or invalid."""
 
     @property
     def unpublished(self) -> int:
-        """Frames that wait."""
+        """The number of waiting frames."""
         return len(self._waiting)
 
     def put(self, frames: Iterable[Fields]) -> None:
-        """Let these be published. Called in an event loop; it does not wait."""
+        """Queue frames for publishing. Call it in an event loop; it does not block."""
         for fields in frames:
             try:
                 one = _encoded(fields)
@@ -80,18 +79,18 @@ class Publishing:
                 self._gap = 0
             self._append(one)
         if self._waiting and not self._is_working():
-            # Of no trace of the application's, and of none of its tasks.
+            # An empty context: not part of the application's traces and tasks.
             context = contextvars.Context()
             self._task = asyncio.get_running_loop().create_task(self._publish_all(), context=context)
 
     async def flush(self, within: float) -> bool:
-        """Wait until nothing waits, for so many seconds at most. Returns whether all is on the log."""
+        """Wait until all frames are published, for at most `within` seconds. Returns whether they are."""
         if self._is_working() and self._task is not None:
             await asyncio.wait([self._task], timeout=within)
         return not self._waiting
 
     def _is_working(self) -> bool:
-        """A task of a loop that is gone works no more, whatever it says."""
+        """Whether the task is running. A task of another event loop counts as dead."""
         task = self._task
         return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
@@ -105,14 +104,14 @@ class Publishing:
             try:
                 await self._delivery.publish(self._client, batch)
             except RuntimeError as error:
-                self.say("nothing can be published", error)
+                self.say("frames cannot be published", error)
                 return
             for _ in batch:
                 self._bytes -= len(self._waiting.popleft().encoded)
 
     def _refused(self, one: EncodedFrame | None, error: Exception) -> None:
         self.lost += 1
-        self.say("a frame was refused", error)
+        self.say("a frame was rejected", error)
 
 
 def _encoded(fields: Fields) -> EncodedFrame:

@@ -1,4 +1,4 @@
-"""`FrameledgerRunHooks`: which models and tools the runs of an application used, and how they ended."""
+"""`FrameledgerRunHooks`: records the models and tools that an application's runs use, and how the runs end."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ with needed("agents"):
 FLUSH_SECONDS = 5.0
 
 _BREAKS_OFF = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
-"""Errors by which somebody stops a run, which has none of its own."""
+"""Exceptions that stop a run without being its own error."""
 
 
 @dataclass(eq=False)
 class _Scope:
-    """An `async with` of hooks: the tasks that begin in it know it."""
+    """An `async with` block of hooks. Tasks that start in it inherit it."""
 
     hooks: FrameledgerRunHooks
     outer: _Scope | None
@@ -37,17 +37,17 @@ _scope: ContextVar[_Scope | None] = ContextVar("frameledger_agents_sdk_scope", d
 
 
 class FrameledgerRunHooks(RunHooks[Any]):
-    """Tells the log of a conversation what its runs did: each answer with its model, tokens and time, each call of a
-    tool with what became of it, handoffs, and what was broken off. `facts_runs` and `facts_calls` have them then.
+    """Publishes what the runs of a conversation did: each answer with its model, tokens and duration, each tool call
+    with its result, handoffs and interruptions. `facts_runs` and `facts_calls` then contain them.
 
         hooks = FrameledgerRunHooks("ticket-7", client)
         result = await Runner.run(agent, "Where is my order?", session=session, hooks=hooks)
 
-    It writes no message: those are the session's. A run waits for nothing of it and never fails by it, whatever becomes
-    of the servers: frames wait in bounded memory, and `lost` says how many did not fit.
+    It writes no messages: the session does. It never blocks a run and never makes it fail, whatever happens to the
+    servers: frames wait in bounded memory, and `lost` counts those that did not fit.
 
-    The SDK does not tell hooks of a run that is cancelled or fails. `async with hooks:` around a run does, as the run
-    ends; without, the next answer that begins says that the one before was broken off.
+    The SDK does not call hooks for a run that is cancelled or fails. Use `async with hooks:` around a run to record its
+    end; otherwise the next answer that starts records the previous one as interrupted.
     """
 
     def __init__(
@@ -58,25 +58,25 @@ class FrameledgerRunHooks(RunHooks[Any]):
         provider: str | None = None,
         model: str | None = None,
     ) -> None:
-        """`session_id` is the conversation. The client stays its owner's, as of `FrameledgerSession`. `provider` and
-        `model` are told instead of what the agents name: the SDK does not say if a `RunConfig` names another."""
+        """`session_id` is the conversation. The caller closes the client, as for `FrameledgerSession`. `provider` and
+        `model` replace those of the agents: the SDK does not report whether a `RunConfig` overrides them."""
         self.session_id = session_id
         self._runs = Runs(session_id, provider, model)
         self._publishing = Publishing(session_id, client)
 
     @property
     def unpublished(self) -> int:
-        """Frames that wait to be published."""
+        """The number of frames that wait to be published."""
         return self._publishing.unpublished
 
     @property
     def lost(self) -> int:
-        """Frames that are not on the log and will not be."""
+        """The number of frames that are not on the log and will not be."""
         return self._publishing.lost
 
     async def flush(self, within: float = FLUSH_SECONDS) -> bool:
-        """Wait until the log has all, for so many seconds at most; for before the client is closed. Returns whether it
-        has."""
+        """Wait until all frames are published, for at most `within` seconds. Call it before closing the client. Returns
+        whether all are published."""
         return await self._publishing.flush(within)
 
     async def __aenter__(self) -> Self:
@@ -127,12 +127,13 @@ class FrameledgerRunHooks(RunHooks[Any]):
             self._publishing.put(frames())
         except Exception as error:
             self._publishing.lost += 1
-            self._publishing.say("what a run did could not be told", error)
+            self._publishing.say("an event of a run could not be recorded", error)
 
 
 def has_failed(context: Any, result: Any) -> bool:
-    """Whether a tool failed that returned this. The SDK gives the model a text in the place of the result: its own says
-    so, and of another the span does, where the application traces."""
+    """Returns whether the tool that returned this failed. The SDK replaces the result of a failed tool by a text for
+    the model. Its default text is recognized; with a custom text, the span has the error if the application uses
+    tracing."""
     span = get_current_span()
     if span is not None and span.error is not None:
         return True

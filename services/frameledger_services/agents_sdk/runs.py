@@ -1,8 +1,8 @@
-"""What becomes of the SDK's runs, as frames: answers of models, calls of tools, handoffs, and what was broken off.
+"""Translates the SDK's runs to frames: answers of models, tool calls, handoffs and interruptions.
 
-An answer is one request to a model, and is counted as one run here (RA5.counted). The log has one open answer of a
-conversation at a time: of answers that overlap, as those of agents that are tools of another and run at once, the later
-ones are told whole, once the one that is open is over.
+An answer is one request to a model, and counts as one run (RA5.counted). A conversation has one open answer at a time.
+If answers overlap, as those of agents that run concurrently as tools of another agent, the later ones are published
+completely after the open one has ended.
 """
 
 from __future__ import annotations
@@ -23,44 +23,47 @@ from frameledger_services.agents_sdk.values import (
 )
 
 MOST_RUNS = 64
-"""Runs that are remembered. The SDK does not say when one is over."""
+"""Maximum runs that are kept. The SDK does not report the end of a run."""
 
 MOST_HELD = 100
-"""Frames of answers that are over and wait for the open one. Beyond that they are told, and it is told again."""
+"""Maximum frames of completed answers that wait for the open one. Beyond it they are published first, and the open
+answer is published again."""
 
 
 @dataclass(eq=False)
 class Run:
-    """A `Runner.run` with all that runs inside of it: agents that are its tools count into its usage."""
+    """A `Runner.run` with its nested runs: agents that are tools share its usage object."""
 
     usage: Any
     scope: Any
     name: str = field(default_factory=lambda: str(uuid4()))
     calls: dict[Any, Fields] = field(default_factory=dict)
-    """The calls that are open, by what the SDK calls them."""
+    """Open calls by the key of their SDK objects."""
 
 
 @dataclass(eq=False)
-class Answer:
+class OpenAnswer:
+    """The answer of a model that has started and not ended."""
+
     run: Run
     context: Any
     agent: Any
 
     @property
     def is_of_a_tool(self) -> bool:
-        """Whether the agent that gives it is a tool of another."""
+        """Whether its agent is a tool of another agent."""
         return _is_of_a_tool(self.context)
 
 
 class Runs:
-    """The runs of one conversation. Each method returns the frames that say what happened."""
+    """The runs of one conversation. Each method returns the frames to publish."""
 
     def __init__(self, session_id: str, provider: str | None = None, model: str | None = None) -> None:
         self._session_id = session_id
         self._provider, self._model = provider, model
         self._runs: OrderedDict[int, Run] = OrderedDict()
-        self._answer: Answer | None = None
-        """The one that is open on the log."""
+        self._answer: OpenAnswer | None = None
+        """The open answer on the log."""
         self._held: list[Fields] = []
 
     def agent_began(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
@@ -76,15 +79,15 @@ class Runs:
         return [*found, self._noted("HandoffFrame", run, from_agent=by.name, to_agent=to.name)]
 
     def answer_began(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
-        """A model is asked. If another run still waits for its answer, that one was broken off."""
+        """Called when a model is requested. If another run has an open answer, that one was interrupted."""
         run, found = self._run(scope, context)
         if self._answer is not None and self._answer.run is not run:
             found += self.broken_off([self._answer.run])
         if self._answer is not None and self._answer.is_of_a_tool and not _is_of_a_tool(context):
-            # The SDK asks on once all tools are done: that one failed, and its tool told the failure.
+            # The SDK continues once all tools are done: the nested answer failed, and its tool reported it.
             found += self._over()
         if self._answer is None:
-            self._answer = Answer(run, context, agent)
+            self._answer = OpenAnswer(run, context, agent)
             found.append(self._start(run, agent))
         return found
 
@@ -129,8 +132,8 @@ class Runs:
         ]
 
     def ended(self, scope: Any, error: str | None, of_a_run: bool = False) -> list[Fields]:
-        """The runs of a scope are over: what is still open was broken off, or failed with an error of this name.
-        `of_a_run` says that the error is a run's, whatever is open."""
+        """End the runs of a scope: open answers and calls were interrupted, or failed with an error of this name.
+        `of_a_run`: the error is that of a run, even if nothing is open."""
         runs = [run for run in self._runs.values() if run.scope is scope]
         for run in runs:
             del self._runs[id(run.usage)]
@@ -139,7 +142,7 @@ class Runs:
         return self._failed(runs, error) if of_a_run or self._is_open(runs) else []
 
     def broken_off(self, runs: list[Run]) -> list[Fields]:
-        """These runs go on no more, and nobody said why."""
+        """Record these runs as interrupted."""
         found: list[Fields] = [{"type": "InterruptionFrame"}] if self._is_open(runs) else []
         for run in runs:
             found += [{"type": "FunctionCallCancelFrame", **call} for call in run.calls.values()]
@@ -150,7 +153,7 @@ class Runs:
         for call in (call for run in runs for call in run.calls.values()):
             failed = {"result": {"error": error}, "settled_as": "failed"}
             found.append({"type": "FunctionCallResultFrame", **call, **failed})
-        # Not what the error says: that may be a secret, or a text of the conversation.
+        # Without the message of the error: it can contain secrets or text of the conversation.
         told = {"message": f"The run ended with {error}.", "code": error}
         found.append({"type": "ErrorFrame", "fatal": self._answers_for(runs), **told})
         return [*found, *self._closed(runs)]
@@ -167,15 +170,15 @@ class Runs:
         return self._over() if self._answers_for(runs) else []
 
     def _over(self) -> list[Fields]:
-        """No answer is open any more. Returns what waited for that."""
+        """Close the open answer. Returns the frames that waited for its end."""
         self._answer, held = None, self._held
         self._held = []
         return held
 
     def _run(self, scope: Any, context: Any) -> tuple[Run, list[Fields]]:
-        """The run of this context, and what is said of a new one: that its history is kept by the SDK, since the
-        conversation may have been erased in the meantime. If it was not, that is a repeat."""
-        # Contexts of tools, and of agents that are tools, are others; they count into the usage of one.
+        """Returns the run of this context, and the first frames of a new run: the mirror frame, because the
+        conversation may have been erased meanwhile. Otherwise the mirror frame is a duplicate."""
+        # Tools, and agents that are tools, have other contexts that share one usage object.
         run = self._runs.get(id(context.usage))
         if run is not None:
             self._runs.move_to_end(id(context.usage))

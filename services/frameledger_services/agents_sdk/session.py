@@ -1,4 +1,4 @@
-"""A session of the OpenAI Agents SDK, kept as a conversation."""
+"""`FrameledgerSession`: a session of the OpenAI Agents SDK, stored as a conversation."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from frameledger_services.agents_sdk.mirror import mirror_frame
 from frameledger_services.client import Conversations, NoSuchContextError, PublishedFrame, StoredContext
 
 WITHIN = 30.0
-"""How long a call may take, unless it is said otherwise."""
+"""Default timeout of a method in seconds."""
 
 _T = TypeVar("_T")
 
 
 class FrameledgerSession:
-    """The history of a conversation, as the SDK's `Runner.run(..., session=...)` takes it.
+    """The history of a conversation for the SDK's `Runner.run(..., session=...)`.
 
-    Each change is visible when its method returns: also to another session of the same id, in another process. It
-    counts once, however often it had to be sent, and happens whole or not at all if the process dies. A cancelled call
-    is carried out first. What was removed stays readable, at the versions that had it.
+    Each change is visible when its method returns, also to sessions with the same id in other processes. It counts
+    once, however often it was published, and is atomic if the process dies. A cancelled method completes its change
+    first. Removed items stay readable at the versions that had them.
     """
 
     def __init__(self, session_id: str, client: Conversations, *, within: float = WITHIN) -> None:
-        """`session_id` is the conversation. The client stays its owner's, who closes it; many sessions may share it.
-        Calls raise what `Client.publish` and `Client.context` raise, after `within` seconds at the latest."""
+        """`session_id` is the conversation. The caller closes the client; many sessions can share it. Methods raise
+        what `Client.publish` and `Client.context` raise, after at most `within` seconds."""
         self.session_id = session_id
         self.session_settings: Any = None
-        """The SDK's `SessionSettings`: their `limit` counts where `get_items` is given none."""
+        """The SDK's `SessionSettings`. Their `limit` is the default of `get_items`."""
 
         self._client = client
         self._within = within
         self._is_kept = False
 
     async def get_items(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Returns the newest `limit` items, all without one, oldest first; none of a session that nobody wrote to."""
+        """Returns the newest `limit` items, or all without a limit, oldest first. A new session has none."""
         if limit is None:
             limit = getattr(self.session_settings, "limit", None)
         stored = await self._stored()
@@ -54,17 +54,17 @@ class FrameledgerSession:
         return items[len(items) - min(limit, len(items)) :]
 
     async def add_items(self, items: Sequence[Mapping[str, Any]]) -> None:
-        """Add items at the end, all of them or none."""
+        """Append items atomically."""
         if items:
             messages = tuple(message_of(item) for item in items)
             await _carried_out(self._say(LLMMessagesAppendFrame(id=str(uuid4()), messages=messages)))
 
     async def pop_item(self) -> dict[str, Any] | None:
-        """Remove the newest item. Returns it; None if there is none. Of two who do it at once each gets another."""
+        """Remove and return the newest item; None if there is none. Concurrent callers get different items."""
         return await _carried_out(self._pop())
 
     async def clear_session(self) -> None:
-        """Remove all items. They stay readable at the versions that had them; `frameledger erase` forgets them."""
+        """Remove all items. They stay readable at the versions that had them; `frameledger erase` deletes them."""
         if await self._stored() is not None:
             await _carried_out(self._say(LLMMessagesUpdateFrame(id=str(uuid4()), messages=())))
 
@@ -74,7 +74,7 @@ class FrameledgerSession:
             if stored is None or not stored.positions:
                 return None
             messages = stored.context.to_wire()["messages"]
-            # Whoever was first changed the context since: then this changes nothing, and the next one is tried.
+            # If another caller changed the context meanwhile, this frame is ignored and the loop reads again.
             said = await self._say(
                 LLMMessageRewriteFrame(
                     id=str(uuid4()),
@@ -99,7 +99,7 @@ class FrameledgerSession:
             return None
 
     async def _say(self, frame: AnyFrame) -> PublishedFrame:
-        """Publish a frame, and wait until it is visible. Published again it is the same frame, and counts once."""
+        """Publish a frame and wait until it is stored. Retries publish the same frame, which counts once."""
         frames = (frame,) if self._is_kept else (mirror_frame(self.session_id), frame)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._within
@@ -118,8 +118,8 @@ class FrameledgerSession:
 
 
 async def _carried_out(change: Awaitable[_T]) -> _T:
-    """Wait for a change however often the caller is cancelled, who is told so once it is made: the SDK takes a change
-    that was cancelled for one that did not happen, or for one that did."""
+    """Wait until a change is done, even if the caller is cancelled; then raise the cancellation. Otherwise the caller
+    could not know whether a cancelled change happened."""
     task = asyncio.ensure_future(change)
     cancelled = False
     while not task.done():

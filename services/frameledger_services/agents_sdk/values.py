@@ -1,4 +1,4 @@
-"""What the SDK's objects say, as values of frames: read by their attributes, so that no version is imported. Pure."""
+"""Converts the SDK's objects to values of frames. Reads attributes, so that no version is imported. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from frameledger.record import DecodeError
 from frameledger.strict_json import loads
 
 Fields = dict[str, Any]
-"""A frame as JSON: its type and fields. Id and time are added when it is sent."""
+"""A frame as JSON: its type and fields. The id and the time are added when it is encoded."""
 
 MOST_BYTES = 256 * 1024
-"""A text, arguments or a result beyond this are told by their size: the session has them anyhow, as items."""
+"""Larger texts, arguments and results are recorded as their size. The session has them as items."""
 
 _ROUTES = ("litellm/", "any-llm/")
-"""How the SDK marks models that it reaches by another library."""
+"""The SDK's prefixes of models that another library serves."""
 
 
 def model_of(agent: Any) -> tuple[str | None, str | None]:
-    """Returns provider and model of an agent. The model's name has the provider before a slash, if it is not OpenAI; an
-    agent that names none takes the SDK's own."""
+    """Returns the provider and model of an agent. A model name has its provider before a slash unless it is OpenAI.
+    Returns None for the model of an agent that uses the SDK's default."""
     model = getattr(agent, "model", None)
     name = model if isinstance(model, str) else getattr(model, "model", None)
     if not isinstance(name, str) or not name:
@@ -33,14 +33,14 @@ def model_of(agent: Any) -> tuple[str | None, str | None]:
 
 
 def text_of(response: Any) -> str:
-    """The words of an answer, without calls and thoughts."""
+    """Returns the text of an answer, without calls and reasoning."""
     parts = (part for item in response.output for part in _read(item, "content") or ())
     texts = (_read(part, "text") for part in parts if _read(part, "type") == "output_text")
     return "".join(text for text in texts if isinstance(text, str))
 
 
 def finish_reason_of(response: Any) -> str | None:
-    """Why a model stopped, as far as its answer shows it."""
+    """Returns the finish reason of an answer; None if it is unknown."""
     if any(_read(item, "type") == "function_call" for item in response.output):
         return "tool_calls"
     complete = all(_read(item, "status") in (None, "completed") for item in response.output)
@@ -48,7 +48,7 @@ def finish_reason_of(response: Any) -> str | None:
 
 
 def usage_of(response: Any) -> Fields | None:
-    """What an answer used; None if its model says nothing of that."""
+    """Returns the token usage of an answer; None if the model reports none."""
     usage = response.usage
     if not (usage.requests or usage.total_tokens):
         return None
@@ -64,8 +64,8 @@ def usage_of(response: Any) -> Fields | None:
 
 
 def bounded(value: Any) -> Any:
-    """A value as JSON that a frame can hold; in the place of a large one its size. What is no JSON is told as text, and
-    so is JSON that a log refuses: too deep, or with a number that no double holds. Never raises."""
+    """Returns a value as JSON for a frame. A large value is replaced by its size. A value that is not JSON, is nested
+    too deeply or has a number beyond a double becomes text. Never raises."""
     try:
         encoded = json.dumps(value, allow_nan=False, default=_plain)
     except Exception:
@@ -73,7 +73,7 @@ def bounded(value: Any) -> Any:
     if len(encoded) > MOST_BYTES:
         return {"omitted_bytes": len(encoded)}
     try:
-        # One level down, as in a frame.
+        # Nested one level, as in a frame.
         return loads(b"[%b]" % encoded.encode())[0]
     except DecodeError:
         return encoded
@@ -83,7 +83,7 @@ def _text(value: Any) -> str:
     try:
         return str(value)
     except Exception:
-        # Deeper than Python looks, a number of more digits than it writes, or somebody's object that fails.
+        # Nested beyond Python's recursion limit, too many digits, or an object whose `__str__` raises.
         return f"<{type(value).__name__}>"
 
 
@@ -95,5 +95,5 @@ def _plain(value: Any) -> Any:
 
 
 def _read(value: Any, name: str) -> Any:
-    """Of a model of pydantic's, or of a mapping: the SDK has both as items."""
+    """Returns an attribute of a pydantic model or an entry of a mapping: the SDK uses both as items."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
