@@ -1,8 +1,8 @@
-"""`make test-bridges`: the bridges on the real packages, each in an environment of its own.
+"""`make test-bridges`: tests the bridges on the real packages, each in its own environment.
 
-Frameworks are large, and none of them is in the lock of this repository. Each environment has a lock of its own in
-`locks/`, and is made in `build/bridges/` when its lock is new, in some seconds if uv has the packages. `python -m
-tests.bridges lock` writes the locks anew.
+The frameworks are large and not in the lock of this repository. Each environment has its own lock in `locks/` and is
+created in `build/bridges/` when the lock changes; this takes seconds if uv has cached the packages. `python -m
+tests.bridges lock` updates the locks.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ UV = (sys.executable, "-m", "uv", "--no-config")
 
 EXTRAS = ("services", "cli", "embedded")
 ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    # Name: extras beside those above, and what of the tests is run. The floor has the parts that need no servers: what
-    # these do is the same for every release.
+    # By name: extras in addition to those above, and the tests to run. Environments with the oldest supported release
+    # run only the tests without servers: the behaviour of the servers does not depend on the framework.
     "pipecat": (("pipecat",), ("tests/bridges/pipecat",)),
     "pipecat-floor": (("pipecat",), ("tests/bridges/pipecat", "-m", "not servers")),
     "agents": (("agents",), ("tests/bridges/agents_sdk",)),
@@ -36,7 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bridges", description=__doc__)
     parser.add_argument("what", nargs="?", choices=["test", "lock", "bench"], default="test")
     parser.add_argument(
-        "--if-installable", action="store_true", help="no failure where packages are not to be had"
+        "--if-installable", action="store_true", help="do not fail if packages cannot be installed"
     )
     parser.add_argument("--only", choices=list(ENVIRONMENTS))
     given = parser.parse_args()
@@ -49,7 +49,8 @@ def main() -> int:
             python = made(name)
         except (subprocess.SubprocessError, OSError) as error:
             print(
-                f"The bridge {name} is not tried, since its packages cannot be installed: {error}", flush=True
+                f"The bridge {name} is not tested, because its packages cannot be installed: {error}",
+                flush=True,
             )
             failed = failed or (0 if given.if_installable else 1)
             continue
@@ -62,7 +63,7 @@ def main() -> int:
 
 
 def lock(name: str) -> None:
-    """Write the lock of an environment, with the newest versions that there are."""
+    """Write the lock of an environment with the newest versions."""
     extras = (word for extra in (*EXTRAS, *ENVIRONMENTS[name][0]) for word in ("--extra", extra))
     bounds = LOCKS / f"{name}.in"
     within = ("--constraints", str(bounds)) if bounds.exists() else ()
@@ -81,7 +82,7 @@ def lock(name: str) -> None:
 
 
 def made(name: str) -> Path:
-    """The interpreter of an environment that holds what its lock says, and our packages from this folder."""
+    """Returns the interpreter of an environment with the locked packages and Frameledger from this folder."""
     folder, locked = ROOT / "build" / "bridges" / name, LOCKS / f"{name}.lock"
     python, holds = folder / "bin" / "python", folder / "holds.lock"
     if holds.exists() and holds.read_bytes() == locked.read_bytes():
@@ -97,7 +98,7 @@ def made(name: str) -> Path:
 
 
 def _put_ours(folder: Path) -> None:
-    """Our packages as installed from this folder: to import, and with the version that traces tell."""
+    """Make Frameledger importable from this folder, with its version in the package metadata."""
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "_frameledger.pth").write_text(f"{ROOT / 'events'}\n{ROOT / 'services'}\n")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -115,7 +116,7 @@ def run(name: str, python: Path, *words: str) -> int:
     try:
         return subprocess.run(command, cwd=ROOT, env=environment, timeout=2 * BENCH, check=False).returncode
     except subprocess.TimeoutExpired:
-        print(f"The tests of {name} do not end.")
+        print(f"The tests of {name} timed out.")
         return 1
 
 

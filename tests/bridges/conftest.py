@@ -1,5 +1,5 @@
-"""Bridges are tried on the real packages, in environments of their own (`make test-bridges`); where a package is
-missing its tests are not collected."""
+"""Tests of the bridges on the real packages, in environments of their own (`make test-bridges`). Tests of a package
+that is not installed are not collected."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""An application of the SDK: two agents with tools, a handoff and a guardrail, and a model that follows a script."""
+"""An SDK application: two agents with tools, a handoff and a guardrail, and a scripted model."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from openai.types.responses.response_usage import InputTokensDetails, OutputToke
 from tests.bounds import ONE_ANSWER
 
 NAME = "test/scripted-1"
-"""The model's, as applications name one: whose it is, and which."""
+"""The name of the model with its provider, as applications write it."""
 
 WAITS = "waits"
-"""A step of a script: the model answers nothing, until it is cancelled."""
+"""A step of a script: the model does not answer until it is cancelled."""
 
 
 class ModelDownError(Exception):
@@ -44,7 +44,7 @@ class ModelDownError(Exception):
 
 
 class ScriptedModel(Model):
-    """Answers each request with the next step: output items, an error, or `WAITS`. Its tokens are the numbers of
+    """Answers each request with the next step: output items, an error, or `WAITS`. Its token counts are the numbers of
     items."""
 
     def __init__(self, steps: Sequence[Any]) -> None:
@@ -145,7 +145,7 @@ async def never_ends() -> str:
 
 
 class _Flag:
-    """The event that says that the tool waits: of the test that runs."""
+    """Set when the tool waits, in the running test."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -161,10 +161,10 @@ TOOL_WAITS = _Flag()
 
 
 def front_desk(model: ScriptedModel, checked_first: bool = False) -> Agent[Any]:
-    """The agent that is asked. Its guardrail looks at what was asked beside the model, or before it."""
+    """Returns the first agent. Its guardrail checks the input concurrently with the model, or before it."""
 
     async def is_about_secrets(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
-        # It is given the history, too.
+        # Its input includes the history.
         asked = given if isinstance(given, str) else given[-1]
         trips = "secret" in str(asked)
         if trips and not checked_first:
@@ -188,14 +188,14 @@ CONFIG = RunConfig(tracing_disabled=True)
 
 @dataclass
 class App:
-    """Runs turns with a session, and hooks if there are some. Numbers of calls go on from turn to turn."""
+    """Runs turns with a session and optional hooks. Call numbers continue from turn to turn."""
 
     session: Any
     hooks: Any = None
     numbers: Any = field(default_factory=lambda: count(1))
 
     async def turn(self, kind: str, said: str, streamed: bool = False) -> None:
-        """One run of that kind, to its end, whatever that is."""
+        """Run one turn of this kind to its end, successful or not."""
         number = next(self.numbers)
         call_id = f"call_{number}"
         steps: dict[str, list[Any]] = {
@@ -256,7 +256,7 @@ class App:
             async for _ in result.stream_events():
                 pass
         finally:
-            # Of a stream that nobody reads to its end the application ends the run.
+            # A stream that is not read to its end leaves the run open; the application ends it.
             result.cancel()
 
 

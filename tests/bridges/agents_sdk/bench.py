@@ -1,4 +1,4 @@
-"""What a session costs beside the SDK's own on a disk, in one run: `make bench-bridges`."""
+"""The cost of a session compared with the SDK's SQLite session, in one run (`make bench-bridges`)."""
 
 import asyncio
 from contextlib import closing
@@ -34,7 +34,7 @@ async def taken(work):
 
 
 async def measured(session):
-    """Milliseconds, as the median: to read 200 items, to add one, to add 200."""
+    """Returns median milliseconds to read 200 items, to add one, and to add 200."""
     await session.add_items(some(ITEMS))
     read = await taken(session.get_items)
     one = await taken(lambda: session.add_items(some(1)))

@@ -1,4 +1,4 @@
-"""The real Agents SDK, and where a test wants it a real Kafka and a real PostgreSQL."""
+"""Fixtures for tests with the real Agents SDK, some with a real Kafka and a real PostgreSQL."""
 
 import pytest
 from agents import set_tracing_disabled
@@ -14,5 +14,5 @@ from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
 
 @pytest.fixture(autouse=True)
 def nothing_is_traced():
-    """Traces would go to the SDK's makers."""
+    """Disable tracing, which would send traces to OpenAI."""
     set_tracing_disabled(True)

@@ -1,4 +1,4 @@
-"""An application in a process of its own that kills itself at a chosen step of what its session does."""
+"""An application in its own process that kills itself at a given step of its session."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ SCRIPT: tuple[tuple[str, Any], ...] = (
 
 
 class Dying:
-    """A client that counts the steps of what is asked of it, and dies at one of them. Steps are `asks` and `hears` of
-    each read, and of each publication `asks`, `is on the log`, `hears`."""
+    """A client that counts its steps and dies at one of them. The steps are `asks` and `hears` of each read, and
+    `asks`, `is on the log` and `hears` of each publish."""
 
     def __init__(self, client: Client, dies_at: int | None, dies: Any) -> None:
         self._client, self._dies_at, self._dies = client, dies_at, dies
@@ -65,7 +65,7 @@ class Dying:
 
 
 def counting(kind: Any) -> Any:
-    """A class of sessions that tells of each change that was made."""
+    """Returns a session class that reports each completed change."""
 
     class Counting(kind):
         changes = 0
@@ -103,8 +103,7 @@ async def play(session: Any, hooks: Any = None) -> None:
 
 
 def run(settings: Settings, session_id: str, dies_at: int | None, said: Any) -> None:
-    """Play the script. It says how many steps there were, or, before it dies, what the step is and how many changes
-    had been made."""
+    """Play the script. Prints the number of steps or, before it dies, the step and the number of completed changes."""
     asyncio.run(_run(settings, session_id, dies_at, said))
 
 

@@ -1,4 +1,4 @@
-"""The application of the examples, killed and started again."""
+"""The example application is killed and restarted."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ def test_the_application_of_the_examples_is_killed_in_an_answer_and_knows_what_w
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
 
     async def answering(client):
-        """Wait until a model is asked for the second time."""
+        """Wait until the model gets its second request."""
         seen = 0
         async for one in client.follow("ticket-9"):
             seen += one.type == "LLMFullResponseStartFrame"

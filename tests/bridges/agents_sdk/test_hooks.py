@@ -1,4 +1,4 @@
-"""What hooks tell of runs, and that no run notices."""
+"""The frames that hooks publish about runs. Runs are never affected."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ TOLD = {
 
 
 class Recorded(Ledger):
-    """What hooks tell, without what agents begin and end and without whose history it is."""
+    """Returns the frames of hooks without agent events and mirror frames."""
 
     def told(self):
         left_out = ("openai-agents/Agent", "LLMMirrorFrame")
@@ -72,14 +72,14 @@ def test_a_run_is_told_from_its_first_answer_to_its_end(kind, streamed):
         return ledger
 
     ledger = asyncio.run(scenario())
-    # A guardrail that is asked first lets no model be asked.
+    # A guardrail that runs first prevents requests to the model.
     expected = ("ErrorFrame",) if (kind, streamed) == ("tripwire", True) else TOLD[kind]
     assert ledger.types() == expected
     assert {ledger.became[one.id].outcome for one in ledger.told()} <= {"applied", "unknown"}
     state = ledger.folding.state
     assert state.speech.response is None
     assert not state.calls.open
-    # Its own history has its messages; what hooks tell writes none.
+    # The messages are those of the session; hooks write none.
     assert ledger.folding.conversation().messages == ()
     for one in ledger.told():
         if one.type == START:
@@ -105,7 +105,7 @@ def test_an_answer_says_what_it_used_and_why_it_ended():
     ends = [one for one in frames if one.type == END]
     assert [one.finish_reason for one in ends] == ["tool_calls", "stop"]
     used = [(one.usage.input_tokens, one.usage.output_tokens, one.usage.cache_read_tokens) for one in ends]
-    # The question; and then it, the answer, the call and its result.
+    # The question; then the question, the answer, the call and its result.
     assert used == [(1, 2, 0), (4, 1, 3)]
     [started, settled] = [one for one in frames if one.type in CALL]
     assert wire(started)["arguments"] == '{"order": "7"}'
@@ -133,7 +133,7 @@ def test_what_nobody_ended_is_broken_off_when_the_next_answer_begins():
 
 
 class Ends(FrameledgerRunHooks):
-    """Knows whose answers have ended."""
+    """Records the agents whose answers have ended."""
 
     def __init__(self, *given):
         super().__init__(*given)
@@ -273,7 +273,7 @@ def test_a_tool_whose_failure_the_application_words_has_failed_where_it_is_trace
         await hooks.flush(IN_PROCESS)
         return ledger.told()
 
-    # Traced, and told to nobody.
+    # Traced without an exporter.
     set_trace_processors([])
     set_tracing_disabled(False)
     [settled] = [one for one in asyncio.run(scenario()) if one.type == "FunctionCallResultFrame"]
@@ -281,7 +281,7 @@ def test_a_tool_whose_failure_the_application_words_has_failed_where_it_is_trace
 
 
 class Away:
-    """A client whose servers are away, or which is closed, in one of many ways."""
+    """A client whose servers are unreachable, or that is closed, in one of several ways."""
 
     def __init__(self, way):
         self.way = way

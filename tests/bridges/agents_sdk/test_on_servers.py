@@ -1,4 +1,4 @@
-"""On a real Kafka and a real PostgreSQL: what a session holds after a death at each step, and what SQL has of runs."""
+"""On a real Kafka and a real PostgreSQL: a session after a crash at each step, and the facts of runs in SQL."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ MARK = {"role": "user", "content": "after the crash"}
 
 @asynccontextmanager
 async def road(settings):
-    """Topics, and a projector that works."""
+    """Topics and a running projector."""
     await make_topics(settings)
     async with asyncio.timeout(2 * ON_SERVERS), projecting(settings):
         yield
@@ -41,7 +41,7 @@ def in_sql(settings, question, *parameters):
 
 
 async def what_sqlite_held():
-    """The items of the SDK's own session after each change of the script, and before the first."""
+    """Returns the items of the SDK's SQLite session before the first and after each change of the script."""
     held = ["[]"]
 
     kind: Any = counting(SQLiteSession)
@@ -66,7 +66,7 @@ def test_killed_at_any_step_a_session_holds_what_was_changed_and_no_more(setting
             assert await asyncio.to_thread(app.ended) == -9
         name, changes = told
         session = FrameledgerSession(session_id, client, within=ON_SERVERS)
-        # Behind whatever the dead process had still published.
+        # After all frames that the dead process had published.
         await session.add_items([MARK])
         *items, mark = await session.get_items()
         assert mark == MARK
@@ -80,7 +80,7 @@ def test_killed_at_any_step_a_session_holds_what_was_changed_and_no_more(setting
             assert steps > 40
             for step in range(1, steps + 1, every):
                 name, changes, items = await killed(client, step)
-                # On the log before the change was told as made: it was made.
+                # It was on the log before the change was reported: it counts.
                 made = held[changes + 1] if name == "is on the log" else None
                 assert items in ((made,) if made else (held[changes], held[changes + 1])), (step, name)
                 if name == "asks":
@@ -96,7 +96,7 @@ def test_sessions_hold_what_they_held_at_each_of_their_versions_and_apart(settin
             one = FrameledgerSession("one", ours, within=ON_SERVERS)
             other = FrameledgerSession("other", theirs, within=ON_SERVERS)
             again = FrameledgerSession("one", theirs, within=ON_SERVERS)
-            # At once, in two programs: each addition whole.
+            # Concurrently in two programs: each addition is atomic.
             parts = [[{"role": "user", "content": f"{number}"}, *STRANGE[:1]] for number in range(6)]
             await asyncio.gather(
                 *((one, again)[number % 2].add_items(part) for number, part in enumerate(parts)),
@@ -145,7 +145,7 @@ def test_sql_has_the_runs_and_calls_of_an_application_as_of_any_other(settings):
                 await app.turn(kind, "secret" if kind == "tripwire" else f"A question, {kind}")
             assert await hooks.flush(ON_SERVERS)
             assert hooks.lost == 0
-            # Behind the last frame of the hooks.
+            # After the last frame of the hooks.
             await session.add_items([MARK])
             return await session.get_items()
 
@@ -187,7 +187,7 @@ def test_sql_has_the_runs_and_calls_of_an_application_as_of_any_other(settings):
     ]
     [(interruptions,)] = in_sql(settings, "SELECT count(*) FROM interruptions WHERE context_id = 'ticket-7'")
     assert interruptions == 2
-    # What the session holds is what there is: no message twice, none of the hooks'.
+    # The session has all messages: none twice, none from the hooks.
     [(messages,)] = in_sql(settings, "SELECT context_at('ticket-7') -> 'messages'")
     assert [item_of(message) for message in messages] == items
     for question in ("SELECT count(*) FROM outbox", "SELECT count(*) FROM waiting"):

@@ -1,4 +1,4 @@
-"""Whatever the SDK does with a session, `get_items()` equals that of its own `SQLiteSession`, byte for byte."""
+"""For all operations of the SDK on a session, `get_items()` equals that of `SQLiteSession`, byte for byte."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ ITEMS = st.one_of(
     st.fixed_dictionaries(
         {"role": st.sampled_from(["user", "assistant", "system", "tool"]), "content": VALUES}
     ),
-    # Of types that nobody knows.
+    # Items of unknown types.
     st.dictionaries(st.sampled_from(["type", "role", "id", "content", "x", "llm", "message"]), VALUES),
 )
 MOVES = st.one_of(
@@ -43,7 +43,7 @@ FAULTS = st.lists(st.sampled_from([None, None, "lost", "unheard"]), max_size=20)
 
 
 async def moved(session, move, given_):
-    """What a session says to a move."""
+    """Returns the result of an operation on a session."""
     if move == "add":
         return await session.add_items(given_)
     if move == "pop":
@@ -57,7 +57,7 @@ async def moved(session, move, given_):
 
 
 def in_order(value):
-    """The bytes, with the names of objects in the order in which they came."""
+    """Returns the JSON bytes, with the keys of objects in their order."""
     return json.dumps(value)
 
 
@@ -77,7 +77,7 @@ def test_each_move_gives_what_the_sdk_s_own_session_gives(moves, faults):
 
 
 async def played(session, hooks, turns):
-    """What the session holds after each turn."""
+    """Returns the items of the session after each turn."""
     app, held = App(session, hooks), []
     for number, (kind, streamed) in enumerate(turns):
         await app.turn(kind, f"secret {number}" if kind == "tripwire" else f"Question {number}", streamed)
@@ -100,7 +100,7 @@ def test_runs_leave_what_they_leave_in_the_sdk_s_own_session(turns, faults, with
         if hooks is not None:
             assert await hooks.flush(IN_PROCESS)
         state = ledger.folding.state
-        # Nothing is left open, and nothing waits for a run.
+        # No open runs and no pending runs are left.
         assert state.runs == Runs()
         assert state.speech.response is None
         assert not state.calls.open

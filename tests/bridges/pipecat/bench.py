@@ -1,4 +1,4 @@
-"""What the bridge costs a pipeline, with and without it in one run: `make bench-bridges`.
+"""The cost of the bridge: a pipeline with and without it in one run (`make bench-bridges`).
 
 Times depend on the machine; what is held is their relation, and what a frame waits longer on its way from the model to
 the assistant's half, with Kafka up, going down, and down.
@@ -86,8 +86,8 @@ def test_what_a_handler_costs():
 
 
 async def flood(observers):
-    """Frames a second through user's half, model and assistant's half, and the processor's microseconds for each in
-    the thread of the pipeline."""
+    """Returns the frames per second through both aggregators and the model, and the CPU microseconds per frame in the
+    thread of the pipeline."""
     bot = Bot([Answer(["word "] * FRAMES)], observers=observers)
     took = used = 0.0
 
@@ -102,8 +102,8 @@ async def flood(observers):
 
 
 def test_frames_a_second_beside_the_same_without():
-    """In pairs, of which either may be first. Compared are the rounds that the machine disturbed least; how much it
-    disturbs shows in the quarters of the pairs."""
+    """Runs pairs in random order and compares the least disturbed rounds. The quartiles of the pairs show the
+    disturbance."""
     bare: list[tuple[float, float]] = []
     recorded: list[tuple[float, float]] = []
     for number in range(PAIRS):
@@ -120,7 +120,7 @@ def test_frames_a_second_beside_the_same_without():
 
 
 async def delays(observers, midway=None):
-    """Milliseconds from the model's push to the assistant's half, of frames that come one by one."""
+    """Returns the milliseconds from the model's push to the assistant aggregator, for single frames."""
     bot = Bot(observers=observers)
     pushed: dict[int, float] = {}
     took: list[float] = []
@@ -189,7 +189,7 @@ def test_a_frame_waits_no_longer_whatever_kafka_does(settings, kafka):
 
 
 def test_memory_after_ten_minutes_without_a_broker():
-    """By volume: forty frames a second, and a turn every five seconds."""
+    """Simulates volume: forty frames per second and a turn every five seconds."""
     ledger = FrameledgerObserver("bench", connect=Away)
     context = LLMContext()
     capture = ledger._capture
@@ -213,7 +213,7 @@ def test_memory_after_ten_minutes_without_a_broker():
 
 
 async def first_words(llm, context, observers=()):
-    """Milliseconds from each question to the first word, as a pipeline has them."""
+    """Returns the milliseconds from each question to the first word in the pipeline."""
     bot = Bot(context=context, service=llm, observers=list(observers))
     took: list[float] = []
     asked = since = 0.0
@@ -248,7 +248,7 @@ async def first_words(llm, context, observers=()):
 
 
 class Direct(LLMService):
-    """The same scripted model, asked in this process: what a provider's own service in the pipeline does."""
+    """The same scripted model called in this process, as a provider's own LLM service does."""
 
     def __init__(self, model):
         super().__init__(settings=LLMSettings(model="scripted"))

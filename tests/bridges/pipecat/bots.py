@@ -1,4 +1,4 @@
-"""Bots on the real Pipecat: a model that plays a script, a speaker that says words one by one. No audio, no network.
+"""Bots on the real Pipecat: a scripted model and a speech service that speaks word by word. No audio, no network.
 
 A script goes on when something has happened, never when time has passed: a model that is to be interrupted stops at a
 token, and says so.
@@ -45,25 +45,25 @@ from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
 from pipecat.workers.runner import WorkerRunner
 
 NOTHING_TELLS = threading.Event()
-"""Never set: what another thread or Pipecat itself does tells nobody."""
+"""Never set: the work of another thread or of Pipecat sets no event."""
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Return once this is so."""
+    """Wait until the condition holds."""
     while not true():
         await asyncio.to_thread(NOTHING_TELLS.wait, 0.002)
 
 
 @dataclass
 class Answer:
-    """What the model does when it is asked next."""
+    """The next answer of the model."""
 
     tokens: Sequence[str] = ()
     calls: Sequence[tuple[str, str, dict[str, Any]]] = ()
     thought: str | None = None
     signature: Any = None
     stops_at: int | None = None
-    """Before the token of this number it waits to be interrupted."""
+    """It waits for an interruption before the token of this number."""
 
 
 class ScriptedModel(LLMService):
@@ -116,7 +116,7 @@ class ScriptedModel(LLMService):
 
 
 class Speaker(FrameProcessor):
-    """Says what the model writes, a word at a time, as a service with word times does."""
+    """Speaks the model's text word by word, as a service with word timestamps does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class Speaker(FrameProcessor):
 
 
 class Passing(FrameProcessor):
-    """Behind all others: says what got so far."""
+    """The last processor: records the frames that reach it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ class Passing(FrameProcessor):
 
 @dataclass
 class Bot:
-    """A pipeline with an observer, and what one does with it."""
+    """A pipeline with an observer, and the actions of a test."""
 
     answers: Sequence[Answer] = ()
     speaks: bool = False
@@ -171,7 +171,7 @@ class Bot:
     extra: Sequence[FrameProcessor] = ()
     ended: bool = False
     service: Any = None
-    """Instead of the model that plays a script."""
+    """Replaces the scripted model."""
 
     def __post_init__(self) -> None:
         self.model = self.service or ScriptedModel(self.answers)
@@ -186,7 +186,7 @@ class Bot:
         )
 
     async def run(self, play: Callable[[Bot], Awaitable[object]]) -> None:
-        """Run the pipeline while `play` plays, then end it, unless `play` has."""
+        """Run the pipeline while `play` runs, then end it unless `play` did."""
         started = asyncio.Event()
         self.worker.add_event_handler("on_pipeline_started", lambda *_: started.set())
         runner = WorkerRunner(handle_sigint=False)
@@ -201,14 +201,14 @@ class Bot:
             await running
 
     async def say(self, *words: str) -> None:
-        """A turn of the user, to its end."""
+        """Play a complete user turn."""
         await self.queue(ProposedUserStartedSpeakingFrame())
         for text in words:
             await self.queue(TranscriptionFrame(text, "user", "2026-01-01T00:00:00Z", finalized=True))
         await self.queue(ProposedUserStoppedSpeakingFrame())
 
     async def ask(self, *words: str) -> None:
-        """A turn of the user, and the whole answer."""
+        """Play a user turn and wait for the complete answer."""
         count = self.model.count
         await self.say(*words)
         await self.model.until_answered(count + 1)
@@ -219,7 +219,7 @@ class Bot:
         await self.settle()
 
     async def interrupt_only(self) -> None:
-        """Past the frames that are queued, as a user who speaks while the pipeline ends."""
+        """Push frames past the queue, as a user who speaks while the pipeline ends."""
         await self.pipeline.queue_frame(InterruptionFrame())
 
     async def queue(self, *frames: Any) -> None:
@@ -227,12 +227,12 @@ class Bot:
         await self.worker.queue_frames(frames)
 
     async def until_heard(self, count: int) -> None:
-        """Return once the assistant's half has so many pieces of the answer: what is still on its way to it is dropped
-        by an interruption."""
+        """Wait until the assistant aggregator has this number of pieces of the answer. An interruption drops pieces
+        that have not reached it."""
         await until(lambda: len(self.assistant._aggregation) >= count)
 
     async def settle(self) -> None:
-        """Return once all that was queued has gone through."""
+        """Wait until all queued frames are processed."""
         count = self.last.seen.count("_Mark")
         await self.queue(_Mark())
         await self.last.until("_Mark", count + 1)
@@ -243,7 +243,7 @@ from pipecat.frames.frames import DataFrame  # noqa: E402
 
 @dataclass
 class _Mark(DataFrame):
-    """Goes through the pipeline behind what was queued before."""
+    """Passes through the pipeline after all frames queued before it."""
 
 
 __all__ = ["Answer", "Bot", "CancelFrame", "TextFrame"]

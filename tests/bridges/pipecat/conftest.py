@@ -1,4 +1,4 @@
-"""The real Pipecat, and where a test wants it a real Kafka and a real PostgreSQL."""
+"""Fixtures for tests with the real Pipecat, some with a real Kafka and a real PostgreSQL."""
 
 import sys
 
@@ -13,12 +13,12 @@ from tests.support.databases import (  # noqa: F401  # fixtures
 from tests.support.projecting import settings_of_its_own  # noqa: F401  # a fixture
 from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
 
-# Pipecat tells each frame's way otherwise.
+# Otherwise Pipecat logs each step of each frame.
 logger.remove()
 logger.add(sys.stderr, level="ERROR")
 
 
 @pytest.fixture(autouse=True)
 def context_logs(monkeypatch):
-    """Whatever an environment says of Pipecat's own files."""
+    """Remove Pipecat's setup files from the environment."""
     monkeypatch.delenv("PIPECAT_SETUP_FILES", raising=False)

@@ -1,4 +1,4 @@
-"""A bot in a process of its own that kills itself once a chosen number of things was captured."""
+"""A bot in its own process that kills itself after a given number of captured items."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ ANSWERS = [
 def run(
     settings: Settings, context_id: str, dies_at: int | None, flushed: bool, book: str, said: Any
 ) -> None:
-    """Play the script; at the item of this number die, once all before it is published if `flushed`. It says how many
-    items there were, or, before it dies, the words that were heard and transcribed and the calls that were made."""
+    """Play the script and die at the item of this number; with `flushed`, after all earlier items are published. Prints
+    the number of items or, before it dies, the spoken and transcribed words and the calls."""
     asyncio.run(_run(settings, context_id, dies_at, flushed, Path(book), said))
 
 

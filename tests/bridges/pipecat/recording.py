@@ -1,4 +1,4 @@
-"""A broker in memory for the bridge, and the check that what is on it is, at each sync point, what Pipecat has."""
+"""An in-memory broker for the bridge, and the check that its frames equal Pipecat's context at each sync point."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from frameledger_services.pipecat import FrameledgerObserver
 from frameledger_services.pipecat.values import to_json
 
 MOST_WITHOUT_A_FRAME = 1_000
-"""Captured items that become no frame, one after another."""
+"""Consecutive captured items without a frame."""
 
 
 class Broker:
-    """Takes what is published."""
+    """Keeps published frames."""
 
     def __init__(self) -> None:
         self.frames: list[Any] = []
@@ -35,7 +35,7 @@ class Broker:
 
 
 class Recording:
-    """An observer on a broker in memory, and what the context was at each of its sync points."""
+    """An observer with an in-memory broker, and the context at each of its sync points."""
 
     def __init__(self, context_id: str = "call-1", broker: Broker | None = None, **options: Any) -> None:
         self.broker = Broker() if broker is None else broker
@@ -57,7 +57,7 @@ class Recording:
         vars(capture)["sync"] = sync
 
     def run(self, bot: Bot, play: Callable[[Bot], Awaitable[object]]) -> Conversation:
-        """Run a bot with this observer, and hold all sync points against the fold."""
+        """Run a bot with this observer and compare all sync points with the fold."""
         asyncio.run(self._run(bot, play))
         return self.check()
 
@@ -84,7 +84,7 @@ class Recording:
         return folding.conversation()
 
     def _in_sequence(self) -> Iterator[tuple[int, Any]]:
-        """What was published, each with the number of the captured item of which it was made: its id says it."""
+        """Yields the published frames with the number of their captured item, which their ids contain."""
         sequence, number = 0, -1
         for frame in self.broker.frames:
             here = (sequence, number + 1)
@@ -100,7 +100,7 @@ class Recording:
 
 
 def as_bytes(messages: Any) -> str:
-    """Pipecat's messages, as they are to be stored."""
+    """Returns Pipecat's messages as they should be stored."""
     return stored_bytes(to_json(list(messages)))
 
 

@@ -1,4 +1,4 @@
-"""T6 with a real Kafka: killed while a bot talks, and back, or not; the pipeline never waits for it."""
+"""A real Kafka is killed while a bot speaks, and restarted or not. The pipeline never waits for it."""
 
 import asyncio
 from contextlib import contextmanager
@@ -55,7 +55,7 @@ def broker_in(directory):
 
 
 async def on_the_log(settings, context_id):
-    """The frames of a conversation, as the broker has them."""
+    """Returns the frames of a conversation on the broker."""
     topic = TopicNames(settings.topic_prefix).frames
     return [
         decode(record.value)
@@ -76,7 +76,7 @@ def test_a_bot_talks_on_while_kafka_is_gone_and_what_it_said_arrives_if_kafka_co
         async def play(bot):
             await bot.ask("Is it there?")
             await until(lambda: ledger._outbox.unpublished == 0)
-            # In the middle of an answer.
+            # During an answer.
             bot.model.answers[:0] = [Answer(["It", " goes"], stops_at=1)]
             await bot.say("Now it goes")
             await bot.model.stopped.wait()
@@ -84,7 +84,7 @@ def test_a_bot_talks_on_while_kafka_is_gone_and_what_it_said_arrives_if_kafka_co
             await bot.interrupt()
             waiting = []
             for number in range(10):
-                # Nothing that the pipeline does waits for a broker: none is there.
+                # Nothing in the pipeline waits for the broker, which is down.
                 await bot.ask(f"Question {number}")
                 waiting.append(ledger._outbox.unpublished)
             assert not broker.lives
@@ -115,7 +115,7 @@ def test_a_bot_talks_on_while_kafka_is_gone_and_what_it_said_arrives_if_kafka_co
             broker.kill()
             await bot.ask("Second")
 
-        # It ends, although nobody takes what it said last.
+        # It ends although its last frames cannot be published.
         await bot.run(play)
         assert [one["content"] for one in bot.context.messages] == ["First", "One.", "Second", "Two."]
         assert set(ledger.lost) == {"unpublished"}

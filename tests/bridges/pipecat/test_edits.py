@@ -1,4 +1,4 @@
-"""T3 and T4: what the application does to the context is seen, whichever way it does it, and ends in the middle."""
+"""Changes of the context by the application are recorded, however it makes them; and a pipeline ends at any point."""
 
 import asyncio
 
@@ -71,7 +71,7 @@ def test_a_handler_appends():
 )
 def test_an_edit_of_the_live_list_is_seen_before_the_model_is(edit):
     class Memory(FrameProcessor):
-        """Writes into the context on its way to the model, as mem0 does."""
+        """Changes the context on its way to the model, as mem0 does."""
 
         async def process_frame(self, frame, direction):
             await super().process_frame(frame, direction)
@@ -172,7 +172,7 @@ def test_an_end_in_the_middle(end, where):
         elif where != "turn":
             await bot.model.stopped.wait()
         await bot.queue(CancelFrame() if end is CancelFrame else EndFrame())
-        # A model that is in the middle of an answer would hold an end up for ever.
+        # A model during an answer would block the end forever.
         if end is EndFrame and stops_at is not None:
             await bot.interrupt_only()
 

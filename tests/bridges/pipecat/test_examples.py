@@ -1,4 +1,4 @@
-"""What the page shows: the bot of the examples, killed and started again, and a program that is recorded unchanged."""
+"""The examples of the page: the example bot is killed and restarted, and an unchanged program is recorded."""
 
 import asyncio
 import os
@@ -22,14 +22,14 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "infra" / "examples" / "pipecat_
 
 @pytest.fixture
 def environment(settings, monkeypatch):
-    """The servers of this test, as a program finds them."""
+    """The environment variables with the servers of this test."""
     monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
     monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
     monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
 
 
 async def followed(settings, context_id, *types):
-    """Wait until frames of these types were stored, one after the other."""
+    """Wait until frames of these types are stored in this order."""
     left = list(types)
     async with Client(settings) as client:
         async for one in client.follow(context_id):

@@ -1,4 +1,4 @@
-"""`FrameledgerLLMService` on the whole road: a pipeline of Pipecat's asks, and our workers answer."""
+"""`FrameledgerLLMService` on real servers: a Pipecat pipeline asks and inference workers answer."""
 
 import ast
 import asyncio
@@ -44,7 +44,7 @@ def script(*replies):
 
 @asynccontextmanager
 async def answering(settings, model, *others):
-    """An inference worker beside the pipeline, and other services."""
+    """Run an inference worker and other services during the block."""
     stopping = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(InferenceService(settings, model).run(stopping))
@@ -55,7 +55,7 @@ async def answering(settings, model, *others):
 
 
 class Talk:
-    """A bot whose answers come from our workers."""
+    """A bot that is answered by inference workers."""
 
     def __init__(self, ledger, context, llm, speaks=False):
         self.ledger, self.llm = ledger, llm
@@ -72,7 +72,7 @@ class Talk:
         return cls(ledger, await ledger.restore(tools=tools), llm, speaks)
 
     async def ask(self, text, answers=1):
-        """A turn of the user's, and answers to it; the first may call functions."""
+        """Play a user turn and wait for its answers; the first one can call functions."""
         count = self.ended
         await self.bot.say(text)
         await until(lambda: self.ended >= count + answers)
@@ -87,7 +87,7 @@ class Talk:
             self.errors.append(frame.error)
 
     async def check(self, settings):
-        """What the tables have equals what Pipecat has."""
+        """Check that the tables equal Pipecat's context."""
         stored = await all_of(settings, self.ledger)
         messages = self.bot.context.messages
         assert stored_bytes(map(wire, stored.context.messages)) == as_bytes(messages)
@@ -96,7 +96,7 @@ class Talk:
 
 
 async def made_as_the_page_says():
-    """The lines of the page, in which the service is made."""
+    """The lines of the page that create the service."""
     [lines] = [one.text for one in blocks(PAGE) if "FrameledgerLLMService(ledger)" in one.text]
     code = compile(lines, str(PAGE), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
@@ -131,7 +131,7 @@ def test_a_worker_of_ours_answers_a_turn(settings, environment):  # noqa: F811
             "Is there a night train?",
             "Yes, at 22:40.",
         ]
-        # What was set before the first question is known to the worker, too.
+        # Settings made before the first question reach the worker, too.
         stored = await all_of(settings, talk.ledger)
         assert stored.context.settings["system_instruction"] == "Know the trains."
 
@@ -174,7 +174,7 @@ def test_an_interruption_closes_the_models_stream_and_what_was_heard_stays(setti
         messages = await talk.check(settings)
         assert [one["content"] for one in messages] == ["Count.", "One two", "Thank you.", "Gladly."]
 
-        # A process that dies in the middle of an answer leaves a run that goes on; who comes next stops it.
+        # A process that dies during an answer leaves an open run; the next process stops it.
         doomed = await Talk.made(settings, speaks=True)
         assert doomed.ledger.restored.noted["flow"] == {"node": "menu"}
         assert [one["content"] for one in doomed.bot.context.messages] == [one["content"] for one in messages]
@@ -283,7 +283,7 @@ def test_functions_of_the_application_and_of_our_services_run_once_each(settings
 @pytest.mark.servers
 @pytest.mark.parametrize("has_ended", [False, True], ids=["while it runs there", "when it is over there"])
 def test_a_function_that_a_service_has_too_runs_once(settings, has_ended):
-    """Whichever of the two begins first: here the service, and the application's start comes late."""
+    """The service starts the call first; the start frame of the application is late."""
     model = ScriptedLLMService(
         script=script(
             {"when": {"user": "Order"}, "say": [{"call": "order"}]},
@@ -343,7 +343,7 @@ def test_a_worker_that_is_killed_in_the_middle_is_taken_over_and_no_word_comes_t
     words = "The night train leaves at 22:40 from platform four."
     path = tmp_path / "script.json"
     path.write_text(json.dumps({"replies": [{"say": [{"text": words}]}]}))
-    # Each word is a frame, so that some are stored and said when the worker dies behind one of them.
+    # Each word is a frame, so that some words are output before the worker dies.
     settings = settings.model_copy(update={"inference_script": path, "inference_merge_ms": 0} | QUICK)
 
     async def scene():
@@ -396,7 +396,7 @@ def test_a_summary_of_the_context_is_asked_for_outside_of_it_and_is_on_the_log(s
         assert talk.errors == []
         messages = await talk.check(settings)
         assert [one["content"] for one in messages[-3:]] == ["At nine.", "And back?", "At nine."]
-        # The summary stands for the first two of the six that there were.
+        # The summary replaces the first two of six messages.
         assert len(messages) == 7
 
     on_the_road(settings, scene)
@@ -423,7 +423,7 @@ def test_who_is_not_answered_is_told_and_a_late_worker_is_stopped(settings):
         talk = await Talk.made(settings, begin_secs=scaled(1.5))
 
         async def play(_):
-            # On a machine that is busy a question may not get into the tables in time, which is told, too.
+            # On a busy machine a question may not be stored in time, which is another error.
             while talk.errors[-1:] != [f"No inference worker started to answer within {scaled(1.5):g} s."]:
                 await talk.ask("Is anybody there?")
             assert talk.texts == []
@@ -440,7 +440,7 @@ def test_who_is_not_answered_is_told_and_a_late_worker_is_stopped(settings):
 
 
 class Away(Broker):
-    """Neither broker nor database is there."""
+    """Neither broker nor database responds."""
 
     async def publish(self, context_id, *frames, within):
         raise BrokerError("no broker answers")
@@ -491,7 +491,7 @@ def test_a_response_schema_is_ignored_with_a_warning_as_by_any_service_that_cann
 
 
 class NoTables(Away):
-    """The database does not answer, and the broker takes everything."""
+    """The broker works and the database does not respond."""
 
     async def publish(self, context_id, *frames, within):
         await Broker.publish(self, context_id, *frames, within=within)
@@ -509,7 +509,7 @@ def test_what_was_never_asked_is_neither_interrupted_nor_ended():
         async def play(bot):
             await bot.say("Is anybody there?")
             await until(lambda: bool(talk.errors))
-            # Of another context nothing is on the log.
+            # Another context is not recorded.
             await talk.llm.queue_frame(
                 LLMContextFrame(LLMContext([{"role": "user", "content": "And here?"}]))
             )

@@ -1,4 +1,4 @@
-"""T6, T7, T10: a broker that is away, one to whom everything is said twice, and what fails inside of the bridge."""
+"""An unreachable broker, one that receives every frame twice, and errors inside of the bridge."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from frameledger_services.pipecat import FramesLostError, outbox
 
 
 class AwayBroker(Broker):
-    """Away until it is told to come back; then half of what it was given had arrived."""
+    """A broker that is unreachable until it is restored. Half of the frames that failed had arrived."""
 
     def __init__(self):
         super().__init__()
@@ -203,4 +203,4 @@ def test_a_second_context_is_said_in_one_error(caplog):
     bot.pipeline.processors.insert(-1, other.assistant)
     recording.run(bot, lambda bot: bot.ask("Hi"))
     (line,) = [one for one in caplog.records if one.name == "frameledger.pipecat"]
-    assert "a context of its own" in line.message
+    assert "uses another context" in line.message

@@ -1,4 +1,4 @@
-"""On a real Kafka and a real PostgreSQL: what SQL has equals Pipecat's context, and a conversation comes back."""
+"""On a real Kafka and a real PostgreSQL: SQL equals Pipecat's context, and a killed bot's conversation is restored."""
 
 import asyncio
 import os
@@ -24,13 +24,13 @@ PAGE = ROOT / "infra" / "docs" / "how-to" / "frameworks.md"
 
 @pytest.fixture
 def kill_every():
-    """At every so manyeth place a bot is killed: at 59 with `BRIDGE_KILLS=all`, as in `make chaos`, else at seven."""
+    """Kill the bot at every n-th item: 59 times with `BRIDGE_KILLS=all`, as in `make chaos`, otherwise seven times."""
     return 2 if os.environ.get("BRIDGE_KILLS") == "all" else 19
 
 
 @asynccontextmanager
 async def road(settings, within):
-    """Topics, and a projector that works."""
+    """Topics and a running projector."""
     await make_topics(settings)
     async with asyncio.timeout(within), projecting(settings):
         yield
@@ -45,7 +45,7 @@ def on_the_road(settings, scene, within=ON_SERVERS):
 
 
 async def all_of(settings, ledger):
-    """What is stored once the pipeline's last frame is."""
+    """Returns the stored conversation once the pipeline's last frame is stored."""
     async with Client(settings) as client:
         async for one in client.follow(ledger.context_id):
             if one.type in ("EndFrame", "CancelFrame") and str(ledger.session) in one.payload.decode():
@@ -110,7 +110,7 @@ def test_a_new_conversation_begins_with_what_it_is_given_and_an_old_one_with_its
     greeting = {"role": "developer", "content": "Be brief."}
 
     async def f(params):
-        """Does it."""
+        """Do it."""
 
     async def scene():
         first = FrameledgerObserver("call-7", settings)
@@ -152,7 +152,7 @@ def test_of_two_processes_of_one_name_the_older_writes_no_more_messages(settings
 
         async def play(bot):
             await bot.ask("First")
-            # Both speak at once from here on; what the old one said of messages before is in.
+            # From here on both processes publish; earlier messages of the old one are stored.
             context = await new.restore()
             assert [one["content"] for one in context.messages][:1] == ["First"]
             await bot.ask("Second")
@@ -178,11 +178,11 @@ def test_of_two_processes_of_one_name_the_older_writes_no_more_messages(settings
 
 
 CAPTURED = 90
-"""The script captures a few items more."""
+"""The script captures a few more items than this."""
 
 
 def places(flushed, *, every):
-    """Items at which the process dies: others where all before it is published than where it is not."""
+    """The items at which the process dies. They differ between flushed and unflushed runs."""
     return range(3, CAPTURED, every) if flushed else range(4, CAPTURED, 3 * every)
 
 
@@ -228,7 +228,7 @@ async def killed_and_restored(settings, place, flushed, book):
 
 
 def provider_rules_hold(messages):
-    """Each call has its result, directly behind it, and none says that it is running."""
+    """Check that each call is directly followed by its result, and none is marked as running."""
     open_calls: list = []
     for one in messages:
         if one.get("role") == "tool":

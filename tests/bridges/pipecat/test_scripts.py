@@ -1,4 +1,4 @@
-"""T5: conversations drawn by chance: whatever happens in which order, each sync point equals the fold."""
+"""Random conversations: whatever happens in whatever order, at each sync point the context equals the fold."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ EDITS = {
     "shuffle": lambda messages: random.Random(7).shuffle(messages),
 }
 SCRIPTS = 25 if version().startswith("1.8.") else 100
-"""The oldest release that is allowed is tried with fewer: what it does otherwise shows in any of them."""
+"""Fewer scripts for the oldest supported release: any of them shows its differences."""
 
 ACTIONS = [
     *("ask", "ask", "ask", "cut", "call", "background", "late", "speak", "append", "update", "transform"),

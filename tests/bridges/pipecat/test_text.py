@@ -1,4 +1,4 @@
-"""T1, T2: what is recorded of conversations in text and in speech equals Pipecat's own context at each sync point."""
+"""Text and speech conversations: at each sync point the recorded conversation equals Pipecat's context."""
 
 import asyncio
 
