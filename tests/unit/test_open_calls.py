@@ -1,4 +1,4 @@
-"""What a pipeline asks with, and what the log says of calls: who runs them, in which order, until when."""
+"""What a pipeline requests with, and what the log says of calls: who runs them, in which order, until when."""
 
 import asyncio
 from uuid import UUID, uuid4
@@ -17,8 +17,8 @@ from frameledger.frames import (
     InterruptionFrame,
     Waiting,
 )
-from frameledger_services.pipecat.asking import Asking
 from frameledger_services.pipecat.capture import Capture
+from frameledger_services.pipecat.inference_requests import InferenceRequests
 from frameledger_services.pipecat.open_calls import OpenCalls
 from frameledger_services.pipecat.outbox import Outbox
 
@@ -144,29 +144,31 @@ def test_a_start_that_is_not_heard_of_is_not_known():
     asyncio.run(scene())
 
 
-def asking():
+def inference_requests():
     """One that is not published: what was said is in the capture."""
     session = uuid4()
     capture = Capture(lambda error: None)
-    return Asking("call-7", session, capture, Outbox("call-7", session, capture.items, object)), capture
+    return InferenceRequests(
+        "call-7", session, capture, Outbox("call-7", session, capture.items, object)
+    ), capture
 
 
 def test_the_first_question_says_its_settings_and_a_later_one_what_changed():
-    asks, capture = asking()
+    requests, capture = inference_requests()
     said = []
     for model in ("one", "one", "two"):
-        asks.ask({"model": model})
+        requests.ask({"model": model})
         said.append([fields.get("settings", {}).get("model") for _, _, _, [fields], _ in capture.items])
         capture.items.clear()
     assert said == [["one", None], [None], ["two", None]]
 
 
-def test_what_was_asked_is_held_back_until_the_broker_has_it():
-    asks, capture = asking()
-    assert not asks.is_held_back
-    asks.ask({})
-    assert asks.is_held_back
+def test_what_was_asked_is_unpublished_until_the_broker_has_it():
+    requests, capture = inference_requests()
+    assert not requests.is_unpublished
+    requests.ask({})
+    assert requests.is_unpublished
     capture.items.clear()
-    assert not asks.is_held_back
-    asks.try_out()
-    assert asks.is_held_back
+    assert not requests.is_unpublished
+    requests.probe()
+    assert requests.is_unpublished

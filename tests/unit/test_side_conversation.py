@@ -20,7 +20,7 @@ from frameledger.frames import (
 )
 from frameledger_services.client import BrokerError, EncodedFrame
 from frameledger_services.pipecat.errors import AskingError
-from frameledger_services.pipecat.side_conversation import SideQuestion, answered
+from frameledger_services.pipecat.side_conversation import SideQuestion, ask_side_question
 
 MESSAGES = [{"role": "user", "content": "Conversation history: ..."}]
 
@@ -66,7 +66,7 @@ class Kept:
 
 
 def ask(client: Any, about: str = "call-7", within: float = ONE_ANSWER) -> Any:
-    return answered(client, SideQuestion(about, MESSAGES, {"max_tokens": 9}, within, within))
+    return ask_side_question(client, SideQuestion(about, MESSAGES, {"max_tokens": 9}, within, within))
 
 
 START, END = LLMFullResponseStartFrame(attempt=1), LLMFullResponseEndFrame(attempt=1)

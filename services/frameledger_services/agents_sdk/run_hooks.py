@@ -91,28 +91,28 @@ class FrameledgerRunHooks(RunHooks[Any]):
             return
         _scope.set(scope.outer)
         failed = None if kind is None or issubclass(kind, _BREAKS_OFF) else kind.__name__
-        self._tell(lambda: self._runs.ended(scope, failed, isinstance(error, AgentsException)))
+        self._record(lambda: self._runs.ended(scope, failed, isinstance(error, AgentsException)))
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
-        self._tell(lambda: self._runs.agent_began(self._scope(), context, agent))
+        self._record(lambda: self._runs.agent_began(self._scope(), context, agent))
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-        self._tell(lambda: self._runs.agent_ended(self._scope(), context, agent))
+        self._record(lambda: self._runs.agent_ended(self._scope(), context, agent))
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
-        self._tell(lambda: self._runs.handed_off(self._scope(), context, from_agent, to_agent))
+        self._record(lambda: self._runs.handed_off(self._scope(), context, from_agent, to_agent))
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-        self._tell(lambda: self._runs.answer_began(self._scope(), context, agent))
+        self._record(lambda: self._runs.answer_began(self._scope(), context, agent))
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-        self._tell(lambda: self._runs.answer_ended(self._scope(), context, agent, response))
+        self._record(lambda: self._runs.answer_ended(self._scope(), context, agent, response))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-        self._tell(lambda: self._runs.call_began(self._scope(), context, tool))
+        self._record(lambda: self._runs.call_began(self._scope(), context, tool))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
-        self._tell(
+        self._record(
             lambda: self._runs.call_ended(self._scope(), context, tool, result, has_failed(context, result))
         )
 
@@ -122,7 +122,7 @@ class FrameledgerRunHooks(RunHooks[Any]):
             scope = scope.outer
         return scope
 
-    def _tell(self, frames: Callable[[], list[Fields]]) -> None:
+    def _record(self, frames: Callable[[], list[Fields]]) -> None:
         try:
             self._publishing.put(frames())
         except Exception as error:

@@ -57,7 +57,7 @@ class FrameledgerSession:
         """Append items atomically."""
         if items:
             messages = tuple(message_of(item) for item in items)
-            await _carried_out(self._say(LLMMessagesAppendFrame(id=str(uuid4()), messages=messages)))
+            await _carried_out(self._publish(LLMMessagesAppendFrame(id=str(uuid4()), messages=messages)))
 
     async def pop_item(self) -> dict[str, Any] | None:
         """Remove and return the newest item; None if there is none. Concurrent callers get different items."""
@@ -66,7 +66,7 @@ class FrameledgerSession:
     async def clear_session(self) -> None:
         """Remove all items. They stay readable at the versions that had them; `frameledger erase` deletes them."""
         if await self._stored() is not None:
-            await _carried_out(self._say(LLMMessagesUpdateFrame(id=str(uuid4()), messages=())))
+            await _carried_out(self._publish(LLMMessagesUpdateFrame(id=str(uuid4()), messages=())))
 
     async def _pop(self) -> dict[str, Any] | None:
         while True:
@@ -75,7 +75,7 @@ class FrameledgerSession:
                 return None
             messages = stored.context.to_wire()["messages"]
             # If another caller changed the context meanwhile, this frame is ignored and the loop reads again.
-            said = await self._say(
+            said = await self._publish(
                 LLMMessageRewriteFrame(
                     id=str(uuid4()),
                     position=stored.positions[-1],
@@ -84,7 +84,7 @@ class FrameledgerSession:
                 )
             )
             if said.reason == "position_fixed":
-                said = await self._say(
+                said = await self._publish(
                     LLMMessagesUpdateFrame(
                         id=str(uuid4()), messages=messages[:-1], expected_version=stored.version
                     )
@@ -98,7 +98,7 @@ class FrameledgerSession:
         except NoSuchContextError:
             return None
 
-    async def _say(self, frame: AnyFrame) -> PublishedFrame:
+    async def _publish(self, frame: AnyFrame) -> PublishedFrame:
         """Publish a frame and wait until it is stored. Retries publish the same frame, which counts once."""
         frames = (frame,) if self._is_kept else (mirror_frame(self.session_id), frame)
         loop = asyncio.get_running_loop()

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from frameledger.frames import AnyFrame
 from frameledger_services.client import StoredFrame
-from frameledger_services.pipecat.asking import WAITING, Asking
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.errors import AskingError
+from frameledger_services.pipecat.inference_requests import WAITING, InferenceRequests
 from frameledger_services.pipecat.run_answer import AnswerPart, RunAnswer
 
 WAITING_SECONDS = 5.0
@@ -19,8 +19,8 @@ WAITING_SECONDS = 5.0
 class AnswerListener:
     """The answers that an LLM service requests, one at a time."""
 
-    def __init__(self, asking: Asking, begin_secs: float, silent_secs: float) -> None:
-        self._asking = asking
+    def __init__(self, requests: InferenceRequests, begin_secs: float, silent_secs: float) -> None:
+        self._requests = requests
         self._begin_secs = begin_secs
         self._silent_secs = silent_secs
         self._run: RunAnswer | None = None
@@ -44,10 +44,10 @@ class AnswerListener:
         # Frames that arrive before the request has an id belong to no answer and are dropped.
         try:
             async with asyncio.timeout(self._begin_secs):
-                await self._asking.began()
+                await self._requests.ready()
         except TimeoutError:
             raise AskingError("The database does not respond.") from None
-        self._run = RunAnswer(self._asking.ask(settings))
+        self._run = RunAnswer(self._requests.ask(settings))
 
     async def more(self) -> Iterator[AnswerPart]:
         """Returns the next parts of the answer; the last one is `AnswerEnded`. Raises `AskingError` if there is no
@@ -78,7 +78,7 @@ class AnswerListener:
             except TimeoutError:
                 if until is None and tried_at is None:
                     tried_at = loop.time()
-                    self._asking.try_out()
+                    self._requests.probe()
                 continue
             if stored.type != WAITING:
                 return stored, frame
@@ -86,9 +86,9 @@ class AnswerListener:
         raise AskingError(self._why_nothing(run, tried_at is not None))
 
     def _why_nothing(self, run: RunAnswer, is_deaf: bool) -> str:
-        if (why := self._asking.why_unpublished) is not None:
+        if (why := self._requests.publish_error) is not None:
             return f"Kafka cannot be reached: {why}"
-        if self._asking.is_held_back:
+        if self._requests.is_unpublished:
             return f"Kafka cannot be reached: no acknowledgement within {self._begin_secs:g} s."
         if run.asked_version is None or is_deaf:
             return "Published frames are not stored: no projector is running, or the database is down."

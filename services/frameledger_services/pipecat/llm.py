@@ -101,12 +101,12 @@ class FrameledgerLLMService(LLMService):
             complete.apply_update(settings)
         super().__init__(settings=complete, **options)
         self._ledger = ledger
-        self._asking = ledger.asking()
+        self._requests = ledger.inference_requests()
         self._begin_secs = begin_secs
         self._silent_secs = silent_secs
-        self._listener = AnswerListener(self._asking, begin_secs, silent_secs)
-        self._error_is_told = False
-        self._calls = ServiceCalls(self, self._asking, begin_secs)
+        self._listener = AnswerListener(self._requests, begin_secs, silent_secs)
+        self._error_is_recorded = False
+        self._calls = ServiceCalls(self, self._requests, begin_secs)
 
     def can_generate_metrics(self) -> bool:
         return True
@@ -115,10 +115,10 @@ class FrameledgerLLMService(LLMService):
         await super().start(frame)
         self._ledger.attach(self.pipeline_worker)
         restored = self._ledger.restored
-        self._asking.begin(self._take, None if restored is None else restored.version)
+        self._requests.follow(self._take, None if restored is None else restored.version)
 
     async def cleanup(self) -> None:
-        self._asking.end()
+        self._requests.stop()
         await self._calls.end()
         await super().cleanup()
 
@@ -126,12 +126,12 @@ class FrameledgerLLMService(LLMService):
         await super().process_frame(frame, direction)
         if not isinstance(frame, theirs.LLMContextFrame):
             if isinstance(frame, theirs.InterruptionFrame):
-                self._asking.hurry()
+                self._requests.flush()
             await self.push_frame(frame, direction)
         elif getattr(frame, "speculation", False):
             # A speculative request uses a copy of the context, which is not recorded. The turn is answered at its end.
             await self.broadcast_frame(theirs.EagerEndOfTurnCancelFrame)
-        elif frame.context is not self._asking.context:
+        elif frame.context is not self._requests.context:
             await self.push_error(ANOTHER_CONTEXT)
         else:
             await self._answer(frame.context)
@@ -160,57 +160,57 @@ class FrameledgerLLMService(LLMService):
         settings = {name: value for name, value in said.items() if value is not None}
         messages = [to_json(one) for one in context.messages]
         about = self._ledger.context_id
-        return await self._asking.beside(
+        return await self._requests.ask_outside(
             SideQuestion(about, messages, settings, self._begin_secs, self._silent_secs)
         )
 
     async def push_frame(self, frame: Any, direction: Any = FrameDirection.DOWNSTREAM) -> None:
-        if self._is_on_the_log(frame):
+        if self._is_recorded(frame):
             frame.metadata[ON_THE_LOG] = True
         await super().push_frame(frame, direction)
 
     async def broadcast_frame(self, frame_cls: Any, **fields: Any) -> None:
         if frame_cls in _OF_A_CALL:
-            await self._calls.before(frame_cls, fields)
+            await self._calls.before_broadcast(frame_cls, fields)
         await super().broadcast_frame(frame_cls, **fields)
 
-    def _is_on_the_log(self, frame: Any) -> bool:
+    def _is_recorded(self, frame: Any) -> bool:
         if isinstance(frame, _OF_AN_ANSWER):
             return self._listener.has_asked
         if isinstance(frame, theirs.ErrorFrame):
-            return self._error_is_told
-        return self._calls.are_told(frame)
+            return self._error_is_recorded
+        return self._calls.is_recorded(frame)
 
     def _take(self, stored: StoredFrame, frame: AnyFrame) -> None:
         self._calls.take(stored, frame)
         self._listener.take(stored, frame)
 
     async def _answer(self, context: Any) -> None:
-        interruptions = self._asking.interruptions
+        interruptions = self._requests.interruptions
         ended: AnswerEnded | None = None
         try:
             await self.start_processing_metrics()
             await self.start_ttfb_metrics()
-            ended = await self._say_all()
+            ended = await self._push_answer()
             if ended.usage is not None:
                 await self.start_llm_usage_metrics(_usage(ended.usage))
             await self._calls.begin(ended.calls, ended.group_id, context)
             if ended.failure is not None:
-                self._error_is_told = not ended.is_new
+                self._error_is_recorded = not ended.is_new
                 await self.push_error(ended.failure)
         except AskingError as error:
             await self.push_error(str(error), exception=error)
         finally:
-            self._error_is_told = False
+            self._error_is_recorded = False
             has_asked = self._listener.has_asked
             if ended is None and has_asked:
-                self._asking.give_up(interruptions)
+                self._requests.abandon(interruptions)
             await self.stop_all_metrics()
             if has_asked:
                 await self.push_frame(theirs.LLMFullResponseEndFrame())
             self._listener.end()
 
-    async def _say_all(self) -> AnswerEnded:
+    async def _push_answer(self) -> AnswerEnded:
         """Request an answer and push it as it arrives. Raises `AskingError` if there is none, or it stops early."""
         await self._listener.ask(of_a_request(self._settings))
         await self.push_frame(theirs.LLMFullResponseStartFrame())
@@ -218,9 +218,9 @@ class FrameledgerLLMService(LLMService):
             for said in await self._listener.more():
                 if isinstance(said, AnswerEnded):
                     return said
-                await self._say(said)
+                await self._push_part(said)
 
-    async def _say(self, said: AnswerPart) -> None:
+    async def _push_part(self, said: AnswerPart) -> None:
         match said:
             case str():
                 await self.stop_ttfb_metrics()

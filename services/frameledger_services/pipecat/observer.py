@@ -15,9 +15,9 @@ from frameledger.errors import TransientError
 from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import Client
 from frameledger_services.extras import needed
-from frameledger_services.pipecat.asking import Asking
 from frameledger_services.pipecat.capture import Capture
 from frameledger_services.pipecat.hooks import Hooks, all_of
+from frameledger_services.pipecat.inference_requests import InferenceRequests
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, restore_conversation
@@ -151,11 +151,11 @@ class FrameledgerObserver(BaseObserver):
         self._capture.follow(context, Mirror(context.messages, known=True), found.tools, found.tool_choice)
         offered = names_of(tools_to_json(context.tools)[0])
         changed = tuple(sorted(offered ^ names_of(found.tools)))
-        self._session.keeps(dict(found.restored.noted))
+        self._session.note_fenced(dict(found.restored.noted))
         self.restored = replace(found.restored, tools_changed=() if found.restored.is_new else changed)
         return context
 
-    def asking(self) -> Asking:
+    def inference_requests(self) -> InferenceRequests:
         """Returns the connection for a `FrameledgerLLMService`. From now on this conversation is answered by inference
         workers. Raises RuntimeError if it has started or has such a service already."""
         if self._opened or self.restored is not None:
@@ -165,7 +165,7 @@ class FrameledgerObserver(BaseObserver):
         if self._capture.is_answered_here:
             raise RuntimeError("An observer can have only one FrameledgerLLMService.")
         self._capture.is_answered_here = True
-        return Asking(self.context_id, self.session, self._capture, self._outbox)
+        return InferenceRequests(self.context_id, self.session, self._capture, self._outbox)
 
     def note(self, **settings: Any) -> None:
         """Store values with the conversation, such as the state of a flow: `note(flow={"node": "menu"})`. They are in

@@ -61,7 +61,7 @@ class _Words:
             self.pieces.clear()
             self.over = False
 
-    def said_in(self, message: Mapping[str, Any]) -> bool:
+    def is_in(self, message: Mapping[str, Any]) -> bool:
         content = message.get("content")
         if isinstance(content, list):
             parts = [part.get("text") for part in content if isinstance(part, Mapping)]
@@ -79,7 +79,7 @@ class _Words:
 
 
 @dataclass(slots=True)
-class Unsaid:
+class Unrecorded:
     """The content of frames that is not in the messages."""
 
     heard: _Words = field(default_factory=_Words)
@@ -97,7 +97,7 @@ class Unsaid:
     ends: dict[str, str] = field(default_factory=dict)
     """Results of calls by id, in Pipecat's form. A service can have ended a call that the process did not know."""
 
-    def see(self, frame: AnyFrame) -> None:
+    def take(self, frame: AnyFrame) -> None:
         match frame:
             case TranscriptionFrame() if not isinstance(frame, InterimTranscriptionFrame | TranslationFrame):
                 self._note("user", not self.spoken_by_user.pieces)
@@ -132,9 +132,9 @@ class Unsaid:
                 self.spoken_by_user.over = True
             case FunctionCallsStartedFrame():
                 for call in frame.function_calls:
-                    self._begun(call)
+                    self._note_call(call)
             case FunctionCallInProgressFrame():
-                self._begun(frame)
+                self._note_call(frame)
             case FunctionCallResultFrame() if frame.properties is None or frame.properties.is_final:
                 said = json.dumps(to_json(frame.result), ensure_ascii=False) if frame.result else COMPLETED
                 self.ends[frame.tool_call_id] = said
@@ -146,16 +146,16 @@ class Unsaid:
                 self.heard, self.spoken_by_user, self.calls = _Words(), _Words(), {}
             case LLMMessagesAppendFrame() | LLMMessagesUpdateFrame():
                 for message in frame.messages:
-                    self._said(message)
+                    self._remove_recorded(message)
 
-    def _begun(self, call: FunctionCallFromLLM | FunctionCallInProgressFrame) -> None:
+    def _note_call(self, call: FunctionCallFromLLM | FunctionCallInProgressFrame) -> None:
         self.calls[call.tool_call_id] = (call.function_name, _text(call.arguments))
         self.ends.pop(call.tool_call_id, None)
 
-    def _said(self, message: Mapping[str, Any]) -> None:
-        if message.get("role") == "assistant" and self.heard.said_in(message):
+    def _remove_recorded(self, message: Mapping[str, Any]) -> None:
+        if message.get("role") == "assistant" and self.heard.is_in(message):
             self.heard = _Words()
-        if message.get("role") == "user" and self.spoken_by_user.said_in(message):
+        if message.get("role") == "user" and self.spoken_by_user.is_in(message):
             self.spoken_by_user = _Words()
         for id_ in _call_ids(message):
             # The call was in a message. If it is in none now, the application removed it.
@@ -173,20 +173,20 @@ def repairs(messages: Sequence[Any], frames: Iterable[AnyFrame], *, ambiguous: b
     `frames` reach back at least to the messages before the newest ones. Content that is in the messages is left out, so
     too many frames do no harm. Without `ambiguous`, calls that had started are not changed.
     """
-    unsaid = Unsaid()
+    unrecorded = Unrecorded()
     for frame in frames:
-        unsaid.see(frame)
-    found: list[Change] = list(_open_calls(messages, unsaid.ends)) if ambiguous else []
+        unrecorded.take(frame)
+    found: list[Change] = list(_open_calls(messages, unrecorded.ends)) if ambiguous else []
     known = {id_ for message in messages for id_ in _call_ids(message)}
     behind: list[Any] = []
-    for id_, (name, arguments) in unsaid.calls.items():
+    for id_, (name, arguments) in unrecorded.calls.items():
         if ambiguous and id_ not in known:
             called = {"id": id_, "function": {"name": name, "arguments": arguments}, "type": "function"}
             behind.append({"role": "assistant", "tool_calls": [called]})
-            became = unsaid.ends.get(id_) or call_words.ambiguous(name)
+            became = unrecorded.ends.get(id_) or call_words.ambiguous(name)
             behind.append({"role": "tool", "content": became, "tool_call_id": id_})
-    words = [("assistant", unsaid.heard.text), ("user", unsaid.spoken_by_user.text)]
-    if unsaid.first == "user":
+    words = [("assistant", unrecorded.heard.text), ("user", unrecorded.spoken_by_user.text)]
+    if unrecorded.first == "user":
         words.reverse()
     behind += [{"role": role, "content": text} for role, text in words if text]
     return [*found, Appended(tuple(behind))] if behind else found

@@ -103,7 +103,7 @@ async def restore_conversation(
         is_new=is_new,
         settings={name: value for name, value in found.context.settings.items() if name != NOTED},
         noted=_noted(found.context.settings),
-        repaired=tuple(one for change in changes for one in _said(change)),
+        repaired=tuple(one for change in changes for one in _messages_of(change)),
         without_media=sum(map(has_media_gone, positions.messages)),
     )
     tools, tool_choice = list(found.context.tools or ()), found.context.tool_choice
@@ -215,7 +215,7 @@ def _frame(change: Change, positions: Positions, session: UUID, number: int) -> 
     return said | about
 
 
-def _said(change: Change) -> Iterable[Mapping[str, Any]]:
+def _messages_of(change: Change) -> Iterable[Mapping[str, Any]]:
     return [change.message] if isinstance(change, Rewritten) else change.messages
 
 

@@ -62,7 +62,7 @@ class RunAnswer:
     has_begun: bool = False
     _run_id: str | None = None
     _resumed: ResumedText = field(default_factory=ResumedText)
-    _said: str = ""
+    _generated: str = ""
     _thoughts_sent: int = 0
     _thoughts: int = 0
     _calls: list[FunctionCallFromLLM] = field(default_factory=list)
@@ -88,7 +88,7 @@ class RunAnswer:
             case InterruptionFrame() | EndFrame() | CancelFrame():
                 yield AnswerEnded()
             case _ if self.has_begun and self._is_mine(frame):
-                yield from self._hear(frame)
+                yield from self._take_output(frame)
 
     def _is_mine(self, frame: AnyFrame) -> bool:
         run_id = getattr(frame, "run_id", None)
@@ -101,9 +101,9 @@ class RunAnswer:
             self.has_begun, self._run_id = True, frame.run_id
         elif frame.run_id != self._run_id:
             return
-        self._said, self._thoughts, self._calls, self._error = "", 0, [], None
+        self._generated, self._thoughts, self._calls, self._error = "", 0, [], None
 
-    def _hear(self, frame: AnyFrame) -> Iterator[AnswerPart]:
+    def _take_output(self, frame: AnyFrame) -> Iterator[AnswerPart]:
         match frame:
             case LLMTextFrame() if frame.text and frame.append_to_context:
                 yield from self._text(frame.text)
@@ -125,12 +125,12 @@ class RunAnswer:
                 yield AnswerEnded(tuple(self._calls), self._group_id, frame.usage)
 
     def _text(self, piece: str) -> Iterator[AnswerPart]:
-        self._said += piece
-        more = self._resumed.more(self._said)
+        self._generated += piece
+        more = self._resumed.more(self._generated)
         if more is None:
-            self._resumed.restart(self._said)
+            self._resumed.restart(self._generated)
             yield AnswerRestarted()
-            yield self._said
+            yield self._generated
         elif more:
             yield more
 

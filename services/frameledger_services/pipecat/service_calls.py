@@ -25,8 +25,8 @@ from frameledger.frames import (
 )
 from frameledger_services.client import StoredFrame
 from frameledger_services.extras import needed
-from frameledger_services.pipecat.asking import Asking
 from frameledger_services.pipecat.errors import AskingError
+from frameledger_services.pipecat.inference_requests import InferenceRequests
 from frameledger_services.pipecat.open_calls import OpenCall, OpenCalls
 from frameledger_services.pipecat.values import to_json
 
@@ -43,9 +43,9 @@ logger = logging.getLogger("frameledger.pipecat")
 
 
 class ServiceCalls:
-    def __init__(self, service: Any, asking: Asking, begin_secs: float) -> None:
+    def __init__(self, service: Any, requests: InferenceRequests, begin_secs: float) -> None:
         self._service = service
-        self._asking = asking
+        self._requests = requests
         self._begin_secs = begin_secs
         self._calls = OpenCalls()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -56,7 +56,7 @@ class ServiceCalls:
         for task in tuple(self._tasks):
             await self._service.cancel_task(task)
 
-    def are_told(self, frame: Any) -> bool:
+    def is_recorded(self, frame: Any) -> bool:
         """Returns whether the log already has the content of this Pipecat frame."""
         if isinstance(frame, theirs.FunctionCallsStartedFrame):
             return all(one.tool_call_id in self._calls for one in frame.function_calls)
@@ -67,7 +67,7 @@ class ServiceCalls:
             return call is not None and call.is_served is True
         return False
 
-    async def before(self, kind: Any, fields: dict[str, Any]) -> None:
+    async def before_broadcast(self, kind: Any, fields: dict[str, Any]) -> None:
         """Called before a frame about a call is broadcast. All calls of an answer are one group, whichever process runs
         them: a result waits until Pipecat knows the other calls. If these wait for it, it does not request an
         answer."""
@@ -114,7 +114,7 @@ class ServiceCalls:
     async def _run(self, calls: Sequence[FunctionCallFromLLM], context: Any) -> None:
         """Run the functions of the application whose start frames are applied."""
         await self._calls.turn(calls[0].tool_call_id)
-        interruptions = self._asking.interruptions
+        interruptions = self._requests.interruptions
         starts = await asyncio.gather(*(self._start(one) for one in calls))
         run = []
         for one, start in zip(calls, starts, strict=True):
@@ -122,8 +122,8 @@ class ServiceCalls:
             counts = start is not None and start.outcome == "applied"
             if start is None:
                 self._spawn(self._settle(one, NOT_RECORDED), one)
-            elif counts and self._asking.interruptions != interruptions and self._is_cut(one):
-                self._asking.say({"type": "FunctionCallCancelFrame", **_named(one)})
+            elif counts and self._requests.interruptions != interruptions and self._is_cut(one):
+                self._requests.publish({"type": "FunctionCallCancelFrame", **_named(one)})
                 call.has_started.set()
             elif counts:
                 run.append(_theirs(one, context))
@@ -153,15 +153,15 @@ class ServiceCalls:
                 await self._settle(one, NOT_RECORDED, start.reason)
                 return
             frame = InterruptionFrame() if start.reason == "call_forgotten" else await call.frames.get()
-        while not await self._tell(one, call, frame):
+        while not await self._broadcast(one, call, frame):
             frame = await call.frames.get()
         self._calls.drop(one.tool_call_id)
 
-    async def _tell(self, one: FunctionCallFromLLM, call: OpenCall, frame: AnyFrame) -> bool:
+    async def _broadcast(self, one: FunctionCallFromLLM, call: OpenCall, frame: AnyFrame) -> bool:
         """Pass a frame on to Pipecat. Returns whether the call has ended."""
         match frame:
             case FunctionCallInProgressFrame() if not call.has_started.is_set():
-                await self._tell_started(one, frame.cancel_on_interruption)
+                await self._broadcast_start(one, frame.cancel_on_interruption)
             case FunctionCallResultFrame():
                 properties = frame.properties
                 is_final = properties is None or properties.is_final
@@ -180,7 +180,7 @@ class ServiceCalls:
                 return True
         return False
 
-    async def _tell_started(self, one: FunctionCallFromLLM, cancel_on_interruption: bool) -> None:
+    async def _broadcast_start(self, one: FunctionCallFromLLM, cancel_on_interruption: bool) -> None:
         await self._service.broadcast_frame(
             theirs.FunctionCallInProgressFrame,
             **_named(one),
@@ -194,7 +194,7 @@ class ServiceCalls:
         if reason is not None:
             logger.warning("%s: the start of %s was ignored: %s", self._service, one.function_name, reason)
         self._calls[one.tool_call_id].is_served = False
-        await self._tell_started(one, True)
+        await self._broadcast_start(one, True)
         await self._service.broadcast_frame(
             theirs.FunctionCallResultFrame,
             **_named(one),
@@ -215,7 +215,7 @@ class ServiceCalls:
         if (version := self._calls[one.tool_call_id].announced_version) is not None:
             said["opened_version"] = version
         try:
-            id_ = self._asking.say(said)
+            id_ = self._requests.publish(said)
         except AskingError:
             return None
         return await self._calls.outcome_of(id_, self._begin_secs)

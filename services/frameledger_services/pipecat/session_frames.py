@@ -18,19 +18,19 @@ class SessionFrames:
         self._id = str(id_)
         self._capture = capture
         self._notes: dict[str, Any] = {}
-        self._is_kept = False
+        self._is_fenced = False
 
-    def keeps(self, noted: dict[str, Any]) -> None:
+    def note_fenced(self, noted: dict[str, Any]) -> None:
         """Note that the log has the fence of this process, and the values noted before it."""
-        self._is_kept = True
+        self._is_fenced = True
         self._notes = noted | self._notes
 
     def begin(self, pipecat_version: str, processors: list[Any]) -> None:
         """Publish the fence, unless it is published, and a description of the pipeline."""
         capture = self._capture
-        if not self._is_kept:
+        if not self._is_fenced:
             capture.add({"type": "LLMMirrorFrame", "mirror": self._id, "react": capture.is_answered_here})
-            self._is_kept = True
+            self._is_fenced = True
         about = {
             "session": self._id,
             "pipecat": pipecat_version,
@@ -38,7 +38,7 @@ class SessionFrames:
         }
         capture.add({"type": "StartFrame", "metadata": about})
         if self._notes:
-            self._say_notes()
+            self._publish_notes()
         for llm in (one for one in processors if is_a(one, "LLMService")):
             read = of_a_request if capture.is_answered_here else given
             if said := read(settings_of(llm)):
@@ -48,8 +48,8 @@ class SessionFrames:
     def note(self, settings: dict[str, Any]) -> None:
         self._notes |= settings
         # Before the fence they would be ignored; they are published after it.
-        if self._is_kept:
-            self._say_notes()
+        if self._is_fenced:
+            self._publish_notes()
 
     def end(self, kind: str, reason: str | None, lost: dict[str, int]) -> None:
         """Publish the end of the pipeline, by the type of Pipecat's last frame, and what was not recorded."""
@@ -59,6 +59,6 @@ class SessionFrames:
         end = "CancelFrame" if kind == "CancelFrame" else "EndFrame"
         capture.add({"type": end, "metadata": {"session": self._id, **told}})
 
-    def _say_notes(self) -> None:
+    def _publish_notes(self) -> None:
         notes = {key: value for key, value in self._notes.items() if value is not None}
         self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": {NOTED: to_json(notes)}})

@@ -36,7 +36,7 @@ class SideQuestion:
     silent_secs: float
 
 
-async def answered(client: Any, aside: SideQuestion) -> str | None:
+async def ask_side_question(client: Any, aside: SideQuestion) -> str | None:
     """Returns the text of the answer; None if it has no text. Raises `AskingError` if the question is not answered, and
     what `Client.publish` and `Client.follow` raise."""
     session = uuid4()
@@ -51,7 +51,7 @@ async def answered(client: Any, aside: SideQuestion) -> str | None:
     end = "CancelFrame"
     try:
         await client.publish(context_id, opening, within=aside.begin_secs)
-        text = await _heard(client, context_id, question, aside)
+        text = await _answer_text(client, context_id, question, aside)
         end = "EndFrame"
         return text
     finally:
@@ -61,7 +61,7 @@ async def answered(client: Any, aside: SideQuestion) -> str | None:
             await client.publish(context_id, over, within=END_SECONDS)
 
 
-async def _heard(client: Any, context_id: str, question: UUID, aside: SideQuestion) -> str | None:
+async def _answer_text(client: Any, context_id: str, question: UUID, aside: SideQuestion) -> str | None:
     run, said = RunAnswer(question), list[str]()
     async with aclosing(client.follow(context_id)) as frames:
         while True:

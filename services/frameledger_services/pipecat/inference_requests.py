@@ -23,14 +23,14 @@ from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.errors import AskingError
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.repairs import SPOKEN
-from frameledger_services.pipecat.side_conversation import SideQuestion, answered
+from frameledger_services.pipecat.side_conversation import SideQuestion, ask_side_question
 
 AGAIN_SECONDS = 1.0
 
 WAITING = "pipecat/WaitingFrame"
 """A probe without content. If it comes back, the log, the projector and the tables are working."""
 
-_HEARD = {
+_FOLLOWED = {
     "LLMRunFrame",
     "LLMFullResponseStartFrame",
     "LLMFullResponseEndFrame",
@@ -50,7 +50,7 @@ _HEARD = {
 }
 
 
-class Asking:
+class InferenceRequests:
     """The requests of one LLM service, published and followed by its observer."""
 
     def __init__(self, context_id: str, session: UUID, capture: Capture, outbox: Outbox) -> None:
@@ -59,8 +59,8 @@ class Asking:
         self._capture = capture
         self._outbox = outbox
         self._settings: Fields | None = None
-        self._hoped_ns = 0
-        self._began = asyncio.Event()
+        self._expected_ns = 0
+        self._ready = asyncio.Event()
         self._following: concurrent.futures.Future[None] | None = None
 
     @property
@@ -69,44 +69,44 @@ class Asking:
         return self._capture.interruptions
 
     @property
-    def why_unpublished(self) -> BaseException | None:
+    def publish_error(self) -> BaseException | None:
         """The error of the latest attempt to publish; None if it succeeded."""
         return self._outbox.why
 
-    def begin(self, take: Callable[[StoredFrame, AnyFrame], None], after: int | None) -> None:
+    def follow(self, take: Callable[[StoredFrame, AnyFrame], None], after: int | None) -> None:
         """Follow the conversation after this version, or after the newest one. `take` is called in this event loop."""
         loop = asyncio.get_running_loop()
 
-        def hand(call: Callable[..., None], *words: Any) -> None:
+        def hand_over(call: Callable[..., None], *arguments: Any) -> None:
             with suppress(RuntimeError):  # the pipeline's event loop has ended before the observer
-                loop.call_soon_threadsafe(call, *words)
+                loop.call_soon_threadsafe(call, *arguments)
 
-        async def follow(client: Any) -> None:
+        async def follow_forever(client: Any) -> None:
             version = after
             while True:
                 with suppress(TransientError):
                     if version is None:
                         version = await client.newest_version(self._context_id)
-                    hand(self._began.set)
+                    hand_over(self._ready.set)
                     async for one in client.follow(self._context_id, version):
                         version = one.version
-                        if one.type in _HEARD:
-                            hand(take, one, one.frame)
+                        if one.type in _FOLLOWED:
+                            hand_over(take, one, one.frame)
                 await asyncio.sleep(AGAIN_SECONDS)
 
-        self._following = self._outbox.call(follow)
+        self._following = self._outbox.call(follow_forever)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop following."""
         if self._following is not None:
             self._following.cancel()
 
-    async def began(self) -> None:
+    async def ready(self) -> None:
         """Return once frames that are published from now on are received. Raises `AskingError` if following failed."""
         assert self._following is not None
         if self._following.done() and (error := self._following.exception()) is not None:
             raise AskingError(f"The conversation cannot be followed: {error}") from error
-        await self._began.wait()
+        await self._ready.wait()
 
     def ask(self, settings: Fields) -> UUID:
         """Request an answer to the current messages. Returns the id of the request."""
@@ -115,33 +115,35 @@ class Asking:
             # Also with the first request: the settings of the pipeline may have changed since its start.
             said = self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
             self._settings = None if said is None else settings
-        return self._hope_for({"type": "LLMRunFrame", "metadata": {SPOKEN: self._capture.speaks}})
+        return self._publish_expected({"type": "LLMRunFrame", "metadata": {SPOKEN: self._capture.speaks}})
 
-    async def beside(self, aside: SideQuestion) -> str | None:
-        """Ask outside of the conversation. Returns the text of the answer. Raises what `answered` raises."""
-        return await asyncio.wrap_future(self._outbox.call(lambda client: answered(client, aside)))
+    async def ask_outside(self, question: SideQuestion) -> str | None:
+        """Ask outside of the conversation. Returns the text of the answer. Raises what `ask_side_question` raises."""
+        return await asyncio.wrap_future(
+            self._outbox.call(lambda client: ask_side_question(client, question))
+        )
 
-    def try_out(self) -> None:
+    def probe(self) -> None:
         """Publish a probe, to find out whether frames still come back."""
-        self._hope_for({"type": WAITING})
+        self._publish_expected({"type": WAITING})
 
-    def _hope_for(self, fields: Fields) -> UUID:
-        id_ = self.say(fields)
-        self._hoped_ns = time.time_ns()
+    def _publish_expected(self, fields: Fields) -> UUID:
+        id_ = self.publish(fields)
+        self._expected_ns = time.time_ns()
         return id_
 
     @property
-    def is_held_back(self) -> bool:
-        """Whether the broker does not have what was asked or tried last."""
+    def is_unpublished(self) -> bool:
+        """Whether the latest request or probe has not reached the broker."""
         oldest = self._outbox.oldest_ns
-        return oldest is not None and oldest <= self._hoped_ns
+        return oldest is not None and oldest <= self._expected_ns
 
     @property
     def context(self) -> Any:
         """The recorded context."""
         return self._capture.context
 
-    def say(self, fields: Fields) -> UUID:
+    def publish(self, fields: Fields) -> UUID:
         """Publish this frame at once. Returns its id. Raises `AskingError` if the buffer is full."""
         sequence = self._capture.add(fields)
         if sequence is None:
@@ -149,11 +151,11 @@ class Asking:
         self._outbox.hurry()
         return uuid5(self._session, f"{sequence}.0")
 
-    def hurry(self) -> None:
+    def flush(self) -> None:
         """Publish all captured frames at once."""
         self._outbox.hurry()
 
-    def give_up(self, interruptions: int) -> None:
+    def abandon(self, interruptions: int) -> None:
         """Stop the run of an abandoned request by an interruption, unless one was captured already. `interruptions` is
         their number at the time of the request."""
         if self._capture.interruptions == interruptions:
