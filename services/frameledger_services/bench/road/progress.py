@@ -16,9 +16,9 @@ from frameledger_services.store.projections import CHANNEL
 LOOK_AGAIN_SECONDS = 1.0
 
 
-async def until_projected(settings: Settings, records: int, process: Process, *, within: float) -> None:
-    """Return when so many records of the topic are in the tables. Raises `BenchError` when the process dies first or
-    that takes too long."""
+async def until_projected(settings: Settings, records: int, process: Process, *, within: float) -> int:
+    """Wait until this number of records of the topic is in the tables. Returns how many are, since a batch may pass the
+    number. Raises `BenchError` if the process ends before, or after `within` seconds."""
     address = access.database_address(settings, application_name="frameledger-bench")
     try:
         async with (
@@ -26,11 +26,12 @@ async def until_projected(settings: Settings, records: int, process: Process, *,
             await AsyncConnection.connect(address, autocommit=True) as connection,
         ):
             await connection.execute(f"LISTEN {CHANNEL}")
-            while await _projected(connection) < records:
+            while (reached := await _projected(connection)) < records:
                 if process.returncode is not None:
                     raise BenchError(f"The projector ended with exit code {process.returncode}.")
                 async for _ in connection.notifies(timeout=LOOK_AGAIN_SECONDS, stop_after=1):
                     pass
+            return reached
     except TimeoutError:
         raise BenchError(f"The projector did not come to the end within {within:.0f} s.") from None
 

@@ -73,11 +73,15 @@ async def publish_records(settings: Settings, records: Iterable[Outgoing]) -> in
     return count
 
 
-async def rate(settings: Settings, table: str) -> float:
-    """Rows of this table a second, by the database's clock: from the first one that was written to the last."""
+async def rate(settings: Settings, table: str, *, skipped: int = 0) -> float:
+    """Rows of this table per second, by the database's clock: from the first to the last that was written, without the
+    `skipped` rows that were written first."""
     async with await AsyncConnection.connect(access.database_address(settings)) as connection:
         cursor = await connection.execute(
-            f"SELECT count(*) / extract(epoch FROM max(recorded_at) - min(recorded_at)) FROM {table}"
+            f"""
+            SELECT count(*) / extract(epoch FROM max(recorded_at) - min(recorded_at))
+            FROM (SELECT recorded_at FROM {table} ORDER BY recorded_at OFFSET {skipped}) AS counted
+            """
         )
         row = await cursor.fetchone()
         assert row is not None, "an aggregate has one row"

@@ -14,9 +14,9 @@ from frameledger_services.bench.telemetry import batches, projector, workers
 class Scale:
     """How much is measured."""
 
-    contexts: int = 400
+    contexts: int = 800
     each: int = 100
-    rounds: int = 11
+    rounds: int = 9
     folded_contexts: int = 200
     folded_each: int = 60
     repeats: int = 9
@@ -27,8 +27,9 @@ class Scale:
 
 
 QUICK = Scale(
-    contexts=40,
-    each=30,
+    # Several batches: the first does not count.
+    contexts=80,
+    each=100,
     rounds=1,
     folded_contexts=20,
     folded_each=30,
