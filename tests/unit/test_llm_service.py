@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from frameledger import evolve, fold_settings
 from frameledger import frames as f
 from frameledger.context import LLMContext, LLMSpecificMessage
+from frameledger.fold_settings import FOLD_SETTINGS
 from frameledger_services.providers import LLMService, LLMSettings, ProviderError, UnmappableError
 from frameledger_services.providers.instructions import Instructions
 from frameledger_services.providers.openai_adapter import OpenAILLMAdapter
@@ -78,10 +82,21 @@ def test_a_model_that_extra_names_is_the_one_that_is_told():
     assert ScriptedLLMService().request(HELLO.with_settings({"extra": {"model": "m3"}})).model == "m3"
 
 
-def test_what_only_the_fold_reads_is_no_part_of_a_request():
-    assert body(ScriptedLLMService(), HELLO.with_settings({"add_tool_change_messages": True})) == body(
-        ScriptedLLMService()
-    )
+@pytest.mark.regression("fold 4")
+@pytest.mark.parametrize("value", [True, False, "reject"])
+@pytest.mark.parametrize("name", sorted(FOLD_SETTINGS))
+def test_what_only_the_fold_reads_is_no_part_of_a_request(name, value):
+    service, context = ScriptedLLMService(), HELLO.with_settings({name: value})
+    assert body(service, context) == body(service)
+    assert asyncio.run(service.run_inference(context)) == "You said: Hello?"
+
+
+def test_every_setting_that_the_fold_reads_is_listed():
+    """The rules read settings by the names of `fold_settings`, which are all in its list."""
+    rules = Path(evolve.__file__).parent.glob("*.py")
+    read = {name for path in rules for name in re.findall(r"settings(?:\.get\(|\[)(\w*)", path.read_text())}
+    assert read == {"ADD_TOOL_CHANGE_MESSAGES", "ANSWERED_ELSEWHERE", "SECOND_INPUT"}
+    assert {getattr(fold_settings, name) for name in read} == FOLD_SETTINGS
 
 
 def test_a_setting_that_the_provider_has_no_form_for_is_refused_when_the_service_is_made():

@@ -13,6 +13,7 @@ from frameledger.evolve import erasure, gaps, inputs, limits, open_calls, runs
 from frameledger.evolve.changes import Message, SettingChanged, SettingName
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
+from frameledger.fold_settings import ADD_TOOL_CHANGE_MESSAGES
 from frameledger.frames import (
     LLMContextFrame,
     LLMMessageRewriteFrame,
@@ -26,9 +27,6 @@ from frameledger.frames import (
 from frameledger.frames.context import ContextFrames
 from frameledger.ids import Position
 from frameledger.values import replace
-
-ADD_TOOL_CHANGE_MESSAGES = "add_tool_change_messages"
-"""The key of the context's settings that only the fold reads: announce changes of the tools in the conversation."""
 
 
 def has_changed(draft: Draft, expected: int | None) -> bool:

@@ -13,11 +13,9 @@ from typing import Any
 from frameledger.evolve import calls, responses, runs
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
+from frameledger.fold_settings import SECOND_INPUT
 from frameledger.frames.base import SecondInput
 from frameledger.values import replace
-
-SECOND_INPUT = "second_input"
-"""The key of the context's settings that only the fold reads: what a second input does that says nothing of it."""
 
 _WAYS: dict[object, SecondInput] = {
     "enqueue": "enqueue",

@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from frameledger.evolve.text import Text
+from frameledger.fold_settings import ANSWERED_ELSEWHERE
 from frameledger.frames.base import SecondInput
 from frameledger.ids import Attempt, ContextId, Era, GroupId, Position, RunId, ToolCallId, Version
 from frameledger.values import value
@@ -55,7 +56,7 @@ class RequestParameters:
     @property
     def is_answered_elsewhere(self) -> bool:
         """Whether nobody here runs the model: requests are noted, and runs do not open (R4.5)."""
-        return self.recording or self.settings.get("answered_elsewhere") is True
+        return self.recording or self.settings.get(ANSWERED_ELSEWHERE) is True
 
 
 @value

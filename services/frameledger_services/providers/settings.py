@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from frameledger.fold_settings import FOLD_SETTINGS
 from frameledger_services.providers.errors import UnmappableError
 
-FOLD_ONLY = frozenset({"add_tool_change_messages", "second_input", "noted"})
-"""Keys of a context's settings that only the fold reads: they are no part of a request."""
+NOT_REQUESTED = FOLD_SETTINGS | {"noted"}
+"""Keys of a context's settings that are no part of a request: those that the fold reads, and the notes that Pipecat's
+observer keeps there."""
 
 
 class LLMSettings(BaseModel):
@@ -53,7 +55,7 @@ class LLMSettings(BaseModel):
 
 def settings_of_context(provider: str, settings: Mapping[str, Any]) -> LLMSettings:
     """A context's settings. Raises `UnmappableError` that names a key which no setting has, or a wrong value."""
-    found = {name: value for name, value in settings.items() if name not in FOLD_ONLY}
+    found = {name: value for name, value in settings.items() if name not in NOT_REQUESTED}
     try:
         return LLMSettings.model_validate(found)
     except ValidationError as error:
