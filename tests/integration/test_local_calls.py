@@ -7,8 +7,9 @@ import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, Gate, called, play, returning, stage
 
-from frameledger.frames import InterruptionFrame
-from frameledger_services.functions import FunctionRegistry
+from frameledger.frames import InterruptionFrame, LLMSetLimitsFrame
+from frameledger_services.functions import CallsRefusedError, FunctionRegistry
+from frameledger_services.store.tables import FOR_EVER
 
 pytestmark = CONNECTIONS_LEFT_OPEN
 
@@ -229,6 +230,67 @@ def test_the_model_of_local_calls_cancels_them_by_the_name_of_the_tool_alone(set
         assert len(await talk.open_runs()) == 1
 
     play(settings, registry, scenario)
+
+
+async def unsettled(talk):
+    """The calls that still run, and the messages that show one as running."""
+    calls = await talk.rows(
+        "SELECT tool_call_id FROM tool_calls WHERE context_id = %s AND status IN ('running', 'announced')"
+    )
+    messages = await talk.rows(
+        "SELECT message FROM messages WHERE context_id = %s AND message->>'content' = 'IN_PROGRESS'"
+        f" AND valid_to = {FOR_EVER}"
+    )
+    return calls, messages
+
+
+@pytest.mark.regression("fold 3")
+def test_calls_whose_announcement_is_refused_are_not_run_and_the_caller_is_told_why(settings):
+    registry, ran = FunctionRegistry(), []
+    registry.register_function("note", lambda params: ran.append(params.tool_call_id))
+
+    async def scenario(service, talk):
+        await talk.publish(LLMSetLimitsFrame(rounds=1))
+        await service.run_function_calls(talk.context_id, [called("note", tool_call_id="a1")])
+        with pytest.raises(CallsRefusedError, match="too_many_rounds") as refused:
+            await service.run_function_calls(talk.context_id, [called("note", tool_call_id="a2")])
+        assert (refused.value.reason, refused.value.tool_call_ids) == ("too_many_rounds", ("a2",))
+        assert ran == ["a1"]
+        assert await unsettled(talk) == ([], [])
+
+    play(settings, registry, scenario)
+
+
+@pytest.mark.regression("fold 3")
+@pytest.mark.parametrize("run_in_parallel", [True, False])
+def test_a_call_whose_id_is_open_already_is_not_run_and_the_others_of_its_batch_are(
+    settings, run_in_parallel
+):
+    registry, book = FunctionRegistry(), Booking()
+    registry.register_function("book", book)
+    registry.register_direct_function(quick)
+
+    async def scenario(service, talk):
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.run_function_calls(talk.context_id, [called("book", tool_call_id="0")]))
+            assert await book.next() == "0"
+            again = [called("book", tool_call_id="0"), called("quick", tool_call_id="1")]
+            assert await refused_ids(service, talk, again[:1]) == ("call_open_already", ("0",))
+            second = tasks.create_task(refused_ids(service, talk, again))
+            await talk.settled("1", statuses=("announced", "done"))
+            book.leave.release()
+        assert second.result() == ("call_open_already", ("0",))
+        assert await talk.settled("0", "1") == ["done", "done"]
+        assert book.entered.empty()
+        assert await unsettled(talk) == ([], [])
+
+    play(settings, registry, scenario, run_in_parallel=run_in_parallel)
+
+
+async def refused_ids(service, talk, calls):
+    with pytest.raises(CallsRefusedError) as refused:
+        await service.run_function_calls(talk.context_id, calls)
+    return refused.value.reason, refused.value.tool_call_ids
 
 
 def test_local_calls_are_announced_and_run(settings):

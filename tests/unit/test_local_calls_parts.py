@@ -25,6 +25,9 @@ from frameledger_services.work import Lease, LeaseLostError
 class Started(OneCall):
     """Each start is folded at once, and no call is over."""
 
+    async def read_all(self, calls):
+        return [await self.read(call) for call in calls]
+
     @asynccontextmanager
     async def folding(self, context_id, frame_id, call=None, condition=None):
         folded = asyncio.get_running_loop().create_future()

@@ -8,6 +8,7 @@ from frameledger_services import extras
 
 with extras.needed("services"):
     from frameledger_services.functions.call_frames import FUNCTION_FAILED
+    from frameledger_services.functions.local_calls import CallsRefusedError
     from frameledger_services.functions.options import tool_options
     from frameledger_services.functions.params import (
         FunctionCallParams,
@@ -25,6 +26,7 @@ with extras.needed("services"):
 
 __all__ = [
     "FUNCTION_FAILED",
+    "CallsRefusedError",
     "DirectFunction",
     "FunctionCallParams",
     "FunctionCallRegistryItem",

@@ -144,6 +144,8 @@ class CallAttempt:
             safe_to_retry=options.safe_to_retry,
             timeout_secs=timeout_secs,
             waiting=waiting,
+            # Without an attempt it would also begin a call that nobody announced.
+            opened_version=self.requested_version if self.attempt is None else None,
         )
 
     def result(

@@ -6,7 +6,7 @@ All that wait in a process share one query.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -52,8 +52,12 @@ class CallStatusReader:
 
     async def read(self, call: CallAttempt) -> CallSnapshot:
         """Returns the status of a call, with its in-progress frame. Raises `DatabaseError`."""
-        about = FrameOfCall(call.context_id, call.in_progress_id, call.key)
-        return (await self._connections.read(tool_calls.snapshots, [about]))[0]
+        return (await self.read_all([call]))[0]
+
+    async def read_all(self, calls: Sequence[CallAttempt]) -> list[CallSnapshot]:
+        """Returns the status of each of these calls, in their order, by one query. Raises `DatabaseError`."""
+        about = [FrameOfCall(call.context_id, call.in_progress_id, call.key) for call in calls]
+        return await self._connections.read(tool_calls.snapshots, about)
 
     @asynccontextmanager
     async def folding(

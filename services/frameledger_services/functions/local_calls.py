@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager, suppress
 from uuid import UUID, uuid4
 
+from frameledger.errors import RefusedError
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
 from frameledger.ids import ContextId, Version
 from frameledger_services import logs, work
@@ -28,7 +29,26 @@ from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.tool_calls import CallSnapshot
 
+OPEN_ALREADY = "call_open_already"
+"""The reason for a call whose id another open call of the conversation has."""
+
 _log = logs.get_logger("functions")
+
+
+class CallsRefusedError(RefusedError, RuntimeError):
+    """A conversation did not accept calls that an application announced. They did not run.
+
+    `reason` is why, as on the stored frame (`call_open_already`, `too_many_rounds`), and `tool_call_ids` are the calls.
+
+    Remedy: For `call_open_already` give the calls other ids. Otherwise wait for an input, or raise the limit.
+    """
+
+    def __init__(self, context_id: str, reason: str, tool_call_ids: Sequence[str]) -> None:
+        super().__init__(
+            f"The conversation {context_id} did not accept the calls {', '.join(tool_call_ids)}: {reason}."
+        )
+        self.reason = reason
+        self.tool_call_ids = tuple(tool_call_ids)
 
 
 class LocalCalls:
@@ -72,7 +92,8 @@ class LocalCalls:
         group_parallel_tools: bool,
         causation_id: UUID | str | None,
     ) -> None:
-        """Returns when all have settled, or wait for a person. Raises TimeoutError if they are not folded in time.
+        """Returns when all have settled, or wait for a person. Raises TimeoutError if they are not folded in time, and
+        `CallsRefusedError`, after the others have run, for calls that the conversation did not accept.
 
         `causation_id` is the cause of their announcement; that is the cause of their starts.
         """
@@ -85,14 +106,18 @@ class LocalCalls:
         )
         with self._batch():
             if run_in_parallel:
-                calls = await self._announced(session, context_id, announcement, causation_id)
+                calls, refused = await self._announced(session, context_id, announcement, causation_id)
                 await self._run_parallel(session, calls)
-                return
-            async with self._queues.entry(context_id) as entry:
-                async with entry.enter_lock:
-                    calls = await self._announced(session, context_id, announcement, causation_id)
-                await entry.first()
-                await self._run_in_order(session, calls)
+            else:
+                async with self._queues.entry(context_id) as entry:
+                    async with entry.enter_lock:
+                        calls, refused = await self._announced(
+                            session, context_id, announcement, causation_id
+                        )
+                    await entry.first()
+                    await self._run_in_order(session, calls)
+            if refused:
+                raise CallsRefusedError(context_id, OPEN_ALREADY, refused)
 
     async def _announced(
         self,
@@ -100,16 +125,42 @@ class LocalCalls:
         context_id: str,
         announcement: FunctionCallsStartedFrame,
         causation_id: UUID | str | None,
-    ) -> list[CallAttempt]:
+    ) -> tuple[list[CallAttempt], list[str]]:
+        """Returns the calls that were announced, and the ids of those that were skipped, which are open already. Raises
+        `CallsRefusedError` if the whole announcement was ignored."""
         statuses, frame_id = self._deps.statuses, str(announcement.id)
         async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(context_id, frame_id) as folded:
             await session.publisher.publish(context_id, announcement, causation_id=causation_id)
-            version = (await folded).version
+            current = await folded
+            if current.outcome != "applied":
+                ids = [one.tool_call_id for one in announcement.function_calls]
+                raise CallsRefusedError(context_id, current.reason or str(current.outcome), ids)
+            calls = self._calls(session, context_id, announcement, Version(current.version or 0))
+            open_calls = await self._known(calls)
+        refused = [call.tool_call_id for call in calls if call not in open_calls]
+        return open_calls, refused
+
+    async def _known(self, calls: Sequence[CallAttempt]) -> list[CallAttempt]:
+        """Returns those of these calls that the tables have. While the database is away, it waits."""
+        while True:
+            try:
+                found = await self._deps.statuses.read_all(calls)
+            except DatabaseError as error:
+                _log.warning("call.status_unreadable", error=str(error), calls=len(calls))
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return [call for call, status in zip(calls, found, strict=True) if status.status is not None]
+
+    @staticmethod
+    def _calls(
+        session: work.Session, context_id: str, announcement: FunctionCallsStartedFrame, version: Version
+    ) -> list[CallAttempt]:
+        frame_id = str(announcement.id)
         return [
             CallAttempt(
                 scope=f"{frame_id}:{ordinal}",
                 context_id=ContextId(context_id),
-                requested_version=Version(version or 0),
+                requested_version=version,
                 ordinal=ordinal,
                 tool_call_id=one.tool_call_id,
                 function_name=one.function_name,

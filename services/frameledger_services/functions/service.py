@@ -251,7 +251,9 @@ class FunctionService(Hooks, work.BackgroundService):
         Returns when all have settled or wait for a person. They run in parallel, or, as the service was made, one after
         another, after the batches of the context that were announced here before. They are not claimed: if this process
         dies, the timekeeper settles them. An empty list does nothing. `causation_id` is the frame that caused them, if
-        the application knows it. Raises `NotRunningError`, `LeaseLostError`, and what publishing raises.
+        the application knows it. Raises `NotRunningError`, `LeaseLostError`, what publishing raises, and
+        `CallsRefusedError` for calls that the conversation did not accept: by its limits, or since a call of that id is
+        open. They do not run; the others of the batch do.
         """
         if not function_calls:
             return

@@ -71,6 +71,9 @@ class CallSnapshot:
 
     interrupted_by: UUID | None = None
 
+    reason: str | None = None
+    """Why the frame was ignored."""
+
     @property
     def interruption(self) -> Interruption | None:
         """The frame that asked for the cancellation of the call."""
@@ -111,7 +114,7 @@ async def snapshots(connection: Connection, asked: Sequence[FrameOfCall]) -> lis
             stored.version, stored.outcome,
             call.status, call.worker, call.attempt, call.safe_to_retry, call.interrupted_version, call.claim,
             EXISTS (SELECT FROM workers WHERE workers.worker_id = call.worker AND workers.kind = 'timekeeper'),
-            interruption.frame_id
+            interruption.frame_id, stored.reason
         FROM unnest(%s::text[], %s::uuid[], %s::bigint[], %s::integer[])
             WITH ORDINALITY AS asked (context_id, frame_id, requested_version, ordinal, place)
         LEFT JOIN frames AS stored
