@@ -190,6 +190,20 @@ def test_the_temperature_is_refused_where_the_scale_ends():
         body(user("a"), settings={"temperature": 1.5})
 
 
+def test_what_a_front_end_sends_to_any_provider_is_no_demand():
+    asked = {
+        "frequency_penalty": 0,
+        "presence_penalty": 0.0,
+        "top_p": 1,
+        "extra": {"stop": ".", "response_format": {"type": "text"}},
+    }
+    made = body(user("a"), settings=asked)
+    assert (made["top_p"], made["stop_sequences"]) == (1, ["."])
+    assert not made.keys() & {"stop", "response_format", "frequency_penalty", "presence_penalty"}
+    several = body(user("a"), settings={"extra": {"stop": [".", "!"], "stop_sequences": ["?"]}})
+    assert (several["stop_sequences"], "stop" in several) == (["?"], False)
+
+
 @pytest.mark.parametrize("name", ["frequency_penalty", "presence_penalty", "seed"])
 def test_a_setting_that_the_api_lacks_is_refused_by_name(name):
     with pytest.raises(UnmappableError, match=name):

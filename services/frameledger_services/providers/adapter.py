@@ -67,11 +67,18 @@ class LLMAdapter(ABC):
         return LLMSpecificMessage(self.provider, message)
 
     def check_settings(self, settings: LLMSettings) -> None:
-        """Raises `UnmappableError` naming the first setting that is set and has no form here."""
+        """Raises `UnmappableError` naming the first setting that is set and has no form here. A penalty of 0 is the
+        same as none."""
         for name in LLMSettings.model_fields:
             if name in _ANYWHERE or name in self.settings_mapped or getattr(settings, name) is None:
                 continue
+            if name in _PENALTIES and getattr(settings, name) == 0:
+                continue
             raise UnmappableError(self.provider, f"the setting {name}")
+
+    def extra(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the fields of the setting `extra` as this provider's request has them. They outrank `body`."""
+        return dict(fields)
 
     def messages(
         self,
@@ -115,4 +122,5 @@ class LLMAdapter(ABC):
         return self.own_messages_are_standard and isinstance(own, Mapping) and "role" in own
 
 
+_PENALTIES = frozenset({"frequency_penalty", "presence_penalty"})
 _ANYWHERE = frozenset({"model", "system_instruction", "extra"})

@@ -25,6 +25,8 @@ class AnthropicLLMAdapter(LLMAdapter):
     - The composed system instruction and the context's first instructions stand in `system`, a block each.
     - Both token limits are one here, thoughts included: the smaller counts. Temperatures above 1 are refused by name.
     - A history with calls needs tools: where the context has none, the functions called are declared, not to be called.
+    - Of OpenAI's fields in `extra`, `stop` becomes `stop_sequences`, and a `response_format` of text, which every answer
+      has, is left out.
     - Prompt caching marks the end of the tools, of the system, and of the messages that will stand in the next request
       as they stand in this one.
     """
@@ -55,6 +57,15 @@ class AnthropicLLMAdapter(LLMAdapter):
         if blocks:
             body["system"] = blocks
         return body | {"messages": conversation.messages, "stream": True} | self._sampling(prompt.settings)
+
+    def extra(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(fields)
+        if "stop" in found:
+            stop = found.pop("stop")
+            found.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
+        if found.get("response_format") == {"type": "text"}:
+            del found["response_format"]
+        return found
 
     def _sampling(self, settings: LLMSettings) -> dict[str, Any]:
         if settings.temperature is not None and settings.temperature > 1:
