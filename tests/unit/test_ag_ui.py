@@ -21,6 +21,7 @@ from frameledger_services.gateway import answers as answers_json
 from frameledger_services.gateway.access import tokens
 from frameledger_services.gateway.ag_ui import answers, run_input
 from frameledger_services.gateway.ag_ui.translation import Translation, call_of_interrupt, interrupt_id
+from frameledger_services.gateway.live import hub
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.settings import Settings
 
@@ -54,6 +55,12 @@ def test_a_conversation_beyond_the_prefix_is_not_there(tmp_path):
     _, text = tokens.create(file, "one", ("read", "append"), prefix="other/", now=datetime.now(UTC))
     for answer in asked(Settings(**AWAY, gateway_tokens_file=file), text, json=BODY):
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/no-such-context")
+
+
+def test_without_room_for_a_follower_nothing_is_asked(monkeypatch):
+    monkeypatch.setattr(hub, "MOST_FOLLOWERS", 0)
+    answer, _ = asked(Settings(**AWAY), json=BODY)
+    assert (answer.status_code, answer.json()["type"]) == (429, "/problems/too-many")
 
 
 def test_half_a_character_that_a_client_was_sent_is_read_again():

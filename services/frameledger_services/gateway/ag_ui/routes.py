@@ -44,6 +44,8 @@ def routes(parts: Parts) -> list[BaseRoute]:
         _check_thread(request, wanted.thread_id)
         # The schemas of functions may take a second to check: not in the event loop.
         brought = await asyncio.to_thread(_brought, wanted) if wanted.tools else ()
+        # Before anything is said: without room for a follower nobody could tell the run.
+        parts.hub.check_room()
         await presence.asks(wanted.thread_id)
         asked = await Question(parts, request, wanted, brought).ask()
         read_log.note(request.scope, wanted.thread_id, asked.version)

@@ -195,8 +195,7 @@ class Hub:
 
         Raises `TooManyFollowersError`. After `close` the follower is closed from the beginning.
         """
-        if len(self._followers) >= MOST_FOLLOWERS:
-            raise TooManyFollowersError
+        self.check_room()
         wanted = None if types is None else following.TYPES_SEPARATOR.join(sorted(set(types)))
         follower = Follower(self, StreamCursor(context_id, after, wanted))
         if not self._closed:
@@ -204,6 +203,11 @@ class Hub:
             self._followers.add(follower)
             self._by_partition[None].add(follower)
         return follower
+
+    def check_room(self) -> None:
+        """Raise `TooManyFollowersError` if there is no room for one more follower now."""
+        if len(self._followers) >= MOST_FOLLOWERS:
+            raise TooManyFollowersError
 
     def close(self) -> None:
         """Close all followers, and take no more."""

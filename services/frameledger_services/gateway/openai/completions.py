@@ -15,6 +15,7 @@ from frameledger_services.client import BrokerError
 from frameledger_services.gateway import body
 from frameledger_services.gateway.access import caller, read_log
 from frameledger_services.gateway.live import event_stream, protocol
+from frameledger_services.gateway.live.hub import TooManyFollowersError
 from frameledger_services.gateway.openai import chunks, conversation, errors, models
 from frameledger_services.gateway.openai import request as requests
 from frameledger_services.gateway.openai.answer import Failure
@@ -54,10 +55,12 @@ class Completions:
             await asyncio.to_thread(requests.read, content) if _TOOLS in content else requests.read(content)
         )
         named = conversation.named(request, wanted.conversation, self._parts.settings.gateway_chat_id_headers)
+        # Before anything is said: without room for a follower nobody could tell the answer.
+        self._parts.hub.check_room()
         await models.check(self._parts, wanted.model)
         asked = await Asking(self._parts, request, wanted, named).ask()
         read_log.note(request.scope, asked.context_id, asked.version)
-        listening = Listening(self._parts, asked, self._followers, request.receive)
+        listening = self._listening(request, asked)
         try:
             following = listening.following
             await following.begin()
@@ -76,6 +79,17 @@ class Completions:
         except BaseException:
             await listening.close()
             raise
+
+    def _listening(self, request: Request, asked: Asked) -> Listening:
+        try:
+            return Listening(self._parts, asked, self._followers, request.receive)
+        except TooManyFollowersError:
+            # Others took the room meanwhile. The same request again finds its question.
+            raise ProblemError(
+                "too-many",
+                "This process has as many streams as it may have.",
+                headers=conversation.in_header(asked.context_id),
+            ) from None
 
     async def _whole(self, listening: Listening, writer: chunks.Writer) -> Response:
         following = listening.following
