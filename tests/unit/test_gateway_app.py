@@ -99,6 +99,14 @@ def test_what_no_route_has_is_a_problem_too(address: str, method: str, word: str
         assert "GET" in answer.headers["allow"]
 
 
+def test_a_method_that_a_path_does_not_have_is_answered_by_all_that_it_has() -> None:
+    for path, methods in (
+        ("/v1/contexts/a/frames", "GET, POST"),
+        ("/v1/contexts/a", "DELETE, GET, HEAD"),
+    ):
+        assert ask(path, method="PUT").headers["allow"] == methods
+
+
 def test_an_outage_is_logged_at_once_and_then_every_few_seconds_with_how_many_it_met(caplog) -> None:
     now = [100.0]
     outages = Outages(now=lambda: now[0])

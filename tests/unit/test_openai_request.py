@@ -10,6 +10,11 @@ from frameledger_services.gateway.problems import ProblemError
 HI = {"role": "user", "content": "Hi"}
 
 
+def called(**change):
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    return {"role": "assistant", "tool_calls": [{**call, **change}]}
+
+
 def read(**parameters):
     return request.read(json.dumps({"messages": [HI], **parameters}).encode())
 
@@ -99,6 +104,19 @@ def test_what_changes_no_answer_changes_nothing(harmless):
         ({"messages": [{"role": "cat", "content": "Hi"}]}, "messages[0].role"),
         ({"messages": [HI, {"role": "user"}]}, "messages[1].content"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        ({"messages": [called(id=["x"])]}, "messages[0].tool_calls[0].id"),
+        ({"messages": [called(id="a\x00")]}, "messages[0].tool_calls[0].id"),
+        ({"messages": [called(function=5)]}, "messages[0].tool_calls[0].function"),
+        ({"messages": [called(function={"name": ["f"]})]}, "messages[0].tool_calls[0].function"),
+        (
+            {"messages": [called(function={"name": "f", "arguments": {}})]},
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+        ({"messages": [{"role": "assistant", "tool_calls": {"id": "x"}}]}, "messages[0].tool_calls"),
+        (
+            {"messages": [{"role": "tool", "content": "1", "tool_call_id": "\ud83d"}]},
+            "messages[0].tool_call_id",
+        ),
     ],
     ids=str,
 )

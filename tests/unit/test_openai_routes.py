@@ -10,6 +10,7 @@ from tests.support.gateway import AWAY, app_of
 from frameledger_services.client import NoSuchContextError
 from frameledger_services.gateway.access import caller, tokens
 from frameledger_services.gateway.access.caller import Caller
+from frameledger_services.gateway.live import hub
 from frameledger_services.gateway.openai import conversation
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.problems import ProblemError
@@ -51,6 +52,20 @@ def ask(tmp_path):
 
     tokens.create(tmp_path / "tokens.json", "somebody", ("read",), now=datetime.now(UTC))
     return ask
+
+
+def test_without_room_for_a_follower_nothing_is_asked(ask, monkeypatch):
+    monkeypatch.setattr(hub, "MOST_FOLLOWERS", 0)
+    assert error(ask()) == (429, "rate_limit_error", "rate_limit_exceeded")
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/responses", "/v1/embeddings", "/v1/chat/completions/", "/v1/audio/speech"]
+)
+def test_what_else_openai_has_is_not_here_and_says_so(ask, path):
+    answer = ask(path)
+    assert error(answer) == (404, "invalid_request_error", "not_found")
+    assert "use chat completions" in answer.json()["error"]["message"]
 
 
 def error(answer):
@@ -186,5 +201,5 @@ def test_an_aside_has_an_id_that_follows_from_its_first_words():
 
 def test_names_of_headers_are_checked():
     assert load({"FRAMELEDGER_GATEWAY_CHAT_ID_HEADERS": "X-Chat, X-Other"}).settings.gateway_chat_id_headers
-    with pytest.raises(SettingsError, match="no name of a header"):
+    with pytest.raises(SettingsError, match="not a header name"):
         load({"FRAMELEDGER_GATEWAY_CHAT_ID_HEADERS": "X Chat"})

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match, Route
 
 from frameledger_services import logs
 from frameledger_services.client import NoSuchContextError, NoSuchVersionError
@@ -30,6 +30,7 @@ from frameledger_services.gateway import (
     schemas,
     settling,
 )
+from frameledger_services.gateway.access import policy
 from frameledger_services.gateway.ag_ui import routes as ag_ui
 from frameledger_services.gateway.live import streams
 from frameledger_services.gateway.live.hub import TooManyFollowersError
@@ -38,7 +39,7 @@ from frameledger_services.gateway.openai import routes as openai
 from frameledger_services.gateway.outages import Outages
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.raw_paths import RawPaths
+from frameledger_services.gateway.raw_paths import RawPaths, path_of
 from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.schema import SchemaError
 
@@ -130,9 +131,22 @@ async def _of_starlette(request: Request, error: Exception) -> Response:
     """What the router says by itself."""
     assert isinstance(error, HTTPException)
     word = {405: "method-not-allowed", 413: "too-large"}.get(error.status_code, "not-found")
-    return problems.answer(
-        request, ProblemError(word, f"{request.method} {request.url.path}", headers=error.headers)
-    )
+    detail = f"{request.method} {request.url.path}"
+    headers = dict(error.headers or {})
+    if word == "method-not-allowed":
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
+    elif policy.is_openai_elsewhere(path_of(request.scope)):
+        detail += " does not exist here: programs that support both APIs use chat completions."
+    return problems.answer(request, ProblemError(word, detail, headers=headers))
+
+
+def _methods(request: Request) -> set[str]:
+    """Returns the methods of all routes of a path: the router names those of the first."""
+    found = set[str]()
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return found
 
 
 async def _bug(request: Request, error: Exception) -> Response:

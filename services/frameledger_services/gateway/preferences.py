@@ -15,15 +15,17 @@ _TAG = re.compile(r'(?:W/)?"(\d{1,18})(?:\.[\w.]*)?"', re.ASCII)
 
 
 def wait_seconds(request: Request, most: float) -> float:
-    """Returns the seconds to wait for what was published; 0 for `respond-async`. A preference that cannot be read is
-    none (RFC 7240)."""
+    """Returns the seconds to wait for published frames: those of `wait`, else 0 for `respond-async`. Ignores preferences
+    that it cannot read (RFC 7240)."""
+    default = WAIT_SECONDS
     for preference in ",".join(request.headers.getlist("prefer")).split(","):
         name, _, value = (part.strip().lower() for part in preference.partition(";")[0].partition("="))
         if name == "respond-async":
-            return 0.0
+            # With `wait` it applies only after that time (RFC 7240, 4.3).
+            default = 0.0
         if name == "wait" and value.strip('"').isascii() and value.strip('"').isdigit():
             return min(float(value.strip('"')), most)
-    return min(WAIT_SECONDS, most)
+    return min(default, most)
 
 
 def expected_version(request: Request) -> int | None:

@@ -31,6 +31,33 @@ COMPLETIONS = "/v1/chat/completions"
 MODELS = "/v1/models"
 AG_UI = "/v1/ag-ui"
 
+OPENAI_ELSEWHERE = frozenset(
+    f"/v1/{name}"
+    for name in (
+        "assistants",
+        "audio",
+        "batches",
+        "chat",
+        "completions",
+        "containers",
+        "conversations",
+        "embeddings",
+        "evals",
+        "files",
+        "fine_tuning",
+        "images",
+        "moderations",
+        "organization",
+        "realtime",
+        "responses",
+        "threads",
+        "uploads",
+        "vector_stores",
+        "videos",
+    )
+)
+"""Parts of OpenAI's API that the gateway does not have. Its clients are told so, whatever they may."""
+
 OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag", MODELS))
 """Lists that name no conversation."""
 
@@ -71,7 +98,7 @@ def needed(method: str, path: str) -> Need:
             return Need((_of_method(method),), context_id)
     if path in NAMED_WITHIN:
         return Need(("append", "read"))
-    if path in LISTS or is_of_the_process(path):
+    if path in LISTS or is_of_the_process(path) or is_openai_elsewhere(path):
         return Need((_of_method(method),))
     return Need(("admin",), keeps_to_prefix=False)
 
@@ -79,6 +106,11 @@ def needed(method: str, path: str) -> Need:
 def is_of_the_process(path: str) -> bool:
     """Returns whether what is there names no conversation."""
     return path in OF_THE_PROCESS or path.startswith(f"{MODELS}/")
+
+
+def is_openai_elsewhere(path: str) -> bool:
+    """Returns whether a path is one of OpenAI's API where the gateway has nothing."""
+    return path != COMPLETIONS and "/".join(path.split("/", 3)[:3]) in OPENAI_ELSEWHERE
 
 
 def _of_method(method: str) -> Scope:

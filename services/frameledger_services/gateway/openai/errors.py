@@ -20,7 +20,8 @@ CODES = {
 
 def is_at(path: str) -> bool:
     """Returns whether errors at this path are OpenAI's."""
-    return path == policy.COMPLETIONS or path == policy.MODELS or path.startswith(f"{policy.MODELS}/")
+    is_here = path == policy.COMPLETIONS or path == policy.MODELS or path.startswith(f"{policy.MODELS}/")
+    return is_here or policy.is_openai_elsewhere(path)
 
 
 def written(word: str, status: int, detail: str, members: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
+from frameledger.surrogates import has_half
 from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.providers.settings import LLMSettings
@@ -163,7 +164,31 @@ def _messages(given: Any) -> tuple[Mapping[str, Any], ...]:
             _refuse(f"{place}.content", f"{place}: content is text, or a list of parts.")
         if message.get("content") is None and message["role"] != "assistant":
             _refuse(f"{place}.content", f"{place}: there is no content.")
+        _check_calls(place, message.get("tool_calls"))
+        if message["role"] == "tool" and not _is_id(message.get("tool_call_id")):
+            _refuse(f"{place}.tool_call_id", f"{place}: tool_call_id is the id of a call.")
     return tuple(given)
+
+
+def _check_calls(place: str, calls: Any) -> None:
+    if not isinstance(calls, list | None):
+        _refuse(f"{place}.tool_calls", f"{place}: tool_calls is a list.")
+    for number, call in enumerate(calls or ()):
+        at = f"{place}.tool_calls[{number}]"
+        if not isinstance(call, dict) or not _is_id(call.get("id")):
+            _refuse(f"{at}.id", f"{at}: an object with a text as `id` is wanted.")
+        function = call.get("function")
+        if call.get("type", "function") != "function":
+            continue
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            _refuse(f"{at}.function", f"{at}: function is an object with a name.")
+        if not isinstance(function.get("arguments"), str):
+            _refuse(f"{at}.function.arguments", f"{at}: arguments are JSON as a text.")
+
+
+def _is_id(given: Any) -> bool:
+    """Whether the database can be asked for it."""
+    return isinstance(given, str) and "\x00" not in given and not has_half(given)
 
 
 def _tools(given: Any) -> tuple[dict[str, Any], ...]:
