@@ -362,6 +362,20 @@ def test_problems_and_answers_without_a_body_stay():
     assert (head.status_code, head.headers["etag"]) == (200, '"3"')
 
 
+def test_of_an_erasure_it_is_shown_when_and_not_why_or_for_whom():
+    receipt = {"erased_at": "2026-03-04", "version": 7, "frames": 3, "why": WORDS, "requested_by": WORDS}
+    erased = ProblemError("erased", "It was erased.", context_id="a", receipt=receipt, said=WORDS)
+    answer = ask(response(httpx.URL("http://a/v1/contexts/a"), erased))
+    said = answer.json()
+    assert (answer.status_code, said["type"], said["detail"]) == (410, "/problems/erased", "It was erased.")
+    assert {name: said["receipt"][name] for name in ("erased_at", "version", "frames")} == {
+        "erased_at": "2026-03-04",
+        "version": 7,
+        "frames": 3,
+    }
+    assert WORDS not in answer.text
+
+
 def test_what_has_no_words_of_conversations_stays():
     for path in ("/v1/lag", "/readyz", "/openapi.json"):
         assert ask(JSONResponse({"check": WORDS}), path).json() == {"check": WORDS}

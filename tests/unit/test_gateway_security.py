@@ -461,10 +461,12 @@ def test_no_other_origin_may_read_unless_it_is_listed(tmp_path):
     answer = listed.ask("/v1/contexts", "OPTIONS", headers=preflight)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == "https://app.example"
-    assert "Authorization" in answer.headers["access-control-allow-headers"]
+    accepted = set(answer.headers["access-control-allow-headers"].split(", "))
+    assert {"Authorization", "Frameledger-Causation-Id"} <= accepted
     answer = listed.ask("/v1/contexts", token=listed.admin, headers=sent)
     assert answer.headers["access-control-allow-origin"] == "https://app.example"
-    assert {"ETag", "Link", "Location"} <= set(answer.headers["access-control-expose-headers"].split(", "))
+    exposed = set(answer.headers["access-control-expose-headers"].split(", "))
+    assert {"ETag", "Link", "Location", "Preference-Applied", "X-Should-Retry"} <= exposed
     assert "access-control-allow-credentials" not in answer.headers
     # A refusal can be read too, so that a page can say what is wrong.
     assert (

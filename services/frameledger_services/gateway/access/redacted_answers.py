@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from frameledger_services.gateway import problems
 from frameledger_services.gateway.access import caller, policy
-from frameledger_services.gateway.access.shapes import ANSWER, FRAME, Shape, redacted
+from frameledger_services.gateway.access.shapes import ANSWER, FRAME, PROBLEM, Shape, redacted
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 
@@ -74,8 +74,13 @@ class _Answer:
 
     async def _begin(self, start: Message) -> None:
         headers = MutableHeaders(scope=start)
-        has_words = start["status"] < 300 and start["status"] != 204 and self._scope["method"] != "HEAD"
+        has_words = start["status"] != 204 and self._scope["method"] != "HEAD"
         kind = headers.get("content-type", "").partition(";")[0].strip()
+        if kind == problems.MEDIA_TYPE and has_words:
+            self._shape = PROBLEM
+            kind = "application/json"
+        elif start["status"] >= 300:
+            has_words = False
         if not has_words:
             self._kind = "as it is"
         elif kind in ("application/json", "application/x-ndjson", "text/event-stream"):

@@ -19,12 +19,21 @@ from frameledger_services.gateway.plain_reads import PlainReads
 from frameledger_services.settings import Settings
 from frameledger_services.settings_types import origins_in
 
-EXPOSED = ("ETag", "Frameledger-Context", "Link", "Location", "Retry-After")
+EXPOSED = (
+    "ETag",
+    "Frameledger-Context",
+    "Link",
+    "Location",
+    "Preference-Applied",
+    "Retry-After",
+    "X-Should-Retry",
+)
 """What scripts of another origin may read of an answer's headers."""
 
 ACCEPTED = (
     "Authorization",
     "Content-Type",
+    "Frameledger-Causation-Id",
     "Frameledger-Context",
     "Idempotency-Key",
     "If-Match",

@@ -122,6 +122,12 @@ _PARTS |= dict.fromkeys(
     ANSWER,
 )
 
+PROBLEM = Shape(
+    _names("type title status detail instance newest context_id code"),
+    {"receipt": Shape(_names("erased_at version frames"))},
+)
+"""Why a request was not done. `detail` is the gateway's own sentence, which quotes the request at most."""
+
 _TOLD = Shape(ANSWER.shown, {"frame": ANSWER}, ANSWER.shown_too)
 """Beside what is told of it: what the tables say of a frame, not what its publisher said in it."""
 
