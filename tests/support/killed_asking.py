@@ -20,7 +20,7 @@ from starlette.requests import Request
 from tests.bounds import PROGRAM
 
 from frameledger_services.gateway.access import caller
-from frameledger_services.gateway.ag_ui import run_input
+from frameledger_services.gateway.ag_ui import routes, run_input
 from frameledger_services.gateway.ag_ui.asking import Question
 from frameledger_services.gateway.openai import request as requests
 from frameledger_services.gateway.openai.asking import Asking
@@ -55,7 +55,8 @@ async def _ask(settings: Settings, api: str, context_id: str, body: bytes, numbe
     async with connected(settings, asyncio.Event()) as parts:
         if api == "ag_ui":
             # Its class has slots, and this one of it has not.
-            question = type("Dying", (Question,), {})(parts, Request(scope), run_input.read(body))
+            wanted = run_input.read(body)
+            question = type("Dying", (Question,), {})(parts, Request(scope), wanted, routes.brought(wanted))
             vars(question)["_publish"] = die_behind(question._publish)
             await question.ask()
         else:

@@ -15,8 +15,8 @@ _TAG = re.compile(r'(?:W/)?"(\d{1,18})(?:\.[\w.]*)?"', re.ASCII)
 
 
 def wait_seconds(request: Request, most: float) -> float:
-    """Returns the seconds to wait for published frames: those of `wait`, else 0 for `respond-async`. Ignores preferences
-    that it cannot read (RFC 7240)."""
+    """Returns the seconds to wait for published frames: those of `wait`, else 0 for `respond-async`. Ignores
+    preferences that it cannot read (RFC 7240)."""
     default = WAIT_SECONDS
     for preference in ",".join(request.headers.getlist("prefer")).split(","):
         name, _, value = (part.strip().lower() for part in preference.partition(";")[0].partition("="))

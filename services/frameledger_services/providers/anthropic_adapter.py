@@ -25,8 +25,8 @@ class AnthropicLLMAdapter(LLMAdapter):
     - The composed system instruction and the context's first instructions stand in `system`, a block each.
     - Both token limits are one here, thoughts included: the smaller counts. Temperatures above 1 are refused by name.
     - A history with calls needs tools: where the context has none, the functions called are declared, not to be called.
-    - Of OpenAI's fields in `extra`, `stop` becomes `stop_sequences`, and a `response_format` of text, which every answer
-      has, is left out.
+    - Of OpenAI's fields in `extra`, `stop` becomes `stop_sequences`, and a `response_format` of text, which every
+      answer has, is left out.
     - Prompt caching marks the end of the tools, of the system, and of the messages that will stand in the next request
       as they stand in this one.
     """

@@ -43,14 +43,14 @@ def routes(parts: Parts) -> list[BaseRoute]:
         wanted = run_input.read(await body.read_bytes(request, body.JSON_TYPES))
         _check_thread(request, wanted.thread_id)
         # The schemas of functions may take a second to check: not in the event loop.
-        brought = await asyncio.to_thread(_brought, wanted) if wanted.tools else ()
+        tools = await asyncio.to_thread(brought, wanted) if wanted.tools else ()
         # Before anything is said: without room for a follower nobody could tell the run.
         parts.hub.check_room()
         await presence.asks(wanted.thread_id)
-        asked = await Question(parts, request, wanted, brought).ask()
+        asked = await Question(parts, request, wanted, tools).ask()
         read_log.note(request.scope, wanted.thread_id, asked.version)
-        tools = [one.name for one in wanted.tools or ()]
-        return await stream(request, wanted.thread_id, asked, wanted.parent_run_id, tools)
+        names = [one.name for one in wanted.tools or ()]
+        return await stream(request, wanted.thread_id, asked, wanted.parent_run_id, names)
 
     async def reconnect(request: Request) -> Response:
         _check(parts, request)
@@ -124,7 +124,7 @@ _EVENTS: dict[str, Any] = {
 }
 
 
-def _brought(wanted: RunInput) -> Sequence[dict[str, Any]]:
+def brought(wanted: RunInput) -> Sequence[dict[str, Any]]:
     """The client's own functions, as the log has them. Raises `bad-parameter`."""
     return client_tools.brought(
         client_tools.Definition(one.name, one.description, one.parameters) for one in wanted.tools or ()
