@@ -102,7 +102,7 @@ def test_it_does_not_begin_where_it_cannot_work(road):
         async with asyncio.timeout(ON_SERVERS):
             await service.serve(settings, asyncio.Event())
 
-    with pytest.raises(SettingsError, match="There is no database"):
+    with pytest.raises(SettingsError, match="No database is configured"):
         asyncio.run(serve(Settings(kafka_bootstrap_servers="127.0.0.1:1")))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = road.settings.model_copy(update={"gateway_port": taken.getsockname()[1]})

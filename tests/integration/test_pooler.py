@@ -1,4 +1,4 @@
-"""A pooler that shares sessions among connections is refused by whoever connects, with one sentence."""
+"""Connecting through a pooler in transaction mode fails with one clear error."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A database that is silent, frozen or cut off: that is noticed, and another host is asked."""
+"""A database that does not respond, is frozen or is cut off is detected, and another host is tried."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ def asked():
 
 @asynccontextmanager
 async def cut_off(address):
-    """A way to the database, and settings that lead there first and to the database itself second."""
+    """A proxy to the database, and settings with the proxy as first and the database as second host."""
     async with way_to(address) as (way, through):
         yield way, both(through, address)
 
@@ -95,7 +95,7 @@ def test_a_follower_waits_for_a_database_that_is_silent_while_it_connects(databa
         async with (
             asyncio.timeout(ON_SERVERS),
             way_to(database) as (way, address),
-            # As short as libpq allows.
+            # The shortest value that libpq allows.
             Client(at(make_conninfo(address, connect_timeout=2))) as client,
         ):
             store(1)
@@ -143,7 +143,7 @@ def test_a_reading_that_is_broken_off_does_not_wait_for_a_server_that_is_silent(
                 impatient.setattr(connections, "_within", 0.5)
                 with pytest.raises(DatabaseUnavailableError, match="did not answer within"):
                     await connections.read(_one)
-            # Not with the other one that lay idle, which is no better.
+            # Not with the other idle connection, which is broken too.
             assert await connections.read(_one) == 1
             await connections.close()
 
@@ -166,7 +166,7 @@ def test_a_statement_that_a_living_server_works_on_may_take_as_long_as_it_likes(
             waiting = tasks.create_task(waits.execute("SELECT pg_advisory_lock(1)"))
             before = way.accepted
             while way.accepted < before + 3:
-                # It asked about it three times.
+                # It checked three times.
                 assert not waiting.done()
                 await connecting.ping(holds)
             await holds.execute("SELECT pg_advisory_unlock(1)")
@@ -187,7 +187,7 @@ def test_a_server_that_falls_silent_during_a_statement_is_hung_up_on(database, m
             await connecting.connect(at(address), "test") as connection,
         ):
             way.fall_silent()
-            with pytest.raises(psycopg.OperationalError, match="did not answer"):
+            with pytest.raises(psycopg.OperationalError, match="did not respond"):
                 await connection.execute("SELECT 1")
             assert connection.closed
 
@@ -203,7 +203,7 @@ async def _one(connection):
 
 
 async def _together(connection, barrier):
-    """Keeps its connection until as many as there are wait here, so that each has one of its own."""
+    """Keeps its connection until all callers are here, so that each uses its own."""
     await connection.execute("SELECT 1")
     await barrier.wait()
 

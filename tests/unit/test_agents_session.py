@@ -1,4 +1,4 @@
-"""A session of the OpenAI Agents SDK: what comes out is what went in, once, whatever happens on the way."""
+"""A session of the OpenAI Agents SDK returns what was added, once, also after retries and crashes."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ MOVES = st.one_of(
 def test_it_is_a_list_of_items_byte_for_byte_whatever_is_lost_and_sent_again(moves, faults):
     async def scenario():
         ledger, items = Ledger(faults=list(faults)), []
-        # Another session takes over at every step, as after a crash.
+        # Another session continues after every step, as after a crash.
         for move, given_ in moves:
             one = session(ledger)
             if move == "add":

@@ -1,5 +1,5 @@
-"""Alerts and dashboards: they name metrics that there are, each alert fires at its fault and at nothing else, and each
-has a section that says what to do."""
+"""Alerts and dashboards use existing metrics. Each alert fires at its fault and at no other, and has a section with its
+remedy."""
 
 import json
 import os
@@ -32,7 +32,7 @@ LABELS = {label.name for metric in METRICS.values() for label in metric.labels}
 
 
 class Case(NamedTuple):
-    """Series, a value each 15 s, with which an alert fires after twenty minutes, and with which it does not."""
+    """Series with a value every 15 s: with one set the alert fires after twenty minutes, with the other it does not."""
 
     fires: dict[str, str]
     rests: dict[str, str]
@@ -53,7 +53,7 @@ CASES = {
     "FrameledgerBrokerAway": gauge('frameledger_ready{check="log", instance="a"}', 0, 1),
     "FrameledgerDatabaseAway": gauge('frameledger_ready{check="database", instance="a"}', 0, 1),
     "FrameledgerStandsStill": gauge('frameledger_ready{check="loop", instance="a"}', 0, 1),
-    # Now and then there is something to store: that is work.
+    # Sometimes there are records to store: normal work.
     "FrameledgerProjectorsStopped": Case(
         {"frameledger_projection_lag_records": "3x100"},
         {"frameledger_projection_lag_records": "0 5 9 0 " * 25},
@@ -75,7 +75,7 @@ CASES = {
     "FrameledgerRecordsRejected": counter('frameledger_projector_rejected_total{code="no_type"}'),
     "FrameledgerConversationsParked": gauge("frameledger_contexts_parked", 1),
     "FrameledgerCallsAmbiguous": gauge("frameledger_calls_ambiguous", 1),
-    # Its series begins with the first one that hangs.
+    # The series starts with the first timeout.
     "FrameledgerFunctionHangs": Case(
         {TOOL + '{gen_ai_tool_name="book", error_type="timeout"}': "_x70 1x30"},
         {TOOL + '{gen_ai_tool_name="book", error_type="timeout"}': "1x100"},
@@ -99,7 +99,7 @@ CASES = {
             G + '{gen_ai_provider_name="openai", error_type="provider_unavailable"}': "0+1x100",
             G + '{gen_ai_provider_name="openai", error_type=""}': "0+2x100",
         },
-        # What users cut off is no failure.
+        # Interruptions by users are not failures.
         {
             G + '{gen_ai_provider_name="openai", error_type="cancelled"}': "0+5x100",
             G + '{gen_ai_provider_name="openai", error_type=""}': "0+2x100",
@@ -130,7 +130,7 @@ CASES = {
     "FrameledgerLeasesLost": counter('frameledger_work_leases_lost_total{service="booking"}'),
     "FrameledgerNobodyAnswers": Case(
         {'frameledger_timekeeper_settled_total{rule="run_unclaimed"}': "0+1x100"},
-        # Somebody who speaks and then is silent: everyday life.
+        # A user who speaks and then stops: normal.
         {'frameledger_timekeeper_settled_total{rule="user_stop"}': "0+1x100"},
     ),
     "FrameledgerGatewayFails": Case(
@@ -147,7 +147,7 @@ CASES = {
 
 
 def queries():
-    """Every query of alerts and dashboards, by where it stands."""
+    """Returns all queries of alerts and dashboards by their place."""
     for name, rule in RULES.items():
         yield name, rule["expr"]
     for file in sorted((INFRA / "grafana").glob("*.json")):
@@ -177,7 +177,7 @@ def test_a_dashboard_is_what_its_program_writes(name):
 def test_everything_that_is_counted_is_on_a_dashboard():
     shown = {name for _, query in queries() for name in NAME.findall(query)}
     missing = {metric.name for metric in METRICS.values() if not shown & set(series_of(metric))}
-    # The prices of these differ by provider: what they cost is a query of SQL (infra/queries.md).
+    # Their prices differ by provider; the cost is an SQL query (infra/queries.md).
     assert missing == {
         "gen_ai_client_inference_usage_cache_read_input_tokens_total",
         "gen_ai_client_inference_usage_cache_write_input_tokens_total",

@@ -1,4 +1,4 @@
-"""The address of every connection: with bounds, unless it says otherwise itself."""
+"""The database address of every connection has timeouts, unless it sets them itself."""
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict

@@ -1,5 +1,5 @@
-"""What the bridges share: batches go to the broker until it has them, each frame once, and a refused one holds up no
-other."""
+"""The delivery of the bridges: batches are retried until the broker has them, each frame counts once, and a rejected
+frame blocks no other."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def frame(number: int) -> EncodedFrame:
 
 
 class Log:
-    """Takes what is published, refuses frames of these numbers, and goes wrong at its first calls as `faults` say:
-    with the error, or with one that tells which half of the batch arrived."""
+    """Keeps published frames, rejects frames with these numbers, and fails its first calls with `faults`: with the
+    error itself, or with one that reports which half of the batch arrived."""
 
     def __init__(self, *faults: Any, refuses: tuple[int, ...] = ()) -> None:
         self.faults, self.refuses = list(faults), refuses
@@ -84,7 +84,7 @@ def test_a_batch_is_sent_until_all_of_it_has_arrived(faults):
 def test_a_refused_frame_holds_up_no_other(refuses):
     log, sent = Log("half", refuses=refuses), delivery()
     asyncio.run(sent.publish(log, [frame(number) for number in range(8)]))
-    # What had arrived before the refusal was known is sent once.
+    # Frames that had arrived before the rejection are sent once.
     refused = [one for one in refuses if one not in log.taken]
     assert log.taken == [number for number in range(8) if number not in refused]
     assert sent.refused == len(refused)
@@ -96,7 +96,7 @@ def test_in_the_place_of_a_refused_frame_another_is_told():
         number = int(one.frame.id or "") + 100
         return frame(number) if number < 300 else None
 
-    # The first that takes its place is refused, too.
+    # Its first replacement is rejected, too.
     log, sent = Log(refuses=(1, 101, 201)), delivery(instead)
     asyncio.run(sent.publish(log, [frame(number) for number in range(3)]))
     assert log.taken == [0, 2]
@@ -125,6 +125,6 @@ def test_a_word_a_minute_says_what_waits_and_why(caplog, monkeypatch):
     sent.say("a frame was refused", None)
     assert len(caplog.records) == 1
     now += 1
-    # What nobody expected comes with its traceback.
+    # Unexpected errors are logged with their traceback.
     sent.say("a frame was refused", ValueError("odd"))
     assert caplog.records[1].exc_info is not None

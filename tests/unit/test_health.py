@@ -1,4 +1,4 @@
-"""What `/livez` and `/readyz` are made of."""
+"""The checks behind `/livez` and `/readyz`."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from frameledger_services.telemetry.health import AWAY, OK, Health
 
 
 def ask(checks, stopping=None):
-    """What a thread is told that asks, while a loop runs."""
+    """Returns the readiness that another thread gets while the event loop runs."""
 
     async def ticking():
         asked = Health(checks, stopping)

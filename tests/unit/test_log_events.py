@@ -1,4 +1,4 @@
-"""What the services log is listed, with its level; what is listed is logged."""
+"""All logged events are listed with their level, and all listed events are logged."""
 
 import ast
 from collections import defaultdict
@@ -12,7 +12,7 @@ LOGGERS = {"log", "_log"}
 
 
 def parsed(word):
-    """The files of the services that have this word, parsed; to parse them all takes a second."""
+    """Yields the parsed files of the services that contain this word. Parsing all files takes a second."""
     for path in SERVICES.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         if word in text:
@@ -20,7 +20,7 @@ def parsed(word):
 
 
 def logged():
-    """Each call of a logger, with its file and line, its level and the names of its event."""
+    """Yields each call of a logger: its file and line, its level and its event names."""
     for path, tree in parsed("log."):
         for node in ast.walk(tree):
             match node:

@@ -1,4 +1,4 @@
-"""Logs: an event and its fields, as the process that hosts us wants them."""
+"""Logs: events with fields, formatted as the host process configures them."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from frameledger_services import logs
 
 @pytest.fixture
 def stream():
-    """Where `configure` writes to; the process's logging is as before afterwards."""
+    """The stream of `configure`. Restores the logging of the process afterwards."""
     root, ours = logging.getLogger(), logging.getLogger(logs.ROOT)
     before = (root.handlers, root.level, ours.level)
     yield io.StringIO()

@@ -1,4 +1,4 @@
-"""The list of metrics, and what a process serves of it."""
+"""The list of metrics, and the metrics that a process serves."""
 
 import json
 import re
@@ -158,7 +158,7 @@ def test_metrics_and_health_are_served_in_threads_beside_the_loop():
         assert status == 200
         assert re.search(r'^frameledger_build_info\{fold_version="\d+",version=".+"\} 1.0$', text, re.M)
         assert get(port, "/livez")[0] == 200
-        # No loop runs here at all.
+        # No event loop is running.
         assert json.loads(get(port, "/readyz")[1]) == {"ready": False, "checks": {"loop": "It does not run."}}
         assert get(port, "/")[0] == 404
         with pytest.raises(

@@ -1,4 +1,4 @@
-"""What a pipeline requests with, and what the log says of calls: who runs them, in which order, until when."""
+"""Requests of the LLM service, and its open calls: which process runs them, in which order, and until when."""
 
 import asyncio
 from uuid import UUID, uuid4
@@ -24,7 +24,7 @@ from frameledger_services.pipecat.outbox import Outbox
 
 
 def take(calls, frame, **stored):
-    """Give the calls a stored frame, as the log has it."""
+    """Pass a stored frame to the calls."""
     one = stored_frame(frame, **stored)
     calls.take(one, one.frame)
 
@@ -54,7 +54,7 @@ def calls_of(*ids, parallel=True, one_by_one=False):
 
 
 async def started_here(calls, id_):
-    """The application says that it begins this call, and Pipecat knows."""
+    """The application starts this call, and Pipecat has its start."""
     start = uuid4()
 
     async def log():
@@ -145,7 +145,7 @@ def test_a_start_that_is_not_heard_of_is_not_known():
 
 
 def inference_requests():
-    """One that is not published: what was said is in the capture."""
+    """Returns requests that are not published, and the capture that holds them."""
     session = uuid4()
     capture = Capture(lambda error: None)
     return InferenceRequests(
@@ -163,7 +163,7 @@ def test_the_first_question_says_its_settings_and_a_later_one_what_changed():
     assert said == [["one", None], [None], ["two", None]]
 
 
-def test_what_was_asked_is_unpublished_until_the_broker_has_it():
+def test_a_request_is_unpublished_until_the_broker_has_it():
     requests, capture = inference_requests()
     assert not requests.is_unpublished
     requests.ask({})

@@ -1,4 +1,4 @@
-"""The parts of the bridge to Pipecat that know nothing of it: values, the comparison, what waits, what is unsaid."""
+"""The parts of the Pipecat bridge that do not need Pipecat: values, the comparison, the buffer and repairs."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from frameledger_services import call_words
 from frameledger_services.pipecat.mirror import Appended, Mirror, Positions, Replaced, Rewritten
 from frameledger_services.pipecat.pending import GAP, Pending, Waiting
 from frameledger_services.pipecat.repairs import repairs
-from frameledger_services.pipecat.values import MEDIA, from_json, has_media_gone, of_a_request, to_json
+from frameledger_services.pipecat.values import MEDIA, from_json, has_omitted_media, request_settings, to_json
 
 
 @dataclass
 class Specific:
-    """As Pipecat's `LLMSpecificMessage`."""
+    """Has the attributes of Pipecat's `LLMSpecificMessage`."""
 
     llm: str
     message: Any
@@ -116,15 +116,15 @@ def test_long_media_become_a_hash_and_bytes_stay():
     shown = to_json({"url": "data:image/png;base64," + "A" * 100, "raw": b"\x00"}, media_limit=50)
     assert shown["url"][MEDIA]["characters"] == 122
     assert shown["url"][MEDIA]["type"] == "image/png"
-    assert has_media_gone([shown])
+    assert has_omitted_media([shown])
     assert shown["raw"] == {"$bytes": "AA=="}
 
 
 def test_what_is_no_longer_said_to_a_provider_is_taken_back():
-    said = of_a_request({"model": "m", "extra": {"user": "7"}})
+    said = request_settings({"model": "m", "extra": {"user": "7"}})
     assert (said["model"], said["extra"], said["temperature"]) == ("m", {"user": "7"}, None)
-    taken_back = of_a_request({"model": "m", "extra": {}})
-    assert taken_back == of_a_request({"model": "m"})
+    taken_back = request_settings({"model": "m", "extra": {}})
+    assert taken_back == request_settings({"model": "m"})
     conversation = fold([update(said), update(taken_back)], Conversation.new("s"))
     assert conversation.context.settings == {"model": "m"}
 
@@ -266,7 +266,7 @@ NOT_FINAL = ended({"step": 1}, properties=FunctionCallResultProperties(is_final=
         ([BEGUN, CANCELLED], "CANCELLED"),
         ([BEGUN, EndFrame(), ended(7)], "7"),
         ([BEGUN, NOT_FINAL], call_words.ambiguous("order")),
-        # Another call of the same id.
+        # Another call with the same id.
         ([BEGUN, ended(7), BEGUN], call_words.ambiguous("order")),
     ],
     ids=["a result", "none", "cancelled", "after the end", "not the last result", "of the call before"],

@@ -1,4 +1,4 @@
-"""A `restore` that took too long and is called again: it says what it said, once."""
+"""A `restore` that timed out and is called again publishes the same frames, once."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ LEFT = (
     ),
     TranscriptionFrame(text="Thanks."),
 )
-"""Of a process that died while a worker answered: an answer, a call and a turn that are in no message."""
+"""The frames of a process that died during a worker's answer: an answer, a call and a turn that are in no message."""
 
 
 class Kept:
-    """A conversation in memory with all its versions, by the real fold. The publication of this number, counted from 0,
-    is stored so far, and its caller is told of none of it."""
+    """An in-memory conversation with all its versions and the real fold. In the publish number `fault`, counted from 0,
+    the first `so_far` frames are stored and the caller gets an error."""
 
     def __init__(self, left: Any, fault: int | None = None, so_far: int = 0) -> None:
         self.folding = Folding(Conversation.new("s"))

@@ -1,4 +1,4 @@
-"""What an answer on the log says to a pipeline: over attempts, failures, and what does not count."""
+"""The output of an answer on the log: across attempts, with failures, and with ignored frames."""
 
 from uuid import UUID
 
@@ -24,7 +24,7 @@ QUESTION = UUID(int=1)
 
 
 def output_of(*frames, question="applied", reason=None):
-    """The output behind a question that is stored at version 5. A frame in a tuple is stored as ignored."""
+    """Returns the output for a request that is stored at version 5. A frame in a tuple is stored as ignored."""
     answer = RunAnswer(QUESTION)
     stored = [stored_frame(LLMRunFrame(), 5, question, reason, QUESTION)]
     for version, frame in enumerate(frames, 6):

@@ -1,4 +1,4 @@
-"""Settings: read once, each with its source, nothing unknown let in, no secret let out."""
+"""Settings are read once with their sources. Unknown ones are errors, and secrets are never shown."""
 
 import json
 import os
@@ -140,7 +140,7 @@ def test_a_running_up_fills_in_what_nobody_set_and_nothing_else(tmp_path):
 
 
 def beside(tmp_path, *lines):
-    """The environment of a data directory with these lines in its settings file, and that file."""
+    """Returns the environment of a data directory whose settings file has these lines, and the file."""
     file = tmp_path / SETTINGS_FILE
     file.write_text("\n".join(lines), encoding="utf-8")
     return {"FRAMELEDGER_DATA_DIR": str(tmp_path)}, file

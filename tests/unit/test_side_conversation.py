@@ -1,4 +1,4 @@
-"""A question outside of a pipeline: what is published of it, what is heard, and that nobody waits for ever."""
+"""A question outside of a pipeline: its frames, its answer and its timeouts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MESSAGES = [{"role": "user", "content": "Conversation history: ..."}]
 
 
 class Kept:
-    """A log and its tables, by the real fold, and a worker that answers the run with these frames."""
+    """An in-memory log with the real fold, and a worker that answers the run with these frames."""
 
     def __init__(self, *answer: Any, is_away: bool = False) -> None:
         self.answer, self.is_away = answer, is_away
@@ -81,7 +81,7 @@ def text(words: str, attempt: int = 1) -> LLMTextFrame:
     [
         ([START, text("They spoke "), text("of trains."), END], "They spoke of trains."),
         ([START, END], None),
-        # The worker died, and the next one says it otherwise.
+        # The worker died, and the next attempt differs.
         (
             [START, text("They s"), LLMFullResponseStartFrame(attempt=2), text("Trains.", 2)]
             + [LLMFullResponseEndFrame(attempt=2)],

@@ -1,4 +1,4 @@
-"""Names of spans and attributes: those of the conventions, in one place, each of them used."""
+"""The names of spans and attributes follow the conventions, are defined in one module, and are all used."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Spans: recorded where somebody records them, handed on everywhere, and never more than that."""
+"""Spans are recorded if a provider is set, and are propagated in any case."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ def recording(monkeypatch, **options):
 
 @pytest.fixture
 def spans(monkeypatch):
-    """The spans that are recorded in a process that has a provider."""
+    """The recorded spans of a process with a provider."""
     return recording(monkeypatch)
 
 
@@ -233,7 +233,7 @@ def test_a_batch_has_one_span_if_a_frame_of_it_is_recorded_and_no_piece_of_text(
 
 
 def test_a_frame_whose_trace_is_not_recorded_costs_one_comparison():
-    """A projector has 60 us for a frame."""
+    """The budget of a projector is 60 us per frame."""
     entered: Counter[tuple[str, str]] = Counter()
 
     def profile(python_frame, event, _):
@@ -316,7 +316,7 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 
 
 def test_without_an_endpoint_opentelemetry_is_not_even_imported():
-    """Whichever of our modules a process imports, and also once it had its occasion to record."""
+    """Whatever modules of Frameledger a process imports, also after it could have recorded."""
     done = subprocess.run(
         [sys.executable, "-c", EVERYTHING], capture_output=True, text=True, check=True, env={"PATH": ""}
     )
@@ -341,7 +341,7 @@ def test_an_answer_is_handed_on_as_it_was_asked_where_nobody_records(unrecorded)
 
 
 class Collector:
-    """An exporter that takes batches as long as it is there, and as slowly as it is told."""
+    """An exporter that accepts batches while it is up, with a given delay."""
 
     def __init__(self):
         self.is_there = True
@@ -354,7 +354,7 @@ class Collector:
         return SpanExportResult.SUCCESS if self.is_there else SpanExportResult.FAILURE
 
     def shutdown(self):
-        """Nothing."""
+        """Does nothing."""
 
 
 def test_what_becomes_of_spans_is_counted(monkeypatch):
@@ -365,7 +365,7 @@ def test_what_becomes_of_spans_is_counted(monkeypatch):
         }
 
     metrics, collector = ProcessMetrics(), Collector()
-    # Nothing leaves but when the test says so.
+    # Exports happen only when the test triggers them.
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "8")
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "8")

@@ -1,4 +1,4 @@
-"""Which errors are transient is said in one place, and as the broker and the database mean it."""
+"""Transient errors are classified in one module, as the broker and the database define them."""
 
 import ast
 from collections.abc import Iterator
@@ -168,7 +168,7 @@ def modules() -> Iterator[tuple[str, str]]:
 
 
 def lists(module: str, source: str) -> list[str]:
-    """Where a module names two or more kinds of errors together, or asks an error itself what it is."""
+    """Yields the places where a module lists several error classes or inspects an error itself."""
     wrong = []
     for node in ast.walk(ast.parse(source)):
         place = f"{module}:{getattr(node, 'lineno', 0)}"

@@ -21,7 +21,7 @@ with needed("agents"):
 
 FLUSH_SECONDS = 5.0
 
-_BREAKS_OFF = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
+_STOPS_A_RUN = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
 """Exceptions that stop a run without being its own error."""
 
 
@@ -90,11 +90,11 @@ class FrameledgerRunHooks(RunHooks[Any]):
         if scope is None:
             return
         _scope.set(scope.outer)
-        failed = None if kind is None or issubclass(kind, _BREAKS_OFF) else kind.__name__
-        self._record(lambda: self._runs.ended(scope, failed, isinstance(error, AgentsException)))
+        failed = None if kind is None or issubclass(kind, _STOPS_A_RUN) else kind.__name__
+        self._record(lambda: self._runs.end(scope, failed, isinstance(error, AgentsException)))
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
-        self._record(lambda: self._runs.agent_began(self._scope(), context, agent))
+        self._record(lambda: self._runs.agent_started(self._scope(), context, agent))
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
         self._record(lambda: self._runs.agent_ended(self._scope(), context, agent))
@@ -103,13 +103,13 @@ class FrameledgerRunHooks(RunHooks[Any]):
         self._record(lambda: self._runs.handed_off(self._scope(), context, from_agent, to_agent))
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Any, input_items: Any) -> None:
-        self._record(lambda: self._runs.answer_began(self._scope(), context, agent))
+        self._record(lambda: self._runs.answer_started(self._scope(), context, agent))
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         self._record(lambda: self._runs.answer_ended(self._scope(), context, agent, response))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-        self._record(lambda: self._runs.call_began(self._scope(), context, tool))
+        self._record(lambda: self._runs.call_started(self._scope(), context, tool))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
         self._record(

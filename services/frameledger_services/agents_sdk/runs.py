@@ -66,7 +66,7 @@ class Runs:
         """The open answer on the log."""
         self._held: list[Fields] = []
 
-    def agent_began(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
+    def agent_started(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
         run, found = self._run(scope, context)
         return [*found, self._noted("AgentStartFrame", run, agent=agent.name)]
 
@@ -78,14 +78,14 @@ class Runs:
         run, found = self._run(scope, context)
         return [*found, self._noted("HandoffFrame", run, from_agent=by.name, to_agent=to.name)]
 
-    def answer_began(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
+    def answer_started(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
         """Called when a model is requested. If another run has an open answer, that one was interrupted."""
         run, found = self._run(scope, context)
         if self._answer is not None and self._answer.run is not run:
-            found += self.broken_off([self._answer.run])
+            found += self.interrupted([self._answer.run])
         if self._answer is not None and self._answer.is_of_a_tool and not _is_of_a_tool(context):
             # The SDK continues once all tools are done: the nested answer failed, and its tool reported it.
-            found += self._over()
+            found += self._close_answer()
         if self._answer is None:
             self._answer = OpenAnswer(run, context, agent)
             found.append(self._start(run, agent))
@@ -106,11 +106,11 @@ class Runs:
                 end[name] = value
         told.append(end)
         if is_open or answer is None:
-            return [*found, *told, *self._over()]
+            return [*found, *told, *self._close_answer()]
         self._held += told
-        return [*found, *(self._over() if len(self._held) > MOST_HELD else ())]
+        return [*found, *(self._close_answer() if len(self._held) > MOST_HELD else ())]
 
-    def call_began(self, scope: Any, context: Any, tool: Any) -> list[Fields]:
+    def call_started(self, scope: Any, context: Any, tool: Any) -> list[Fields]:
         run, found = self._run(scope, context)
         call: Fields = {
             "function_name": tool.name,
@@ -131,17 +131,17 @@ class Runs:
             {"type": "FunctionCallResultFrame", **call, "result": bounded(result), **settled},
         ]
 
-    def ended(self, scope: Any, error: str | None, of_a_run: bool = False) -> list[Fields]:
+    def end(self, scope: Any, error: str | None, is_run_error: bool = False) -> list[Fields]:
         """End the runs of a scope: open answers and calls were interrupted, or failed with an error of this name.
-        `of_a_run`: the error is that of a run, even if nothing is open."""
+        `is_run_error`: the error is that of a run, even if nothing is open."""
         runs = [run for run in self._runs.values() if run.scope is scope]
         for run in runs:
             del self._runs[id(run.usage)]
         if error is None:
-            return self.broken_off(runs)
-        return self._failed(runs, error) if of_a_run or self._is_open(runs) else []
+            return self.interrupted(runs)
+        return self._failed(runs, error) if is_run_error or self._is_open(runs) else []
 
-    def broken_off(self, runs: list[Run]) -> list[Fields]:
+    def interrupted(self, runs: list[Run]) -> list[Fields]:
         """Record these runs as interrupted."""
         found: list[Fields] = [{"type": "InterruptionFrame"}] if self._is_open(runs) else []
         for run in runs:
@@ -167,9 +167,9 @@ class Runs:
     def _closed(self, runs: list[Run]) -> list[Fields]:
         for run in runs:
             run.calls.clear()
-        return self._over() if self._answers_for(runs) else []
+        return self._close_answer() if self._answers_for(runs) else []
 
-    def _over(self) -> list[Fields]:
+    def _close_answer(self) -> list[Fields]:
         """Close the open answer. Returns the frames that waited for its end."""
         self._answer, held = None, self._held
         self._held = []

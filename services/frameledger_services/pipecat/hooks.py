@@ -63,11 +63,11 @@ class Hooks:
         return False
 
 
-def all_of(pipeline: Any) -> list[Any]:
+def all_processors(pipeline: Any) -> list[Any]:
     """Returns the processors of a pipeline and of its nested pipelines, in order."""
     found: list[Any] = []
     for one in pipeline.processors:
-        found += [one, *all_of(one)]
+        found += [one, *all_processors(one)]
     return found
 
 

@@ -22,7 +22,7 @@ from frameledger_services.pipecat.observer import FrameledgerObserver
 from frameledger_services.pipecat.run_answer import AnswerEnded, AnswerPart, AnswerRestarted
 from frameledger_services.pipecat.service_calls import ServiceCalls
 from frameledger_services.pipecat.side_conversation import SideQuestion
-from frameledger_services.pipecat.values import from_json, of_a_request, to_json
+from frameledger_services.pipecat.values import from_json, request_settings, to_json
 
 with needed("pipecat"):
     from pipecat.frames import frames as theirs
@@ -152,7 +152,7 @@ class FrameledgerLLMService(LLMService):
         """
         if response_schema is not None:
             logger.warning("%s: response_schema is not supported and is ignored", self)
-        said = of_a_request(self._settings) | {
+        said = request_settings(self._settings) | {
             name: value
             for name, value in (("max_tokens", max_tokens), ("system_instruction", system_instruction))
             if value is not None
@@ -212,7 +212,7 @@ class FrameledgerLLMService(LLMService):
 
     async def _push_answer(self) -> AnswerEnded:
         """Request an answer and push it as it arrives. Raises `AskingError` if there is none, or it stops early."""
-        await self._listener.ask(of_a_request(self._settings))
+        await self._listener.ask(request_settings(self._settings))
         await self.push_frame(theirs.LLMFullResponseStartFrame())
         while True:
             for said in await self._listener.more():

@@ -16,7 +16,7 @@ from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import Client
 from frameledger_services.extras import needed
 from frameledger_services.pipecat.capture import Capture
-from frameledger_services.pipecat.hooks import Hooks, all_of
+from frameledger_services.pipecat.hooks import Hooks, all_processors
 from frameledger_services.pipecat.inference_requests import InferenceRequests
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
@@ -186,7 +186,7 @@ class FrameledgerObserver(BaseObserver):
 
     def attach(self, worker: Any) -> None:
         """Capture the pipeline of this worker from now on. An observer of the worker does so by itself."""
-        processors = all_of(worker.pipeline)
+        processors = all_processors(worker.pipeline)
         self._hooks.hook(processors)
         if not self._opened:
             self._opened = True

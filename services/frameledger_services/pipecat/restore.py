@@ -18,7 +18,7 @@ from frameledger_services.client import Client, StoredFrame
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.repairs import is_being_answered, repairs
-from frameledger_services.pipecat.values import from_json, has_media_gone
+from frameledger_services.pipecat.values import from_json, has_omitted_media
 
 NOTED = "noted"
 """The setting with the values that applications note. Requests to models do not contain it."""
@@ -104,7 +104,7 @@ async def restore_conversation(
         settings={name: value for name, value in found.context.settings.items() if name != NOTED},
         noted=_noted(found.context.settings),
         repaired=tuple(one for change in changes for one in _messages_of(change)),
-        without_media=sum(map(has_media_gone, positions.messages)),
+        without_media=sum(map(has_omitted_media, positions.messages)),
     )
     tools, tool_choice = list(found.context.tools or ()), found.context.tool_choice
     return RestoredConversation(list(positions.messages), positions, tools, tool_choice, restored)

@@ -8,7 +8,7 @@ from uuid import UUID
 from frameledger_services.pipecat.capture import Capture
 from frameledger_services.pipecat.hooks import is_a, settings_of
 from frameledger_services.pipecat.restore import NOTED
-from frameledger_services.pipecat.values import given, of_a_request, to_json
+from frameledger_services.pipecat.values import given_settings, request_settings, to_json
 
 
 class SessionFrames:
@@ -40,7 +40,7 @@ class SessionFrames:
         if self._notes:
             self._publish_notes()
         for llm in (one for one in processors if is_a(one, "LLMService")):
-            read = of_a_request if capture.is_answered_here else given
+            read = request_settings if capture.is_answered_here else given_settings
             if said := read(settings_of(llm)):
                 capture.add({"type": "LLMUpdateSettingsFrame", "settings": said})
         capture.sync()

@@ -9,7 +9,7 @@ from frameledger_services.pipecat.captured_frame import (
     Translator,
     without_nulls,
 )
-from frameledger_services.pipecat.values import given, to_json
+from frameledger_services.pipecat.values import given_settings, to_json
 
 INTERIM_EVERY_NS = 200_000_000
 """Minimum interval between recorded interim transcriptions; recognizers send dozens per second."""
@@ -62,7 +62,7 @@ def caching(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
 
 def settings(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     delta = getattr(captured.frame, "delta", None)
-    said = given(captured.frame.settings if delta is None else delta)
+    said = given_settings(captured.frame.settings if delta is None else delta)
     service = getattr(captured.frame, "service", None)
     about = {"service": None if service is None else str(service)}
     return [{"type": captured.name, "settings": said, "metadata": without_nulls(about)}] if said else []

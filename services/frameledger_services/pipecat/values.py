@@ -81,11 +81,11 @@ def from_json(value: Any) -> Any:
     return {key: from_json(one) for key, one in value.items()}
 
 
-def has_media_gone(value: Any) -> bool:
+def has_omitted_media(value: Any) -> bool:
     """Returns whether it contains media that are stored only as hash and size."""
     if isinstance(value, Mapping):
-        return (len(value) == 1 and MEDIA in value) or any(map(has_media_gone, value.values()))
-    return isinstance(value, list | tuple) and any(map(has_media_gone, value))
+        return (len(value) == 1 and MEDIA in value) or any(map(has_omitted_media, value.values()))
+    return isinstance(value, list | tuple) and any(map(has_omitted_media, value))
 
 
 def tools_to_json(tools: Any) -> tuple[list[Any], Any]:
@@ -112,7 +112,7 @@ def _each(values: object) -> Iterable[Any]:
     return values if isinstance(values, Iterable) else ()
 
 
-def given(settings: Any) -> dict[str, Any]:
+def given_settings(settings: Any) -> dict[str, Any]:
     """Returns the given fields of a service's settings, as JSON."""
     fields = getattr(settings, "given_fields", None)
     try:
@@ -122,7 +122,7 @@ def given(settings: Any) -> dict[str, Any]:
     return {} if not isinstance(said, Mapping) else {str(key): to_json(one) for key, one in said.items()}
 
 
-_OF_A_REQUEST = (
+_REQUEST_SETTINGS = (
     "model",
     "system_instruction",
     "temperature",
@@ -133,14 +133,18 @@ _OF_A_REQUEST = (
     "presence_penalty",
     "seed",
 )
-_OF_PIPECAT = ("filter_incomplete_user_turns", "user_turn_completion_config", "use_provider_thinking_default")
+_PIPECAT_SETTINGS = (
+    "filter_incomplete_user_turns",
+    "user_turn_completion_config",
+    "use_provider_thinking_default",
+)
 
 
-def of_a_request(settings: Any) -> dict[str, Any]:
+def request_settings(settings: Any) -> dict[str, Any]:
     """Returns the settings of a service that belong to a request. Settings that are not given are null, which resets
     earlier values. Settings that only concern Pipecat are null, too."""
-    said = given(settings)
-    wanted = dict.fromkeys(_OF_PIPECAT) | {name: said.get(name) for name in _OF_A_REQUEST}
+    said = given_settings(settings)
+    wanted = dict.fromkeys(_PIPECAT_SETTINGS) | {name: said.get(name) for name in _REQUEST_SETTINGS}
     return wanted | {"extra": said.get("extra") or None}
 
 
