@@ -23,6 +23,8 @@ class ModelService:
 
 @dataclass(frozen=True, slots=True)
 class CapturedFrame:
+    """A Pipecat frame with the place and time of its capture."""
+
     frame: Any
     name: str
     """The name of the Pipecat class by which it is translated, which can be a base class of its own."""
@@ -56,4 +58,5 @@ Translator = Callable[[CapturedFrame, TranslationState], list[Fields]]
 
 
 def without_nulls(fields: Fields) -> Fields:
+    """Returns the fields whose values are not None."""
     return {name: value for name, value in fields.items() if value is not None}

@@ -19,6 +19,8 @@ MOST_REWRITES = 8
 
 @dataclass(frozen=True, slots=True)
 class Appended:
+    """These messages were appended."""
+
     messages: tuple[Any, ...]
 
 
@@ -32,6 +34,8 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
+    """The whole list was replaced by these messages."""
+
     messages: tuple[Any, ...]
 
 

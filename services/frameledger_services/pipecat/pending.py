@@ -35,6 +35,7 @@ _EXPENDABLE = {"LLMTextFrame", "LLMThoughtTextFrame", "InterimTranscriptionFrame
 
 
 def rank_of(kind: str) -> int:
+    """Returns the rank of a frame type: lower ranks are dropped first."""
     if kind in _MESSAGES:
         return MESSAGES
     return EXPENDABLE if kind in _EXPENDABLE or kind.startswith("pipecat/") else FOLLOWED

@@ -38,6 +38,8 @@ class AnswerRestarted:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnded:
+    """The end of an answer, with its calls and token usage."""
+
     calls: tuple[FunctionCallFromLLM, ...] = ()
     group_id: str | None = None
     usage: Usage | None = None

@@ -43,6 +43,8 @@ logger = logging.getLogger("frameledger.pipecat")
 
 
 class ServiceCalls:
+    """The function calls of one LLM service's answers."""
+
     def __init__(self, service: Any, requests: InferenceRequests, begin_secs: float) -> None:
         self._service = service
         self._requests = requests
