@@ -23,7 +23,7 @@ WIDTH = 100
 KEPT = (
     ("$ frameledger demo", "Can they wait for me?"),
     ("── The client changes the tools", "── The passenger sends a photograph"),
-    ("Verified:", "lost, and are made again from them."),
+    ("Verified:", "rebuilt from Kafka."),
 )
 """The passages in the picture: a text of the first and of the last line of each."""
 

@@ -1,4 +1,4 @@
-"""Which data directory is meant where nobody says it, and in which ones of this user a `frameledger up` runs."""
+"""The default data directory, and the data directories in which this user runs a `frameledger up`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from contextlib import suppress
 from pathlib import Path
 
 NAME = ".frameledger"
-"""The data directory of a folder."""
+"""Name of the data directory in a folder."""
 
 RUN = "run"
-"""What every data directory has in it: a folder for what is there while an `up` runs."""
+"""Folder in every data directory for the files of a running `up`."""
 
 LOCK = "lock"
-"""In that folder. Held by the `up` that runs; no process that was killed can leave it held."""
+"""File in that folder which a running `up` locks. The kernel releases the lock when the process ends."""
 
 
 def nearest(folder: Path) -> Path | None:
-    """The data directory of this folder, else of the nearest one above it, as git finds its own; None for none.
+    """Returns the data directory of this folder or of the nearest folder above it, like git; None if there is none.
 
-    Only one that belongs to this user counts: whoever owns it says where our conversations go.
+    Only a directory that belongs to this user is used, because its owner decides where conversations are stored.
     """
     for one in (folder, *folder.parents):
         with suppress(OSError):
@@ -31,7 +31,7 @@ def nearest(folder: Path) -> Path | None:
 
 
 def remember(directory: Path) -> None:
-    """Note that an `up` runs in this directory, for `running`. What cannot be noted is not."""
+    """Record for `running` that an `up` runs in this directory. Errors are ignored."""
     with suppress(OSError):
         note = _note(directory)
         note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -39,13 +39,13 @@ def remember(directory: Path) -> None:
 
 
 def forget(directory: Path) -> None:
-    """It runs no more. Safe to call twice."""
+    """Remove that record. Safe to call twice."""
     with suppress(OSError):
         _note(directory).unlink(missing_ok=True)
 
 
 def running() -> list[Path]:
-    """The data directories in which an `up` of this user runs now. The notes of one that was killed are thrown away."""
+    """Returns the data directories in which an `up` of this user is running, and removes the records of killed ones."""
     found = []
     with suppress(OSError):
         for note in sorted(_notes().iterdir()):

@@ -1,7 +1,7 @@
-"""Extras: the optional dependencies of the distribution, and the one sentence that is said where one is missing.
+"""Extras: the optional dependencies of the distribution, and the error if one is missing.
 
-`pip install frameledger` brings the core and the client. What else there is stands in `pyproject.toml`, section
-`project.optional-dependencies`; here are the modules that each extra brings for our own imports.
+`pip install frameledger` installs the core and the client. The extras are declared in `pyproject.toml`, section
+`project.optional-dependencies`; this module lists the modules that each extra provides for our imports.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODULES = {
     "parquet": ("pyarrow",),
     "gateway": ("starlette", "uvicorn", "httptools", "msgspec", "itsdangerous"),
     "http": ("httpx",),
-    # `opentelemetry` itself is a namespace: each distribution brings a part of it.
+    # `opentelemetry` is a namespace package: each distribution provides a part of it.
     "otel": (
         "opentelemetry.trace",
         "opentelemetry.sdk.trace",
@@ -42,44 +42,44 @@ MODULES = {
 }
 
 SEPARATE = frozenset({"pipecat", "agents"})
-"""What `all` does not bring: frameworks, which whoever uses one has already. Pipecat is half a gigabyte, and the Agents
-SDK needs an `openai` of its own."""
+"""Extras that `all` does not include: frameworks, which their users have installed already. Pipecat takes half a
+gigabyte, and the Agents SDK requires its own version of `openai`."""
 
 
 class MissingExtraError(ConfigurationError, ModuleNotFoundError):
-    """A part of Frameledger is used whose dependencies are not installed.
+    """The dependencies of a part of Frameledger are not installed.
 
     Remedy: Install the extra that the message names, as in `pip install 'frameledger[services]'`.
     """
 
 
 def is_installed(extra: str) -> bool:
-    """Returns whether all modules of an extra can be found. Imports nothing but the packages that they lie in."""
+    """Returns whether all modules of an extra can be found. Imports only their parent packages."""
     return all(_is_there(module) for module in MODULES[extra])
 
 
 def check(*extras: str) -> None:
-    """Raise `MissingExtraError`, naming all that are missing, unless these extras are installed. It imports as
-    little as `is_installed`."""
+    """Raise `MissingExtraError` with the missing extras unless these are installed. Imports as little as
+    `is_installed`."""
     missing = [name for name in extras if not is_installed(name)]
     if missing:
         raise MissingExtraError(
-            f"This needs more than is installed: pip install 'frameledger[{','.join(missing)}]'"
+            f"This needs an extra that is not installed: pip install 'frameledger[{','.join(missing)}]'"
         )
 
 
 def _is_there(module: str) -> bool:
-    """Whether a module can be found. Of one within a package, the packages above it are looked for first: to look for
-    it at once would raise where they are missing."""
+    """Returns whether a module can be found. Its parent packages are looked up first, because the lookup of a submodule
+    raises if they are missing."""
     above, _, _ = module.rpartition(".")
     return (not above or _is_there(above)) and find_spec(module) is not None
 
 
 @contextmanager
 def needed(*extras: str) -> Iterator[None]:
-    """Around imports: one that fails for want of an extra raises `MissingExtraError`.
+    """Convert a failed import in the block to `MissingExtraError`.
 
-    It names these, of which any one will do, or all that bring the module if none is given.
+    The error names the given extras, of which any one suffices, or all extras that provide the module if none is given.
     """
     try:
         yield

@@ -1,5 +1,5 @@
-"""A process that is ours from start to end: it runs one service until a signal ends it. Nothing here is for programs of
-others, which own their event loop, their signals and their garbage collector."""
+"""A process that runs one service until a signal. Applications that embed the client do not use this module: they own
+their event loop, signals and garbage collector."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import signal
 from collections.abc import Awaitable, Callable
 
 Serve = Callable[[asyncio.Event], Awaitable[None]]
-"""A service: it returns once the event is set and it has stopped."""
+"""A service: it stops and returns after the event is set."""
 
 
 def run_service(serve: Serve) -> None:
-    """Run a service until SIGTERM or SIGINT, which let it stop in order. Raises what the service raises."""
+    """Run a service until SIGTERM or SIGINT, which stop it cleanly. Raises what the service raises."""
 
     async def main() -> None:
         stopping = asyncio.Event()
@@ -27,9 +27,9 @@ def run_service(serve: Serve) -> None:
 
 
 def cancel_on_signals() -> list[int]:
-    """From now on the first SIGINT, SIGTERM or SIGHUP cancels this task. Returns a list that holds the signal then.
+    """Cancel this task on the first SIGINT, SIGTERM or SIGHUP. Returns a list to which that signal is appended.
 
-    Later ones are ignored: a second one would interrupt the shutdown and leave servers running.
+    Later signals are ignored: a second one would interrupt the shutdown and leave servers running.
     """
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     assert this is not None
@@ -46,15 +46,15 @@ def cancel_on_signals() -> list[int]:
 
 
 def collect_garbage_rarely() -> None:
-    """For the projector's process. Its objects are freed by their reference counts at the end of a batch, so a
-    collection in the middle of one finds nothing; collections took a fifth of its time."""
+    """Collect garbage rarely, in the projector's process. Its objects are freed by reference counting at the end of a
+    batch, so collections find nothing; they took a fifth of its time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 10, 10)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Returns uvloop's factory if it is installed: it needs less CPU."""
+    """Returns uvloop's factory if it is installed, because it uses less CPU."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""The loop around a service: after a transient error it begins again, after pauses that grow while errors go on."""
+"""The loop around a service: it restarts the service after transient errors, with growing pauses."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 
 
 class Backoff:
-    """Pauses in seconds, each twice as long as the one before, from `SHORTEST_PAUSE` up to `LONGEST_PAUSE`."""
+    """Pauses in seconds that double from `SHORTEST_PAUSE` up to `LONGEST_PAUSE`."""
 
     def __init__(self) -> None:
         self._next = SHORTEST_PAUSE
 
     def next(self) -> float:
-        """Returns the pause to make now."""
+        """Returns the next pause."""
         pause, self._next = self._next, min(2 * self._next, LONGEST_PAUSE)
         return pause
 
@@ -30,10 +30,10 @@ class Backoff:
 
 
 async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Event, log: Any) -> None:
-    """Await `work()` again and again until `stopping` is set, which `work` has to heed itself.
+    """Call `work()` repeatedly until `stopping` is set. `work` must itself return when `stopping` is set.
 
-    A transient error of broker or database is logged and followed by a pause. Raises every other error; of a group of
-    errors, the part that is not transient.
+    A transient error of the broker or the database is logged and followed by a pause. Raises every other error; of a
+    group of errors, the part that is not transient.
     """
     loop = asyncio.get_running_loop()
     backoff = Backoff()
@@ -52,7 +52,7 @@ async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Ev
 
 
 async def pause(stopping: asyncio.Event, seconds: float) -> None:
-    """Returns after so many seconds, or as soon as `stopping` is set."""
+    """Wait for so many seconds, or until `stopping` is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stopping.wait()

@@ -181,7 +181,7 @@ def test_ctrl_c_during_an_answer_keeps_what_was_printed_and_the_chat_goes_on(sta
     talk.type("Please count.\n")
     talk.until("number-1 number-2 number-3")
     talk.type("\x03")
-    shown = talk.until("\nIt was cut short here.\n> ")
+    shown = talk.until("\nInterrupted.\n> ")
     printed = "number-1 number-2 number-3" + shown.partition("\nIt was cut")[0].replace("^C", "")
     printed = printed.strip()
     talk.type("Thanks.\n")
@@ -206,10 +206,10 @@ def test_a_line_during_an_answer_does_what_was_asked_for(stage, chat):
     talk.type("Please count.\n")
     talk.until("number-1 number-2 number-3")
     talk.type("And me?\n")
-    talk.until("\nThat was not taken: an answer is being given.\n")
+    talk.until("\nRejected: an answer is in progress.\n")
     talk.until("number-")
     talk.type("\x03")
-    talk.until("\nIt was cut short here.\n> ")
+    talk.until("\nInterrupted.\n> ")
     talk.type("\x03")
     assert talk.ended() == 0
     assert [one["role"] for one in context(stage, "second")["messages"]] == ["user", "assistant"]
@@ -219,7 +219,7 @@ def test_a_line_during_an_answer_does_what_was_asked_for(stage, chat):
     talk.type("Please count.\n")
     talk.until("number-1 number-2 number-3")
     talk.type("Thanks.\n")
-    talk.until("\nIt was cut short here.\n")
+    talk.until("\nInterrupted.\n")
     talk.until("Yes, of course.\n> ")
     talk.type("\x03")
     assert talk.ended() == 0
@@ -276,8 +276,8 @@ def test_that_nobody_answers_is_said_and_ctrl_c_gives_up(stage, chat):
     talk = chat("nobody", "--model", "dodo", "--no-tools")
     talk.until("> ")
     talk.type("Hello?\n")
-    shown = talk.until("Ctrl-C gives up.\n")
-    assert "none of them serves the model dodo" in " ".join(shown.split())
+    shown = talk.until("Ctrl-C cancels.\n")
+    assert "none serves the model dodo" in " ".join(shown.split())
     talk.type("\x03")
     talk.until("> ")
     talk.type("\x03")
@@ -328,7 +328,7 @@ def test_over_http_it_is_the_same_without_kafka_and_a_database(stage, chat, tmp_
             talk.type("Please count.\n")
             talk.until("number-1 number-2 number-3")
             talk.type("\x03")
-            talk.until("\nIt was cut short here.\n> ")
+            talk.until("\nInterrupted.\n> ")
             talk.type("\x04")
             assert talk.ended() == 0
         finally:

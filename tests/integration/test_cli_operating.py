@@ -106,9 +106,9 @@ def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, 
     assert max(map(len, result.stdout.splitlines())) <= 100
     assert f"{place.topic}, partition {place.partition}, between offsets {place.offset} and" in result.stdout
     assert "kept for ever" in result.stdout
-    assert "does not bring the conversation back" in result.stdout
+    assert "does not restore the conversation" in result.stdout
     assert again.exit_code == 0
-    assert "was erased before. Nothing was published" in again.stderr
+    assert "is already erased. Nothing was published" in again.stderr
     assert again.stdout == result.stdout
     receipt = json.loads(forced.stdout)
     assert (receipt["frame_count"], receipt["version"], receipt["requested_by"]) == (0, 4, "desk")
@@ -134,7 +134,7 @@ def test_an_erasure_without_a_projector_stays_on_the_log_and_is_honoured_later(s
     waited = asyncio.run(run())
     assert waited.exit_code == 1
     assert "Waiting for a projector" in waited.stderr
-    assert "nothing has to be published again" in waited.stderr
+    assert "A projector applies it as soon as one runs" in waited.stderr
     with database_of(settings) as connection:
         assert connection.execute("SELECT version, frame_count FROM erasures").fetchall() == [(2, 1)]
         assert connection.execute("SELECT version FROM contexts").fetchall() == [(3,)]

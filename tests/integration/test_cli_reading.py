@@ -97,7 +97,7 @@ def test_a_version_of_a_life_that_was_erased_is_not_there(database, command):
         ("diff", BARGE_IN.stem, 3, 12),
         ("why", BARGE_IN.stem, 2, "--at", 3),
     ):
-        refused(command(database, *words), "no version 3", "It has 5 to 22. What was before was erased.")
+        refused(command(database, *words), "no version 3", "It has 5 to 22. Earlier versions were erased.")
     entries = [
         json.loads(line)
         for line in succeeded(command(database, "timeline", BARGE_IN.stem, "--json")).splitlines()

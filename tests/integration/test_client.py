@@ -511,7 +511,7 @@ def test_a_frame_that_is_none_stops_the_command_before_it_publishes(run):
 def test_of_standard_input_what_comes_before_such_a_line_is_published(run):
     result = run("publish", "ctx-1", input=b'{"type":"LLMRunFrame"}\nnonsense\n{"type":"LLMRunFrame"}\n')
     assert result.exit_code == 1
-    assert "line 2 of standard input is no frame: not_json" in result.stderr
+    assert "line 2 of standard input is not a valid frame: not_json" in result.stderr
     assert len(json_lines(run("tail", "--json"))) == 1
 
 

@@ -63,7 +63,7 @@ def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_
     shown = folder.run(*QUICKLY)
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "Verified: at all" in shown.stdout
-    assert "Forgotten: demo-" in shown.stdout
+    assert "Erased: demo-" in shown.stdout
     assert "\x1b" not in shown.stdout
     assert folder.living() == []
 
@@ -151,7 +151,7 @@ def test_a_real_model_says_what_it_likes_and_the_proof_is_the_same(tmp_path, kaf
         shown = folder.run(*QUICKLY, "--provider", "openai", "--model", "a-model")
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "a-model answers, with real functions" in shown.stdout
-    assert "The passenger cuts in" in shown.stdout
+    assert "The passenger interrupts" in shown.stdout
     assert "A cough" not in shown.stdout
     assert "kill -9" not in shown.stdout
     assert "no worker was killed" in " ".join(shown.stdout.split())

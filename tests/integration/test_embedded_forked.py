@@ -53,8 +53,8 @@ def test_a_service_that_ends_is_forked_again_and_it_is_said_how_it_ended(folder)
     assert not psutil.pid_exists(first)
     restarted(folder, "timekeeper", signal.SIGTERM)
     said = (folder.path / ".frameledger" / "logs" / "up.log").read_text(encoding="utf-8")
-    assert "projector: backing off, ended with signal 9; again in 0.5 s" in said
-    assert "timekeeper: backing off, ended with exit code 0; again in 0.5 s" in said
+    assert "projector: backing off, ended with signal 9; restarting in 0.5 s" in said
+    assert "timekeeper: backing off, ended with exit code 0; restarting in 0.5 s" in said
 
 
 def test_without_the_fork_server_services_stop_in_order_and_are_started_by_the_supervisor(folder):

@@ -56,7 +56,7 @@ def test_data_of_another_major_version_is_refused_with_the_way_out(tmp_path):
     (tmp_path / "kafka" / "data").mkdir(parents=True)
     (tmp_path / "kafka" / "VERSION").write_text("3.9.1\n", encoding="ascii")
     software = java.Software(tmp_path / "java", (), "4.3.1")
-    with pytest.raises(EmbeddedError, match=r"was made by Kafka 3\.9\.1") as caught:
+    with pytest.raises(EmbeddedError, match=r"was created by Kafka 3\.9\.1") as caught:
         embedded_kafka.prepare(tmp_path, 1, software=software)
     assert "FRAMELEDGER_KAFKA_HOME" in caught.value.remedy
 
@@ -115,7 +115,7 @@ def test_a_jar_that_is_not_what_the_lock_says_is_refused_and_not_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cache", "problem"), [("cache", "could not be fetched"), ("a file", "cannot be kept")]
+    ("cache", "problem"), [("cache", "could not be downloaded"), ("a file", "cannot be stored")]
 )
 def test_without_a_network_or_a_place_the_error_says_so_and_what_to_do(tmp_path, cache, problem):
     (tmp_path / "a file").write_bytes(b"")
@@ -155,7 +155,7 @@ def test_an_installed_kafka_is_used_as_it_is(tmp_path):
         (tmp_path / "libs" / name).write_bytes(b"")
     software = java.installed(tmp_path)
     assert (software.kafka, len(software.jars)) == ("4.2.0", 2)
-    with pytest.raises(EmbeddedError, match="is no Kafka"):
+    with pytest.raises(EmbeddedError, match="is not a Kafka installation"):
         java.installed(tmp_path / "libs")
 
 

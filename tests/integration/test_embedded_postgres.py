@@ -53,7 +53,7 @@ def test_the_older_one_of_the_package_runs_too_and_does_not_open_the_data_of_the
         psycopg.connect(server.dsn) as connection,
     ):
         assert connection.info.server_version // 10_000 == 16
-    with pytest.raises(EmbeddedError, match="was made by PostgreSQL 16") as caught:
+    with pytest.raises(EmbeddedError, match="was created by PostgreSQL 16") as caught:
         embedded_postgres.prepare(tmp_path, 1)
     assert "pg_dump" in caught.value.remedy
 
@@ -100,7 +100,7 @@ def test_a_pid_file_whose_number_is_another_process_now_does_not_keep_it_from_st
 
 
 def test_a_server_that_runs_already_is_left_alone(postgres):
-    with pytest.raises(EmbeddedError, match="already runs"):
+    with pytest.raises(EmbeddedError, match="is already running"):
         postgres_remains.sweep(postgres.data)
     with psycopg.connect(postgres.dsn) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)

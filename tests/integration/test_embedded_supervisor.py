@@ -43,7 +43,7 @@ def test_a_program_that_dies_is_started_again_with_a_word(program, monkeypatch):
             return seen.words, supervisor.processes[0].restarts
 
     words, restarts = asyncio.run(scenario())
-    assert "ended with signal 9; again in 0.0 s" in words
+    assert "ended with signal 9; restarting in 0.0 s" in words
     assert restarts == 1
 
 
@@ -62,9 +62,9 @@ def test_the_pause_doubles_while_it_keeps_dying_and_its_last_words_are_shown(pro
             return seen.words
 
     words = asyncio.run(scenario())
-    assert "ended with signal 9; again in 0.1 s" in words
-    assert "ended with exit code 1; again in 0.2 s (no schema)" in words
-    assert "ended with exit code 1; again in 0.4 s (no schema)" in words
+    assert "ended with signal 9; restarting in 0.1 s" in words
+    assert "ended with exit code 1; restarting in 0.2 s (no schema)" in words
+    assert "ended with exit code 1; restarting in 0.4 s (no schema)" in words
 
 
 @pytest.mark.regression("journey 14")
@@ -93,7 +93,7 @@ def test_the_line_that_says_why_is_shown_though_others_follow_it_and_none_of_an_
             return seen.words
 
     words = asyncio.run(scenario())
-    assert "ended with signal 9; again in 0.0 s" in words
+    assert "ended with signal 9; restarting in 0.0 s" in words
     assert any(word.endswith("(FATAL: could not write: No space left on device)") for word in words)
     assert not any("earlier life" in word for word in words)
 
@@ -141,7 +141,7 @@ def test_a_program_that_the_machine_does_not_let_start_is_started_when_it_does(
             return seen.words
 
     words = asyncio.run(scenario())
-    assert any("cannot be started; again in" in word and "service.log" in word for word in words)
+    assert any("cannot be started; restarting in" in word and "service.log" in word for word in words)
 
 
 def test_a_program_that_the_machine_never_let_start_is_an_error(program, tmp_path):

@@ -161,7 +161,7 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
 
     again = folder.run("up")
     assert again.returncode == 1
-    assert "already runs" in again.stderr
+    assert "is already running" in again.stderr
     assert "frameledger down" in again.stderr
 
     # It is found from a folder below, and named elsewhere.
@@ -237,7 +237,7 @@ def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_a
         rest, _ = up.communicate(timeout=PROGRAM)
         assert up.returncode == 0
         assert folder.status()["processes"] == []
-        assert "postgres: backing off, ended with signal 9; again in 0.5 s" in rest
+        assert "postgres: backing off, ended with signal 9; restarting in 0.5 s" in rest
         assert folder.living() == []
 
         status = other.status()
@@ -303,9 +303,9 @@ def test_a_busy_port_that_was_asked_for_is_an_error_with_its_remedy(tmp_path, na
 @pytest.mark.parametrize(
     ("variable", "value", "problem"),
     [
-        ("FRAMELEDGER_DATA_DIR", "a file", "cannot be made"),
+        ("FRAMELEDGER_DATA_DIR", "a file", "cannot be created"),
         ("FRAMELEDGER_JAVA", "no java", "There is no Java at no java"),
-        ("FRAMELEDGER_KAFKA_HOME", ".", "is no Kafka"),
+        ("FRAMELEDGER_KAFKA_HOME", ".", "is not a Kafka installation"),
         ("FRAMELEDGER_KAFKA_PROT", "1", "Did you mean FRAMELEDGER_KAFKA_PORT?"),
     ],
 )

@@ -142,7 +142,7 @@ def test_the_command_says_what_a_person_does_next(settings, context_id, command)
         assert f"frameledger show {context_id}" in second.stderr
         many = await run(publish[2], "--expected-version", "0")
         assert many.exit_code == 2
-        assert "it goes with one frame" in many.stderr
+        assert "use it with a single frame" in many.stderr
 
     scenario(settings, commands)
     with SyncClient(settings) as client:

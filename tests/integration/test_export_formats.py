@@ -40,7 +40,7 @@ def test_all_conversations_come_along_and_are_here_already(run, tmp_path, databa
     }
     again = run("import", str(path), "--json")
     assert json.loads(again.stdout)["there_already"] == count
-    assert "here already" in run("import", str(path)).stdout
+    assert "already imported" in run("import", str(path)).stdout
     assert run("export", "--all", "--since", "2100-01-01").stdout == ""
     path.write_bytes(path.read_bytes().replace(b"LLMRunFrame", b"LLMRumFrame", 1))
     refused = run("import", str(path))
@@ -51,12 +51,12 @@ def test_all_conversations_come_along_and_are_here_already(run, tmp_path, databa
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ([], "name conversations, or say --all"),
-        (["a", "--all"], "name conversations, or say --all"),
+        ([], "give ids of conversations, or --all"),
+        (["a", "--all"], "give ids of conversations, or --all"),
         (["a", "--since", "2026-01-01"], "goes with --all"),
         (["a", "--json"], "it needs -o FILE"),
         (["a", "--at", "3"], "goes with --format openai"),
-        (["a", "b", "--format", "openai"], "openai is the form of one context"),
+        (["a", "b", "--format", "openai"], "the format openai exports a single"),
         (["a", "--format", "parquet"], "parquet needs a folder"),
     ],
 )

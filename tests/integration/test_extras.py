@@ -236,7 +236,7 @@ def test_the_command_line_says_of_each_command_what_it_needs(environment):
         if command.extras:
             install = f"pip install 'frameledger[{','.join(command.extras)}]'"
             last = errors.rstrip().splitlines()[-1]
-            assert (status, last) == (1, f"This needs more than is installed: {install}")
+            assert (status, last) == (1, f"This needs an extra that is not installed: {install}")
         elif name != "infer":
             assert status == 0, errors
             assert "Usage" in out

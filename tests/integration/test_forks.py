@@ -304,7 +304,7 @@ def test_the_command_and_the_client_of_scripts_fork(settings, command):
     def commands():
         said = command(settings, "fork", "old", "new", "--at", "4")
         assert said.exit_code == 0, said.output
-        assert said.stdout.splitlines()[0] == "new goes on from version 4 of old."
+        assert said.stdout.splitlines()[0] == "new starts from version 4 of old."
         again = command(settings, "fork", "old", "new", "--at", "4", "--json")
         assert json.loads(again.stdout)["repeated"] is True
         refused = command(settings, "fork", "old", "new", "--at", "5")

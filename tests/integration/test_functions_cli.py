@@ -94,7 +94,7 @@ def test_both_examples_serve_their_functions(settings, command, words):
             answered = await asyncio.to_thread(command, *words)
             assert (answered.exit_code, answered.stdout) == (
                 0,
-                f"The call {refund.tool_call_id} of {talk.context_id} is answered.\n",
+                f"Answered the call {refund.tool_call_id} of {talk.context_id}.\n",
             )
             row = await talk.call_row(refund.tool_call_id)
             assert row["result"] == {"approved": True}

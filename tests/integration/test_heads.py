@@ -443,13 +443,13 @@ def test_the_command_compares_the_database_with_an_older_root(database, command,
 
     good = succeeded(command(database, "verify", "--against", path, "--root", root))
     assert "c  version 2  erased: it was erased at version 2\n" in good
-    assert "  1 conversations are unchanged, 2 go on from what was written," in good
+    assert "  1 conversations are unchanged, 2 continue their head," in good
     assert "  Nothing was changed, removed or replaced." in good
     rewrite(database, "a", 1, '{"type":"LLMRunFrame","said":"another"}')
     bad = command(database, "verify", "--against", path, "--root", root)
     assert bad.exit_code == 1
     assert "a  version 2  rewritten: its link is" in bad.stdout
-    assert "  1 are not what was written down." in bad.stdout
+    assert "  1 differ from their recorded head." in bad.stdout
     as_json = command(database, "verify", "--against", path, "--json")
     assert as_json.exit_code == 1
     listed = json.loads(as_json.stdout)
@@ -473,7 +473,7 @@ def test_a_conversation_that_went_on_is_proved_against_an_older_root(database, c
     assert proofs.verify(lines_of(file), bytes.fromhex(root)).header.version == 2
     for context, words in (
         ("c", "There are no frames of 'c' up to version 2"),
-        ("d", f"There is no head of 'd' in {path}"),
+        ("d", f"has no head of 'd' in {path}"),
     ):
         refused = command(database, "prove", context, "--heads", path, "-o", file)
         assert (refused.exit_code, words in refused.stderr) == (1, True)

@@ -220,7 +220,7 @@ def test_the_commands_answer_and_show_what_was_asked(road, tmp_path, monkeypatch
     )
     changed = command("request", "a", run_id)
     assert changed.exit_code == 1
-    assert "This is not what was sent" in changed.stderr
+    assert "differs from the one that was sent" in changed.stderr
 
 
 def test_a_service_that_cannot_begin_says_why():

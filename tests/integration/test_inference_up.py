@@ -17,7 +17,7 @@ def folder(kafka, database, tmp_path):
 def test_up_answers_with_the_provider_that_is_set(folder):
     up = folder.run("up", "--detach")
     assert up.returncode == 0, up.stdout + up.stderr
-    assert "No model answers here" not in up.stdout
+    assert "No inference service runs here" not in up.stdout
     processes = folder.processes()
     for name in ("projector", "timekeeper", "inference", "gateway"):
         assert processes[name]["state"] == "running"
@@ -35,7 +35,7 @@ def test_up_answers_with_the_provider_that_is_set(folder):
 
 def test_up_without_a_provider_says_that_nobody_answers(tmp_path):
     shown = Folder(tmp_path, FRAMELEDGER_JAVA="no java").run("up")
-    assert "No model answers here: FRAMELEDGER_INFERENCE_PROVIDER " in shown.stdout
+    assert "No inference service runs here: FRAMELEDGER_INFERENCE_PROVIDER " in shown.stdout
 
 
 ASKING = {

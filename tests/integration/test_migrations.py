@@ -297,11 +297,11 @@ def test_the_command_says_what_it_did(empty_database):
     second = CliRunner().invoke(migrate_command.commands, env=environment)
     assert (first.exit_code, first.output) == (
         0,
-        f"The database has revision {schema.REVISION} now; before it had none.\n",
+        f"Migrated the database from revision none to {schema.REVISION}.\n",
     )
     assert (second.exit_code, second.output) == (
         0,
-        f"The database has revision {schema.REVISION} already.\n",
+        f"The database already has revision {schema.REVISION}.\n",
     )
 
 

@@ -239,7 +239,7 @@ def test_the_command_that_waits_prints_what_became_of_each_frame(log, database, 
         "LLMTextFrame b is version 2: ignored, no_open_response",
         "LLMTxtFrame c is version 3: unknown",
     ]
-    assert "1 applied, 1 ignored, 1 unknown. The context has version 3." in total
+    assert "1 applied, 1 ignored, 1 unknown. The conversation is at version 3." in total
     assert fine.stderr.splitlines() == [
         "Warning: LLMMessagesAppendFrame has no field 'run_lm': did you mean 'run_llm'?",
         "Warning: LLMTxtFrame is no type of frame that this release knows: did you mean LLMTextFrame?",

@@ -217,5 +217,5 @@ def test_the_command_says_what_differs_and_changes_nothing_without_apply(databas
     assert told[0]["differences"][0]["expected"] == "Hi"
     assert told[1]["summary"]["differ_count"] == 1
     missing = run("--context", "nobody")
-    assert (missing.exit_code, "not there" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "do not exist" in missing.stderr) == (1, True)
     assert run("--context", "ctx", "--outcome", "unknown").exit_code == 2

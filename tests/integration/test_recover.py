@@ -357,7 +357,7 @@ def test_records_that_expired_before_they_were_stored_are_told_and_the_rest_is_r
     assert found["partitions"][home]["missing"] == 2
     said = run(road, "recover", "--apply", "--yes")
     assert said.exit_code == 0, said.output
-    assert "missing for good: 2." in said.stdout
+    assert "stay missing: 2." in said.stdout
     looked(road, run, 0)
     projected(road, [])
     with psycopg.connect(road.address) as connection:

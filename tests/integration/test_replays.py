@@ -70,7 +70,7 @@ def test_a_history_is_heard_again_word_by_word(database, command):
     assert [one["version"] for one in lines] == [1, 2, 3]
     assert lines[0]["frame"]["type"] == "LLMContextFrame"
     assert str(NoSuchContextError("nobody")) in command("nobody", code=1)
-    assert "these go with --to" in command("barge-in", "--live", code=2)
+    assert "use them with --to" in command("barge-in", "--live", code=2)
 
 
 def test_a_call_of_the_client_is_heard_to_begin_and_to_wait(database, command, monkeypatch):

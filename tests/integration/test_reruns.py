@@ -185,8 +185,8 @@ def test_calls_that_are_not_on_record_are_refused_and_listed_and_no_worker_hears
     async def scenario(talk):
         at = ["--at", "2", "--times", "2"]
         shown = await command(BERGEN, talk.context_id, *at)
-        assert shown.count('Not on record, so not answered: weather {"city": "Bergen"}') == 2
-        assert "0 of 2 reruns say and call the same" in shown
+        assert shown.count('No recorded result for the call: weather {"city": "Bergen"}') == 2
+        assert "0 of 2 reruns equal the recorded answer" in shown
         said = json.loads(await command(BERGEN, talk.context_id, *at, "--json"))
         for one in said["reruns"]:
             assert [call["answered"] for call in one["calls"]] == ["not available", "recorded"]
@@ -226,7 +226,7 @@ def test_all_runs_are_asked_and_summed_up(settings, command, tmp_path):
             cost = (used["input_tokens"] + 2 * used["output_tokens"]) / 1_000_000
             assert used["price"] == pytest.approx(cost)
         assert f"{talk.context_id} at version 2: text differs 2×" in shown
-        assert "All of it: report.json" in shown
+        assert "Full report: report.json" in shown
         assert not (tmp_path / "report.json.part").exists()
         # By time: this conversation among others, and no experiment.
         lines = (
@@ -244,9 +244,9 @@ def test_all_runs_are_asked_and_summed_up(settings, command, tmp_path):
     ("words", "said"),
     [
         ([], "which conversation?"),
-        (["--all-runs"], "Name some, or say --since"),
-        (["a", "--all-runs", "--at", "3"], "there is no one version"),
-        (["a", "--context", "b"], "these go with --all-runs"),
+        (["--all-runs"], "--context or --since"),
+        (["a", "--all-runs", "--at", "3"], "cannot be used with --all-runs"),
+        (["a", "--context", "b"], "use them with --all-runs"),
     ],
 )
 def test_a_rerun_that_is_asked_for_wrongly_says_how(command, words, said):

@@ -12,7 +12,7 @@ from tests.support.batches import HISTORIES, TOPIC, Log, project
 from tests.support.databases import made
 
 from frameledger_services.cli.top import screen
-from frameledger_services.cli.top.snapshot import MINUTE, MOST_LINES, look, sample
+from frameledger_services.cli.top.snapshot import MINUTE, MOST_LINES, sample, take_snapshot
 from frameledger_services.cli.top.stages import Stages
 from frameledger_services.store.activity import InProgress
 
@@ -47,7 +47,7 @@ def address(database_server, migrated_template):
 def look_at(address):
     async def looked():
         async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
-            return await look(connection, TOPIC)
+            return await take_snapshot(connection, TOPIC)
 
     return asyncio.run(looked())
 
@@ -158,8 +158,8 @@ def test_the_screen_fits_a_terminal_of_a_hundred_columns(address):
         "frameledger top, here",
         "fold 10.0 ms",
         "In progress",
-        "Went wrong",
-        "Needs somebody",
+        "Failures of the last hour",
+        "Problems",
         "failed",
     ):
         assert said in shown
@@ -178,7 +178,7 @@ def test_nothing_that_a_conversation_says_reaches_the_terminal_as_a_command(addr
 def test_the_command_prints_a_screen_or_an_object(address, command):
     screen_of = command(address, "top", "--once")
     assert screen_of.exit_code == 0, screen_of.output
-    assert "In progress, the longest first" in screen_of.stdout
+    assert "In progress, longest first" in screen_of.stdout
     printed = command(address, "top", "--once", "--json")
     assert printed.exit_code == 0, printed.output
     found = json.loads(printed.stdout)

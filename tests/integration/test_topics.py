@@ -157,7 +157,7 @@ def run(log_settings, database, command):
 def test_the_command_makes_topics_and_says_so(run, log_settings):
     missing = run("topics")
     assert missing.exit_code == 1
-    assert "not there" in missing.stdout
+    assert "missing" in missing.stdout
     assert "frameledger topics --create" in missing.stderr
 
     made = run("topics", "--create", "--json")

@@ -24,8 +24,8 @@ barge-in: message 3 at version 22
   streamed      3 frames of text, versions 7 to 10
 
 Run 9c61dd04-afb3-53bf-b57f-7e9c4db21eed
-  became        interrupted, attempt 1, meadow-2 of scripted, worker inference-1
-  asked by      version 5, UserStoppedSpeaking, 02:40:00.980
+  status        interrupted, attempt 1, meadow-2 of scripted, worker inference-1
+  requested by  version 5, UserStoppedSpeaking, 02:40:00.980
   saw           version 5: frameledger show barge-in --at 5
   request       sha256 4020affa85a343babc049dd793508f61757df59220cf80b0d86bc14ea3956442
   times         asked 2026-02-02 02:40:00.980, started +0.2 s, text +0.5 s, closed +1.7 s
@@ -45,8 +45,8 @@ second-attempt: message 6 at version 40
   streamed      1 frame of text, version 21
 
 Run 61ef70ad-19fc-5ce6-92bd-fedd5fd7b983
-  became        ended (tool_calls), attempt 2, meadow-2-thinking of anthropic, worker inference-2
-  asked by      version 4, UserStoppedSpeaking, 02:40:00.900
+  status        ended (tool_calls), attempt 2, meadow-2-thinking of anthropic, worker inference-2
+  requested by  version 4, UserStoppedSpeaking, 02:40:00.900
   saw           version 4: frameledger show second-attempt --at 4
   request       sha256 1c84904ed821bfca7e98563093af9fe7aadf095edc674859db9fcc8813b6fb8e
   times         asked 2026-02-02 02:40:00.900, started +2.6 s, text +4.1 s, closed +4.8 s
@@ -70,7 +70,7 @@ ambiguous-payments: message 4 at version 42
 
 Call p1
   function      pay {"bill": "rent"}
-  became        ambiguous, attempt 1, worker tools-1
+  status        ambiguous, attempt 1, worker tools-1
   times         asked 2026-02-02 02:40:00.970, dispatched +0.2 s, started +0.5 s, settled +1.4 s
   frame         version 5, FunctionCallsStarted, 02:40:00.970
   ...           2 more; --json has all
@@ -78,8 +78,8 @@ Call p1
   frame         version 20, FunctionCallResult p1, 02:40:04.570
 
 Run e8e9e58c-780c-5f32-bcf7-5177807c9fbc
-  became        ended (tool_calls), attempt 1, meadow-2 of scripted, worker inference-1
-  asked by      version 2, LLMMessagesAppend, 02:40:00.250
+  status        ended (tool_calls), attempt 1, meadow-2 of scripted, worker inference-1
+  requested by  version 2, LLMMessagesAppend, 02:40:00.250
   saw           version 2: frameledger show ambiguous-payments --at 2
   request       sha256 c55a8632199382c778ecdd2461da8538ad81c2135febe4d526d94c71ab523f49
   times         asked 2026-02-02 02:40:00.250, started +0.2 s, text +0.5 s, closed +1.0 s
@@ -96,7 +96,7 @@ Causes
 
 RUNS = """\
 second-attempt at version 40: 3 runs
-version  run       became          try  model           text_s  took_s      in     out  said
+version  run       status          try  model           text_s  took_s      in     out  said
       4  61ef70ad  tool_calls        2  meadow-2-thin…     4.1     4.8     109      11  I will chec…
      27  392486d1  ended             1  meadow-2-thin…     0.4     1.1     133      10  There are 4…
      34  118b43f3  failed            2  meadow-2-thin…     0.7     0.8                  The other c…

@@ -203,17 +203,17 @@ def test_json_always_has_the_same_keys_and_is_ascii(folded):
 def test_the_page_shows_outcomes_reasons_changes_and_messages(folded):
     late = LLMTextFrame(id="f3", text="late", run_id="r0")
     words = words_of(folded([HI, HI, late, NO_FRAME]))
-    assert "1 1 LLMMessagesAppendFrame applied message 1 (user), run asked for, run opened" in words
-    assert "2 LLMMessagesAppendFrame duplicate its id came before" in words
+    assert "1 1 LLMMessagesAppendFrame applied message 1 (user), run requested, run opened" in words
+    assert "2 LLMMessagesAppendFrame duplicate duplicate id" in words
     assert "3 2 LLMTextFrame ignored run_over" in words
     assert "4 rejected invalid_field: LLMTextFrame.text: Field required" in words
     assert "talk at version 2: 1 message 1 user Hi" in words
-    assert "One line is no frame" in words
+    assert "One line is not a valid frame" in words
 
 
 def test_a_file_without_a_single_frame_says_what_was_expected(folded):
     words = words_of(folded([b"[1,", b"]"]))
-    assert "No line is a frame. What is expected is one frame as JSON on each line." in words
+    assert "No line is a valid frame. The file must have one frame as JSON per line." in words
 
 
 def test_an_empty_file_is_an_empty_context(folded):
@@ -241,12 +241,12 @@ RESOLVED = RESULT.model_copy(update={"settled_as": "resolved"})
         ),
         (
             [UserStartedSpeakingFrame(), UserStoppedSpeakingFrame()],
-            "open turn the user stopped, last words may come",
+            "open turn the user stopped, transcriptions may follow",
         ),
-        ([LLMRunFrame()], "asked for at version 1, nobody has answered yet"),
-        ([LLMRunFrame(), LLMFullResponseStartFrame()], "asked for at version 1, answered without its id"),
-        ([LLMRunFrame(), LLMRunFrame()], "asked for at version 2"),
-        (some_talk(6), "asked for at version 3, attempt 1 open response the model answers: One moment,"),
+        ([LLMRunFrame()], "requested at version 1, no attempt yet"),
+        ([LLMRunFrame(), LLMFullResponseStartFrame()], "requested at version 1, answered without its run id"),
+        ([LLMRunFrame(), LLMRunFrame()], "requested at version 2"),
+        (some_talk(6), "requested at version 3, attempt 1 open response the model answers: One moment,"),
         ([LLMFullResponseStartFrame()], "open response the model answers"),
         (
             [LLMThoughtStartFrame(append_to_context=True, llm="x"), LLMThoughtTextFrame(text="hm")],
@@ -258,19 +258,22 @@ RESOLVED = RESULT.model_copy(update={"settled_as": "resolved"})
             [START, START.model_copy(update={"waiting": Waiting(for_="approval")})],
             "running, synchronous, waits for a person",
         ),
-        ([START, InterruptionFrame()], "c1 to be cancelled"),
+        ([START, InterruptionFrame()], "c1 cancellation requested"),
         ([START, AMBIGUOUS], "c1 ambiguous"),
-        ([START, AMBIGUOUS], "ambiguous call c1, of version 1: a person may resolve it"),
+        ([START, AMBIGUOUS], "ambiguous call c1, requested at version 1: resolve it"),
         ([START, AMBIGUOUS, RESOLVED], "c1 resolved"),
-        ([START, UserStartedSpeakingFrame(), RESULT], "owed run to the end of the user's turn"),
+        ([START, UserStartedSpeakingFrame(), RESULT], "owed run starts when the user's turn ends"),
         (
             [START, BotStartedSpeakingFrame(), RESULT],
-            "owed run to the bot's stop bot speaks since version 2",
+            "owed run starts when the bot stops bot speaking since version 2",
         ),
         ([START, RESULT], "c1 done"),
         ([START, FunctionCallCancelFrame(function_name="look_up", tool_call_id="c1")], "c1 cancelled"),
-        ([LLMContextFrame(context=ContextSnapshot(), react=False)], "recording nothing is done"),
-        ([EndFrame()], "ended asks for nothing until it is opened again"),
+        (
+            [LLMContextFrame(context=ContextSnapshot(), react=False)],
+            "recording its runs and calls are not executed",
+        ),
+        ([EndFrame()], "ended starts no runs or calls until it is reopened"),
         (
             [LLMSetToolsFrame(tools=[{"type": "function", "function": {"name": "look_up"}}])],
             "tools look_up",

@@ -29,7 +29,7 @@ def test_who_publishes_nothing_is_told(command, tmp_path):
         said = command(*words, typed=typed)
         assert said.exit_code == 0
         assert said.stdout == ""
-        assert said.stderr == "There was no frame to publish.\n"
+        assert said.stderr == "The input has no frame to publish.\n"
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\x00b"])
@@ -76,7 +76,7 @@ def test_doctor_leads_from_a_wrong_setting_to_the_list_of_them(command, monkeypa
     monkeypatch.setenv("FRAMELEDGER_LOG_LEVEL", "loud")
     said = command("doctor")
     assert said.exit_code == 1
-    assert "`frameledger config` without it" in said.stdout
+    assert "`frameledger config` then lists all settings" in said.stdout
 
 
 def test_a_module_of_functions_that_raises_shows_where_and_none_of_our_code(command, tmp_path, monkeypatch):
@@ -112,8 +112,8 @@ def test_a_file_that_is_none_to_verify_is_named_with_those_that_are(command, tmp
     said = command("verify", "note.json")
     assert said.exit_code == 1
     assert said.stderr == (
-        "note.json is no file to verify: its first line is not that of a proof, of heads or of an export.\n"
-        "These are what `frameledger prove`, `frameledger heads --full` and `frameledger export` write.\n"
+        "note.json cannot be verified: its first line is not that of a proof, of heads or of an export.\n"
+        "Give a file written by `frameledger prove`, `frameledger heads --full` or `frameledger export`.\n"
     )
 
 
@@ -134,8 +134,8 @@ def test_a_file_to_import_is_looked_at_before_a_database_is_looked_for(command, 
         == "nowhere.jsonl cannot be read: No such file or directory.\nGive the path of a file.\n"
     )
     assert other.stderr == (
-        "note.json is no export: its first line is not that of a conversation.\n"
-        "`frameledger export CONTEXT -o FILE` writes what can be imported.\n"
+        "note.json is not an export: its first line is not that of a conversation.\n"
+        "Give a file written by `frameledger export CONTEXT -o FILE`.\n"
     )
 
 

@@ -41,7 +41,7 @@ def test_without_any_psql_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(typer.Exit):
         sql._psql(is_embedded=True)
-    assert "Install PostgreSQL" in capsys.readouterr().err
+    assert "Install the PostgreSQL client" in capsys.readouterr().err
 
 
 def test_the_embedded_database_gets_the_psql_of_its_version_and_any_other_the_users_own(monkeypatch):

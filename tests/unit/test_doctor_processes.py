@@ -23,7 +23,7 @@ def test_without_an_up_there_is_nothing_to_say(tmp_path):
 
 def test_all_that_are_well_are_one_line():
     [finding] = processes.of({"projector": {"loop": OK}, "gateway": {"loop": OK, "log": OK}})
-    assert (finding.state, finding.found) == ("ok", "Projector, gateway say that they are ready.")
+    assert (finding.state, finding.found) == ("ok", "Projector, gateway are ready.")
 
 
 def test_each_that_is_not_well_says_what_it_misses_in_the_words_of_its_readyz(tmp_path):
@@ -38,7 +38,7 @@ def test_each_that_is_not_well_says_what_it_misses_in_the_words_of_its_readyz(tm
             Process(name="kafka", state=State.RUNNING),
         )
     assert [(one.state, one.found) for one in found] == [
-        ("fail", "The projector says of itself: loop: It does not run."),
-        ("fail", "The gateway says of itself: process: It does not answer."),
+        ("fail", "The projector is not ready: loop: It does not run."),
+        ("fail", "The gateway is not ready: process: It does not answer."),
     ]
     assert "log of the gateway" in found[1].remedy

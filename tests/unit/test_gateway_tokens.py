@@ -195,7 +195,7 @@ def test_the_commands_make_list_and_revoke_tokens(path, monkeypatch):
     assert f"There are no tokens in {path}" in run("list").output.replace("\n", "")
     new = run("new", "--name", "ci", "--scope", "append, read", "--prefix", "acme/", "--days", "90")
     [text] = new.stdout.splitlines()
-    assert "ci may read, append of acme/..." in new.stderr
+    assert "Created ci with read, append on acme/*" in new.stderr
     [token] = load(path)
     assert token.belongs_to(text)
     assert token.expires_at - token.created_at == timedelta(days=90)
@@ -210,7 +210,7 @@ def test_the_commands_make_list_and_revoke_tokens(path, monkeypatch):
     assert "audit" in printed
     assert not any(hidden in printed + json.dumps(listed) for hidden in (secret, text, token.sha256))
 
-    assert "is revoked" in run("revoke", "audit").stdout
+    assert "Revoked audit" in run("revoke", "audit").stdout
     assert [one.name for one in load(path)] == ["ci"]
     for wrong in (("revoke", "audit"), ("new", "--name", "ci"), ("new", "--name", "x", "--scope", "write")):
         assert run(*wrong).exit_code == 1

@@ -76,7 +76,7 @@ def test_of_a_server_with_many_connections_only_who_listens_is_named(monkeypatch
 @pytest.mark.regression("journey 21")
 def test_a_port_of_outgoing_connections_is_said_to_be_one(held, monkeypatch, tmp_path):
     refusal = refused(held, monkeypatch, tmp_path, held - 1, held + 1)
-    assert f"outgoing connections, {held - 1} to {held + 1}" in refusal.problem
+    assert f"uses the ports {held - 1} to {held + 1} for outgoing" in refusal.problem
     assert f"Set {SETTING} to a port below {held - 1}" in refusal.remedy
 
 

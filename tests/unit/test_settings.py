@@ -268,7 +268,7 @@ def test_a_second_up_says_first_and_only_that_one_runs(options, tmp_path):
     with claimed(tmp_path, least_space=0):
         result = CliRunner().invoke(application(), ["up", "--data-dir", str(tmp_path), *options])
     assert result.exit_code == 1
-    assert result.output.startswith(f"`frameledger up` already runs in {tmp_path}")
+    assert result.output.startswith(f"`frameledger up` is already running in {tmp_path}")
     assert "No model answers" not in result.output
 
 

@@ -48,4 +48,4 @@ def test_a_file_that_ends_early_is_refused(tmp_path):
 def test_an_exported_file_names_no_root():
     result = verify(EXPORTED, "--root", first_link("ctx-1").hex())
     assert result.exit_code == 2
-    assert "names no root" in result.output
+    assert "has no root" in result.output

@@ -1,14 +1,14 @@
-"""The command line `frameledger`: one module per group of commands, put together here.
+"""The command line `frameledger`. Each group of commands is a module; this module registers them.
 
-A group is a module of this package with a Typer app named `commands`. With a name of its own the app's commands
-stand under that name (`frameledger bench core`), without one at the top (`frameledger fold`). A module is imported when
-one of its commands is called, so each has a line in `GROUPS` with the first paragraph of its help.
+A module of commands has a Typer app named `commands`. If the app has a name, its commands are subcommands of that name
+(`frameledger bench core`); otherwise they are top-level commands (`frameledger fold`). A module is imported when one of
+its commands is called, so `GROUPS` repeats the first paragraph of each command's help.
 
-To add a command: a module with `commands = typer.Typer()` and a function under `@commands.command()`, and its line in
-`GROUPS`. `tests/unit/test_cli_start.py` compares the two. What commands share is in `terminal/`.
+To add a command, write a module with `commands = typer.Typer()` and a function decorated with `@commands.command()`,
+and add a line to `GROUPS`. `tests/unit/test_cli_start.py` compares the two. `terminal/` has what commands share.
 
-Exit codes, of every command: 0 done, 1 the world said no (a file that is not there, a check that failed),
-2 the command was called wrongly. A command says no with `output.fail`, its reason on standard error.
+Exit codes of every command: 0 success; 1 failure (a missing file, an unreachable server, a failed check); 2 invalid
+usage. A command fails with `output.fail`, which prints the problem and the remedy to standard error.
 """
 
 import io
@@ -20,28 +20,28 @@ import typer
 from frameledger_services.cli.terminal.lazy_commands import STYLE, LazyCommand, group_of
 
 GROUPS = {
-    "See it work": {
+    "Try it": {
         "demo": LazyCommand(
             "demo.command",
-            "Have a conversation on real servers, and show in SQL what becomes of it.",
+            "Run a scripted voice conversation on real servers, and show the SQL rows that it produces.",
             extras=("services", "embedded"),
         ),
-        "chat": LazyCommand("chat.command", "Talk with the model that answers a conversation."),
+        "chat": LazyCommand("chat.command", "Chat with the model that answers a conversation."),
     },
-    "Run it": {
+    "Run services": {
         "up": LazyCommand(
             "up.command",
-            "Start Kafka, PostgreSQL and all services, and keep them running.",
+            "Start Kafka, PostgreSQL and all services, and restart any that stops.",
             extras=("services", "embedded"),
         ),
         "down": LazyCommand(
             "up.command",
-            "Stop everything that `up` started here, also what a killed `up` left behind.",
+            "Stop everything that `up` started in this directory, including leftovers of a killed `up`.",
             extras=("services", "embedded"),
         ),
         "status": LazyCommand(
             "up.command",
-            "List every process with its pid, address, state and uptime, and how far each partition was read.",
+            "List every process with its pid, address, state and uptime, and the lag of each partition.",
             extras=("services", "embedded"),
         ),
         "logs": LazyCommand(
@@ -51,42 +51,41 @@ GROUPS = {
         ),
         "top": LazyCommand(
             "top.command",
-            "Show what the whole installation does just now, until Ctrl-C.",
+            "Show live activity of the whole installation until Ctrl-C.",
             extras=("services",),
         ),
         "run": LazyCommand(
             "run", "Run one service in this process, until SIGTERM or Ctrl-C.", extras=("services",)
         ),
     },
-    "Put frames in": {
+    "Publish": {
         "publish": LazyCommand("publish", "Publish frames of a conversation, in the order given."),
     },
-    "Find and look": {
-        "list": LazyCommand("conversations", "List conversations, the last active first."),
-        "search": LazyCommand(
-            "conversations", "Find messages that contain a text, in all conversations, the newest first."
-        ),
+    "Inspect": {
+        "list": LazyCommand("conversations", "List conversations, most recently active first."),
+        "search": LazyCommand("conversations", "Search the messages of all conversations, newest first."),
         "show": LazyCommand(
-            "show", "Show a context as a model gets it: messages, tools, tool choice and settings."
+            "show", "Show the context that a model receives: messages, tools, tool choice and settings."
         ),
         "transcript": LazyCommand("transcript", "Show who said what in a conversation, and when."),
-        "tail": LazyCommand("tail", "Show the last frames."),
+        "tail": LazyCommand("tail", "Show the latest frames."),
         "request": LazyCommand(
             "request",
-            "Show the request that a run sent to its model, made again from the log.",
+            "Show the request that a run sent to its model, rebuilt from the log.",
             extras=("services",),
         ),
         "sql": LazyCommand(
-            "sql", "Open psql on the database; what follows is psql's, or one statement to run."
+            "sql",
+            "Open psql on the database. Arguments are passed to psql; a single one is a statement to run.",
         ),
         "fold": LazyCommand(
-            "fold.command", "Show the context after the frames of a file, and what became of each frame."
+            "fold.command", "Fold the frames of a file, and show the context and the outcome of each frame."
         ),
     },
-    "Ask what happened, and why": {
+    "Explain": {
         "timeline": LazyCommand(
             "audit.timeline",
-            "Show every frame of a conversation: when it came, what it did, and what became of it.",
+            "Show every frame of a conversation: its time, its effect on the context, and its outcome.",
         ),
         "diff": LazyCommand(
             "audit.diff",
@@ -94,129 +93,134 @@ GROUPS = {
         ),
         "why": LazyCommand(
             "audit.why",
-            "Show why a message is in a context: the frames, the run or call, and the cause that it comes from.",
+            "Show where a message of a context comes from: its frames, its run or call, and their cause.",
         ),
         "runs": LazyCommand(
             "audit.runs",
-            "Show every run of a conversation: what became of it, its model, how long it took, and its tokens.",
+            "Show every run of a conversation: its status, model, duration and tokens.",
         ),
     },
-    "Try a moment again": {
+    "Fork, rerun and replay": {
         "fork": LazyCommand(
             "fork",
-            "Continue an old moment of a conversation as a new one: its messages, tools, tool choice and settings "
-            "then.",
+            "Start a new conversation from an earlier version of another: its messages, tools, tool choice and "
+            "settings at that version.",
         ),
         "rerun": LazyCommand(
             "rerun.command",
-            "Ask a recorded moment again, of another model or with another prompt, and compare the answers.",
+            "Repeat a recorded run with another model or prompt, and compare the answers.",
             extras=("services",),
         ),
         "replay": LazyCommand(
             "replay.command",
-            "Play a conversation in the terminal as it was heard, or publish copies of its frames with "
-            "their timing.",
+            "Play a conversation in the terminal with its timing, or publish copies of its frames to another "
+            "conversation.",
         ),
         "infer": LazyCommand(
             "infer",
-            "Ask a model and print what it says. Nothing is published, and the conversation does not change.",
+            "Ask a model and print its answer. Publishes nothing; the conversation does not change.",
         ),
     },
-    "Settle and mend": {
+    "Operate and repair": {
         "calls": LazyCommand(
-            "calls", "Function calls that go on, wait for a person, or may or may not have happened."
+            "calls",
+            "List and settle open function calls: running, waiting for a person, or ambiguous.",
         ),
         "doctor": LazyCommand(
             "doctor.command",
-            "Look at everything, and say what is wrong, what it means and what to do.",
+            "Check the whole installation, and print each problem with its meaning and its remedy.",
             extras=("services",),
         ),
         "parked": LazyCommand(
             "repair.parked",
-            "List the conversations that are parked: stored on, and not folded, since a frame that could not be.",
+            "List parked conversations: a frame could not be folded, so later frames are stored but not applied.",
             extras=("services",),
         ),
         "unpark": LazyCommand(
             "repair.parked",
-            "Fold what is parked of a conversation, in its order, once the cause is mended.",
+            "Resume a parked conversation: fold its stored frames in order, after the cause is fixed.",
             extras=("services",),
         ),
         "rebuild": LazyCommand(
             "audit.rebuild",
-            "Fold conversations again, and compare each with its tables; with --apply replace what differs.",
+            "Fold conversations again and compare them with their tables; with --apply, replace what differs.",
             extras=("services",),
         ),
         "recover": LazyCommand(
-            "repair.recover", "Go on with a log that changed under the tables.", extras=("services",)
+            "repair.recover",
+            "Recover after the frames topic lost records or was recreated.",
+            extras=("services",),
         ),
         "dlq": LazyCommand(
             "repair.dlq",
-            "Dead letters: records that are no frame. They changed nothing, and nothing of them is lost.",
+            "Inspect and republish dead letters: records that are not valid frames, kept byte for byte.",
         ),
     },
-    "Prove, take along, forget": {
-        "verify": LazyCommand("audit.verify", "Verify that nothing was changed."),
+    "Audit, export, erase": {
+        "verify": LazyCommand(
+            "audit.verify", "Verify that stored conversations, proofs and exports were not altered."
+        ),
         "heads": LazyCommand(
             "audit.heads",
-            "Compute one number for the whole database: the root of a Merkle tree over the heads of all "
-            "conversations.",
+            "Compute the Merkle root over the heads of all conversations.",
             extras=("services",),
         ),
         "prove": LazyCommand(
             "audit.prove",
-            "Write a proof of a conversation: its frames as they are stored, and their way to a root.",
+            "Write a proof of a conversation: its frames as stored, and their path to a Merkle root.",
             extras=("services",),
         ),
         "export": LazyCommand(
             "transfer.export_files",
-            "Write conversations to a file, to take them along.",
+            "Export conversations to a file.",
             extras=("services",),
         ),
         "import": LazyCommand(
             "transfer.import_files",
-            "Make the conversations of an exported file conversations of this database: same frames, same chain.",
+            "Import an exported file: same frames, same hash chain.",
             extras=("services",),
         ),
-        "erase": LazyCommand("erase", "Erase a conversation for good, and print the receipt."),
+        "erase": LazyCommand("erase", "Erase a conversation permanently, and print the receipt."),
     },
     "Set up and measure": {
         "migrate": LazyCommand(
             "migrate",
-            "Bring the database to the shape that this release needs; again changes nothing.",
+            "Migrate the database schema to this release. Idempotent.",
             extras=("services",),
         ),
-        "topics": LazyCommand("topics", "List the topics, and say what is wrong with them."),
-        "token": LazyCommand("token", "Tokens of the gateway: who may use it, and for what."),
+        "topics": LazyCommand("topics", "List the topics with their configuration problems."),
+        "token": LazyCommand("token", "Create, list and revoke access tokens of the gateway."),
         "config": LazyCommand(
-            "config", "Show all settings with their source, and what each is for; secrets are hidden."
+            "config", "Show every setting with its value, source and description. Secrets are hidden."
         ),
         "asyncapi": LazyCommand(
             "asyncapi",
-            "Print the AsyncAPI 3.0 document of the topics: every frame, effect and header, as JSON.",
+            "Print the AsyncAPI 3.0 document of the topics as JSON: every frame, effect and header.",
         ),
         "bench": LazyCommand(
             "bench",
-            "How fast the parts are. Every figure has a yardstick, measured in the same run, and most have a goal.",
+            "Measure performance. Each figure is compared with a yardstick measured in the same run; most have a "
+            "goal.",
             extras=("services", "embedded"),
         ),
     },
 }
-"""All commands beneath the titles and in the order in which they are listed."""
+"""All commands by group title, in the order in which help lists them."""
 
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 
 def main() -> None:
-    """Run the command that the process was called with, and end the process with its exit code."""
+    """Run the command that `sys.argv` names, and exit with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # People write in any script; what an encoding cannot say is shown as an escape, not as a traceback.
+            # Characters that the terminal's encoding lacks are escaped instead of raising an error.
             stream.reconfigure(errors="backslashreplace")
     application()(prog_name="frameledger")
 
 
 def application() -> typer.Typer:
-    """The whole command line. Each call makes a new one; nothing is imported, read or run until it is called."""
+    """Returns a new Typer app with all commands. Their modules are imported when they are called."""
     app = typer.Typer(
         cls=group_of(GROUPS),
         help="An event-sourced context store for LLM conversations.",
@@ -239,7 +243,7 @@ def _say_version(wanted: bool) -> None:
 def _options(
     _: Annotated[
         bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and end."),
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """What stands before a command's name."""
+    """Options before the name of a command."""

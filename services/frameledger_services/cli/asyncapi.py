@@ -1,4 +1,4 @@
-"""`frameledger asyncapi`: the Kafka side as an AsyncAPI document, for generators and for people."""
+"""`frameledger asyncapi`: the topics and their records as an AsyncAPI document."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ commands = typer.Typer()
 
 @commands.command()
 def asyncapi() -> None:
-    """Print the AsyncAPI 3.0 document of the topics: every frame, effect and header, as JSON.
+    """Print the AsyncAPI 3.0 document of the topics as JSON: every frame, effect and header.
 
-    Generators make clients and pages of it, in any language. Topics have the names of your settings; nothing is asked
-    of the broker.
+    Generators build clients and documentation from it, in many languages. Topic names follow your settings; the broker
+    is not contacted.
 
     Example: `frameledger asyncapi > frameledger.asyncapi.json`
     """

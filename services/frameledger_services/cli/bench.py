@@ -1,4 +1,4 @@
-"""`frameledger bench`: how fast the parts are, held to goals."""
+"""`frameledger bench`: performance measurements with goals."""
 
 from __future__ import annotations
 
@@ -20,28 +20,26 @@ if TYPE_CHECKING:
     from frameledger_services.bench.road.servers import Servers
 
 RECORDED = Path(__file__).parents[3] / "tests" / "histories"
-"""The project's own histories, where this package runs from a checkout."""
+"""The project's own histories, in a checkout."""
 
 S = TypeVar("S")
-"""How much a bench measures: its `Scale`."""
+"""The scale of a bench: how much it measures."""
 
 commands = typer.Typer(name="bench", no_args_is_help=True)
 
 Only = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME", help="Measure only this; may be given again. A wrong name says which there are."
-    ),
+    typer.Option(metavar="NAME", help="Only this measurement. Repeatable. An unknown name lists the names."),
 ]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="A little of everything: whether it works, not how well.")
+    bool, typer.Option("--quick", help="A short run that tests the bench itself; goals are not checked.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print a JSON list instead of a table.")]
 
 
 @commands.callback()
 def about() -> None:
-    """How fast the parts are. Every figure has a yardstick, measured in the same run, and most have a goal."""
+    """Measure performance. Each figure is compared with a yardstick measured in the same run; most have a goal."""
 
 
 @commands.command()
@@ -50,47 +48,47 @@ def core(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder of NAME.jsonl files, one frame on each line, to decode and fold. "
-            "The project's own in a checkout.",
+            help="Folder of NAME.jsonl files with one frame per line, to decode and fold. Default in a checkout: the "
+            "project's own.",
         ),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(min=1, help="How often everything is measured; the median counts.")
+        int, typer.Option(min=1, help="Number of measurements, of which the median is used.")
     ] = 60,
     as_json: Json = False,
 ) -> None:
-    """Decoding and folding, without any server.
+    """Measure decoding and folding, without any server.
 
-    Ends with exit code 1 if a goal is missed. Takes some seconds; what else the machine does has little influence,
-    since a figure and its yardstick are measured in turns and only their ratio counts.
+    Exit code 1 if a goal is missed. Takes some seconds. Other load has little influence, because a figure and its
+    yardstick are measured alternately and only their ratio is used.
     """
     folder = RECORDED if histories is None else histories
     stream = core_bench.histories(folder)
     if not stream:
         output.fail(
             f"There are no histories (*.jsonl) in {folder}.",
-            "Say where some are: frameledger bench core --histories DIR",
+            "Give a folder that has some: frameledger bench core --histories DIR",
         )
     try:
         figures = core_bench.measure(stream, rounds)
     except DecodeError as error:
         output.fail(
-            f"A line of the histories in {folder} is no frame: {error}",
+            f"A line of the histories in {folder} is not a valid frame: {error}",
             "`frameledger fold FILE.jsonl` shows which.",
         )
     _tell(figures, as_json)
 
 
-# The others need aiokafka and psycopg, which are imported when they are asked for: whoever asks for help does not.
+# The others need aiokafka and psycopg, which are imported when they run and not for their help.
 
 
 @commands.command()
 def road(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
-    """The road from publish to SQL, on a real Kafka and a real PostgreSQL.
+    """Measure the path from publish to SQL, on a real Kafka and a real PostgreSQL.
 
-    They are started in a temporary folder and are gone afterwards; with FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS and
-    FRAMELEDGER_DATABASE_URL set, topics and databases are made on those servers, which have to be on this machine,
-    and removed again. Takes some minutes. Ends with exit code 1 if a goal is missed.
+    The servers run in a temporary folder and are removed afterwards. With FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS and
+    FRAMELEDGER_DATABASE_URL, topics and databases are created on those servers, which must be on this machine, and
+    removed afterwards. Takes some minutes. Exit code 1 if a goal is missed.
 
     Example: `frameledger bench road --only throughput`
     """
@@ -101,10 +99,10 @@ def road(only: Only = None, quick: Quick = False, as_json: Json = False) -> None
 
 @commands.command()
 def inference(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
-    """Answers of a model over the whole road, beside the official SDK in a bare loop.
+    """Measure model answers through the whole system, compared with the official SDK in a plain loop.
 
-    The model is a server of this bench that writes 60 tokens a second. On servers as `frameledger bench road` has
-    them; takes about ten minutes on a quiet machine. Ends with exit code 1 if a goal is missed.
+    The model is a server of this bench that streams 60 tokens per second. Uses servers like `frameledger bench road`;
+    takes about ten minutes on an idle machine. Exit code 1 if a goal is missed.
 
     Example: `frameledger bench inference --only interruptions`
     """
@@ -115,9 +113,9 @@ def inference(only: Only = None, quick: Quick = False, as_json: Json = False) ->
 
 @commands.command()
 def functions(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
-    """Function calls over the whole road, beside the bare road, and the memory of a crowd of them.
+    """Measure function calls through the whole system, compared with bare Kafka and PostgreSQL, and their memory.
 
-    On servers as `frameledger bench road` has them; takes some minutes. Ends with exit code 1 if a goal is missed.
+    Uses servers like `frameledger bench road`; takes some minutes. Exit code 1 if a goal is missed.
 
     Example: `frameledger bench functions --only latency`
     """
@@ -128,10 +126,10 @@ def functions(only: Only = None, quick: Quick = False, as_json: Json = False) ->
 
 @commands.command()
 def audit(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
-    """Asking what happened: verifying, rebuilding, and how long a person waits who asks about a conversation.
+    """Measure verifying, rebuilding, and the response times of queries about a conversation.
 
-    On servers as `frameledger bench road` has them; takes some minutes. What a person waits for is held to
-    milliseconds of a quiet machine. Ends with exit code 1 if a goal is missed.
+    Uses servers like `frameledger bench road`; takes some minutes. Response times have goals in milliseconds, for an
+    idle machine. Exit code 1 if a goal is missed.
 
     Example: `frameledger bench audit --only verify`
     """
@@ -142,10 +140,10 @@ def audit(only: Only = None, quick: Quick = False, as_json: Json = False) -> Non
 
 @commands.command()
 def gateway(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
-    """HTTP: appends beside `Client`, reads and live streams beside a bare ASGI app that sends the same bytes.
+    """Measure HTTP: appends compared with `Client`; reads and live streams compared with a bare ASGI app.
 
-    On servers as `frameledger bench road` has them; takes some minutes. From COMMIT to a client is held to milliseconds
-    of a quiet machine. Ends with exit code 1 if a goal is missed.
+    Uses servers like `frameledger bench road`; takes some minutes. The latency from COMMIT to a client has a goal in
+    milliseconds, for an idle machine. Exit code 1 if a goal is missed.
 
     Example: `frameledger bench gateway --only streams`
     """
@@ -156,11 +154,10 @@ def gateway(only: Only = None, quick: Quick = False, as_json: Json = False) -> N
 
 @commands.command()
 def telemetry(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
-    """What metrics and traces cost: batches, a projector and workers that are watched, beside the same without.
+    """Measure the cost of metrics and traces: batches, a projector and workers with and without them.
 
-    Metrics are asked for as Prometheus asks, and a hundredth of the traces is recorded, also for a dead collector.
-    On servers as `frameledger bench road` has them; takes a quarter of an hour. Ends with exit code 1 if a goal is
-    missed.
+    Metrics are scraped like Prometheus does, and one in a hundred traces is recorded, also with an unreachable
+    collector. Uses servers like `frameledger bench road`; takes a quarter of an hour. Exit code 1 if a goal is missed.
 
     Example: `frameledger bench telemetry --only projector`
     """
@@ -176,7 +173,7 @@ def _on_servers(
     quick: bool,
     as_json: bool,
 ) -> None:
-    """Measure what is asked for, all that is known if nothing is, and tell it."""
+    """Run the selected measurements, or all, and print the figures."""
     from frameledger_services.bench.road.processes import BenchError
     from frameledger_services.bench.road.servers import servers
     from frameledger_services.embedded.program import EmbeddedError
@@ -184,7 +181,7 @@ def _on_servers(
     names = only or list(measures)
     for name in names:
         if name not in measures:
-            raise typer.BadParameter(f"{name} is none of {', '.join(measures)}.")
+            raise typer.BadParameter(f"{name} is not one of {', '.join(measures)}.")
 
     async def measured() -> Sequence[Figure]:
         return [figure for name in names for figure in await measures[name](ours, scale)]
@@ -195,10 +192,10 @@ def _on_servers(
     except EmbeddedError as error:
         output.fail(error.problem, error.remedy)
     except SettingsError as error:
-        output.fail(str(error), "`frameledger config` shows what is set.")
+        output.fail(str(error), "`frameledger config` shows the settings.")
     except BenchError as error:
-        output.fail(str(error), "What it said is above.")
-    # What so little says about speed is no reason to fail.
+        output.fail(str(error), "Its output is above.")
+    # A quick run says too little about speed to check goals.
     _tell(figures, as_json, goals_count=not quick)
 
 

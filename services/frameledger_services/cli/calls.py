@@ -1,4 +1,4 @@
-"""`frameledger calls`: function calls that go on, wait for a person, or may or may not have happened."""
+"""`frameledger calls`: open function calls, listed and settled."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ SOURCE = "frameledger/command-line"
 commands = typer.Typer(
     name="calls",
     no_args_is_help=True,
-    help="Function calls that go on, wait for a person, or may or may not have happened.",
+    help="List and settle open function calls: running, waiting for a person, or ambiguous.",
 )
 
-CallId = Annotated[str, typer.Argument(metavar="CALL", help="The call's id.")]
-Result = Annotated[str, typer.Option(metavar="JSON", help="What the model shall read, as JSON.")]
+CallId = Annotated[str, typer.Argument(metavar="CALL", help="Id of the call.")]
+Result = Annotated[str, typer.Option(metavar="JSON", help="Result that the model receives, as JSON.")]
 
 
 @commands.command("list")
@@ -42,14 +42,17 @@ def list_calls(
     context: Annotated[
         str | None,
         typer.Argument(
-            metavar="CONTEXT", callback=options.context_id, help="One conversation's.", show_default=False
+            metavar="CONTEXT",
+            callback=options.context_id,
+            help="Only calls of this conversation.",
+            show_default=False,
         ),
     ] = None,
     as_json: options.AsJsonLines = False,
 ) -> None:
-    """List the calls that are not over, and those that are ambiguous: nobody knows whether they happened.
+    """List open calls and ambiguous calls, of which it is unknown whether they were executed.
 
-    The oldest come first, a thousand at most.
+    Lists up to a thousand calls, oldest first.
 
     Example: `frameledger calls list`
     """
@@ -61,17 +64,17 @@ def list_calls(
             typer.echo(json.dumps(listed, default=datetime.isoformat))
         return
     if not found:
-        typer.echo("No call goes on, waits for a person, or is ambiguous.")
+        typer.echo("No call is running, waiting for a person, or ambiguous.")
         return
     for one in found:
         for line in _shown(one):
-            # Not through rich, which would fold an id that is to be copied.
+            # Not through rich, which would wrap ids that are to be copied.
             typer.echo(line)
 
 
 def _shown(call: UnsettledCall) -> Iterator[str]:
-    """A call in a few lines. Its ids stand whole, each at the end of a line, and the command that settles it is whole
-    too, but for the result."""
+    """Yields the lines that describe a call. Ids and the command that settles it are complete, at the ends of lines,
+    for copying."""
     waits = f", for {escape.one_line(call.waiting_for)}" if call.waiting_for else ""
     name = escape.printable(call.function_name)
     yield f"{call.status:<10} {name}  since {call.since.astimezone(UTC):%Y-%m-%d %H:%MZ}{waits}"
@@ -85,13 +88,13 @@ def _shown(call: UnsettledCall) -> Iterator[str]:
 
 _SETTLE: dict[str, tuple[str, Literal["answer", "resolve"]]] = {
     "waiting": ("answer it", "answer"),
-    "ambiguous": ("say what became", "resolve"),
+    "ambiguous": ("resolve it", "resolve"),
 }
 
 
 @commands.command()
 def answer(context: options.Context, call: CallId, result: Result, as_json: options.AsJson = False) -> None:
-    """Answer a call that waits for a person. Its result goes to the model, and the conversation goes on.
+    """Answer a call that waits for a person. The model receives the result, and the conversation continues.
 
     Example: frameledger calls answer ctx-1 call-7 --result '{"approved": true}'
     """
@@ -100,7 +103,7 @@ def answer(context: options.Context, call: CallId, result: Result, as_json: opti
 
 @commands.command()
 def resolve(context: options.Context, call: CallId, result: Result, as_json: options.AsJson = False) -> None:
-    """Say what became of an ambiguous call, once you have found out. The model is told; nothing is run again.
+    """Record the result of an ambiguous call after you have determined it. The model receives it; nothing is executed.
 
     Example: frameledger calls resolve ctx-1 call-7 --result '"It was paid."'
     """
@@ -114,34 +117,38 @@ def _settle(
         value = strict_json.loads(result.encode())
     except (DecodeError, ValueError) as error:
         raise typer.BadParameter(
-            f"{error}. Text stands in double quotes inside the shell's: '\"done\"'", param_hint="--result"
+            f"{error}. JSON text needs double quotes inside the shell's quotes: '\"done\"'",
+            param_hint="--result",
         ) from error
     try:
         with backend.exit_on_error(), recording("cli"):
             outcome = asyncio.run(_published(Settings.from_env(), context, call, value, status))
     except ValueError as error:
-        raise typer.BadParameter(f"No frame can carry it: {error}.", param_hint="--result") from error
+        raise typer.BadParameter(
+            f"The result cannot be encoded as a frame: {error}.", param_hint="--result"
+        ) from error
     if outcome is None:
         output.fail(
-            f"The context {context!r} has no {status} call {call!r}.",
-            "`frameledger calls list` lists those that there are.",
+            f"The conversation {context!r} has no {status} call {call!r}.",
+            "`frameledger calls list` lists the open calls.",
         )
     if as_json:
         became = {"version": outcome.version, "outcome": outcome.outcome, "reason": outcome.reason}
         typer.echo(json.dumps({"context_id": context, "tool_call_id": call} | became))
     if outcome.outcome == "parked":
         output.fail(
-            f"It is on the log, but the context {context!r} is parked.",
-            f"It counts once the cause is mended: `frameledger unpark {shlex.quote(context)}`.",
+            f"The result is on the log, but the conversation {context!r} is parked.",
+            f"Fix the cause, then run `frameledger unpark {shlex.quote(context)}` to apply it.",
         )
     is_unread = outcome.reason in tool_calls.SETTLES_ALL_THE_SAME
     if outcome.outcome != "applied" and not is_unread:
         output.fail(
             f"The result was ignored ({outcome.reason}): it does not settle the call.",
-            f"`frameledger transcript {shlex.quote(context)}` shows by what.",
+            f"`frameledger transcript {shlex.quote(context)}` shows the result that counts.",
         )
     if not as_json:
-        typer.echo(f"The call {call} of {context} is {'answered' if status == 'waiting' else 'resolved'}.")
+        done = "Answered" if status == "waiting" else "Resolved"
+        typer.echo(f"{done} the call {call} of {context}.")
         if is_unread:
             typer.echo(
                 f"The model does not read the result ({outcome.reason}): the history has no place for it."
@@ -151,7 +158,7 @@ def _settle(
 async def _published(
     settings: Settings, context: str, call: str, result: Any, status: Literal["waiting", "ambiguous"]
 ) -> PublishedFrame | None:
-    """Returns what became of the result; None if there is no such call."""
+    """Publishes the result and returns its outcome, or None if there is no such call."""
     found = await backend.query(settings, tool_calls.with_status, context, call, status)
     if found is None:
         return None
@@ -170,7 +177,7 @@ async def _published(
 
 
 def _key_of(call: UnsettledCall) -> str:
-    """What its handler got to send along, so that a repetition is recognized. Derived: old rows do not have it."""
+    """Returns the idempotency key that the call's handler received. Derived, because old rows do not store it."""
     return derived.idempotency_key(
         ContextId(call.context_id),
         Version(call.requested_version),

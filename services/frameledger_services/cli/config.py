@@ -1,4 +1,4 @@
-"""`frameledger config`: all settings in force, and where each comes from."""
+"""`frameledger config`: all effective settings and their sources."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ commands = typer.Typer()
 def config(
     as_json: options.AsJson = False,
 ) -> None:
-    """Show all settings with their source, and what each is for; secrets are hidden.
+    """Show every setting with its value, source and description. Secrets are hidden.
 
-    A setting is an environment variable. What is not set there is looked for in the file frameledger.env of the data
-    directory, which has a line NAME=value for each; then it comes from a running `frameledger up`, or is a default.
-    Secrets can also be put into a file each, which the same name with _FILE names. A variable that begins with
-    FRAMELEDGER_ and is no setting is an error.
+    Settings are environment variables. One that is not set is read from the file frameledger.env in the data directory
+    (lines NAME=value), then from a running `frameledger up`, and else has its default. A secret can be read from a
+    file: set the variable with the suffix _FILE to its path. A variable that begins with FRAMELEDGER_ and is not a
+    setting is an error.
 
     Example: `FRAMELEDGER_DATABASE_URL_FILE=db.txt frameledger config`
     """
     try:
         loaded = load()
     except SettingsError as error:
-        output.fail(str(error), "`frameledger config` without these variables lists all that there are.")
+        output.fail(str(error), "Unset these variables; `frameledger config` then lists all settings.")
     fields = Settings.model_fields
     values = {name: masked(name, getattr(loaded.settings, name)) for name in fields}
     if as_json:
@@ -48,7 +48,9 @@ def config(
         typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
         return
     console = output.console()
-    console.print(f"Settings file: {loaded.file}{'' if loaded.file.exists() else ', which is not there'}", "")
+    console.print(
+        f"Settings file: {loaded.file}{'' if loaded.file.exists() else ', which does not exist'}", ""
+    )
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

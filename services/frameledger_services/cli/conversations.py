@@ -1,4 +1,4 @@
-"""`frameledger list` and `search`: conversations, by when they were last active or by what was said in them."""
+"""`frameledger list` and `search`: conversations by last activity or by the text of their messages."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import conversations
 
 BEFORE = 30
-"""Characters of a message that are shown before the text that was searched for."""
+"""Characters of a message that are shown before the match."""
 
 commands = typer.Typer()
 
 
 @commands.command("list")
 def list_conversations(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many.")] = 20,
-    skip: Annotated[int, typer.Option(min=0, metavar="N", help="Leave out so many at the beginning.")] = 0,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number to list.")
+    ] = 20,
+    skip: Annotated[int, typer.Option(min=0, metavar="N", help="Number to skip first.")] = 0,
     experiments: options.Experiments = False,
     as_json: options.AsJsonLines = False,
 ) -> None:
-    """List conversations, the last active first.
+    """List conversations, most recently active first.
 
-    Each has a status: quiet, answering, calling (a function), recording, ended, or parked; or it is an experiment.
+    The status of a conversation is quiet, answering, calling (a function), recording, ended, parked or experiment.
 
     Example: `frameledger list --limit 50`
     """
     with backend.exit_on_error():
-        # One more than is shown: whether there are more.
+        # One more than is shown tells whether there are more.
         found = asyncio.run(
             backend.query(
                 Settings.from_env(), conversations.last_active, limit + 1, skip, experiments=experiments
@@ -60,22 +62,25 @@ def list_conversations(
 
 @commands.command()
 def search(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What was said: letters in any case.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many at most.")] = 20,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text to find, ignoring case.")],
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of messages.")
+    ] = 20,
     replaced: Annotated[
-        bool, typer.Option("--all", help="Also messages that their context no longer has.")
+        bool,
+        typer.Option("--all", help="Include messages that were replaced and are no longer in the context."),
     ] = False,
     experiments: options.Experiments = False,
     as_json: options.AsJsonLines = False,
 ) -> None:
-    """Find messages that contain a text, in all conversations, the newest first.
+    """Search the messages of all conversations, newest first.
 
-    Searched is what a person reads of a message: its text, or the calls that it makes.
+    Searches the text of each message and the function calls that it makes.
 
     Example: `frameledger search "late arrival"`
     """
     if not text.strip() or "\x00" in text:
-        raise typer.BadParameter("say what to look for", param_hint="TEXT")
+        raise typer.BadParameter("the text to find is empty or has a NUL", param_hint="TEXT")
     with backend.exit_on_error():
         found = asyncio.run(
             backend.query(
@@ -94,7 +99,7 @@ def search(
         typer.echo(
             "No message contains that."
             if replaced
-            else "No message contains that; --all looks at older ones."
+            else "No message contains that. Use --all to search replaced messages too."
         )
         return
     table = _table("logged (UTC)", "context", "version", "who", "message")
@@ -109,7 +114,7 @@ def search(
 
 
 def _table(*headings: str) -> Table:
-    # Expanded, so that the last column has what the others leave: a long text would push the contexts away.
+    # Expanded, so that the last column takes the remaining width and a long text does not shrink the ids.
     table = Table(box=None, pad_edge=False, expand=True)
     for heading in headings[:-1]:
         table.add_column(
@@ -120,7 +125,7 @@ def _table(*headings: str) -> Table:
 
 
 def _around(text: str, searched: str) -> Text:
-    """The text from a little before what was searched for, on one line, with that in bold."""
+    """Returns the text around the match on one line, with the match in bold."""
     at = max(text.lower().find(searched.lower()), 0)
     start = max(at - BEFORE, 0)
     shown = Text(("…" if start else "") + escape.one_line(text[start:]))

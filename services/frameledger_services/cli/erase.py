@@ -1,4 +1,4 @@
-"""`frameledger erase`: a conversation forgotten for good, with a receipt of what was deleted and what was not."""
+"""`frameledger erase`: permanent deletion of a conversation, with a receipt of what was deleted and what was not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from frameledger_services.store.erasures import Erasable
 SOURCE = "frameledger/erase"
 
 QUIET_SECONDS = 2.0
-"""After so long it says what it waits for."""
+"""Seconds of waiting after which the command prints what it waits for."""
 
 commands = typer.Typer()
 
@@ -35,37 +35,45 @@ commands = typer.Typer()
 @commands.command()
 def erase(
     context: options.Context,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="The reason; the receipt keeps it.")],
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Reason of the erasure, recorded in the receipt.")],
     requested_by: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Who asked for it; by default your user name.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            help="Person or system that requested the erasure. Default: your user name.",
+            show_default=False,
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also if the database does not have it: Kafka may.")
+        bool,
+        typer.Option("--force", help="Erase a conversation that is not in the database: Kafka may have it."),
     ] = False,
     within: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How long to wait for a projector at most.")
+        float,
+        typer.Option(min=0.1, metavar="SECONDS", help="Maximum wait for a projector to apply the erasure."),
     ] = 60.0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Erase a conversation for good, and print the receipt.
+    """Erase a conversation permanently, and print the receipt.
 
-    The erasure is a record on the log, and the projector that reads it deletes everything of the conversation from the
-    tables, and cancels its work. A row in `erasures` says what was deleted, when, by whom and why. Kafka keeps older
-    records until their retention ends, but whoever rebuilds the tables from them meets the erasure, too, and the
-    conversation does not come back. A later frame of the same key begins a new conversation, unless
-    FRAMELEDGER_ERASED_IDS refuses it. What was erased already is not erased again: its receipt is printed.
+    Publishes an erasure record. The projector that reads it deletes all rows of the conversation and cancels its open
+    work. A row in the table `erasures` keeps what was deleted, when, by whom and why. Kafka keeps the older records
+    until their retention ends; a rebuild from Kafka also reads the erasure, so the conversation is not restored. A
+    later frame with the same id starts a new conversation unless FRAMELEDGER_ERASED_IDS rejects it. Erasing a
+    conversation again publishes nothing and prints its receipt.
 
-    Exit code 1: nothing was published, or no projector has honoured the erasure in time. In the latter case, and after
-    Ctrl-C (exit code 130), it stays on the log, and is honoured as soon as a projector runs.
+    Exit code 1: nothing was published, or no projector applied the erasure in time. In the latter case, and after
+    Ctrl-C (exit code 130), the erasure stays on the log and is applied as soon as a projector runs.
 
     Example: `frameledger erase ctx-1 --why "request 17 of its user"`
     """
     if not why.strip():
-        raise typer.BadParameter("say why", param_hint="--why")
+        raise typer.BadParameter("the reason is empty", param_hint="--why")
     if not yes:
-        output.confirm(f"Erase all of {context!r} for good?", "`frameledger show` shows it.")
+        output.confirm(
+            f"Erase the conversation {context!r} permanently?", "`frameledger show` shows its context."
+        )
     with backend.exit_on_error():
         settings = Settings.from_env()
         before = asyncio.run(_looked_up(settings, context, force=force))
@@ -78,10 +86,10 @@ def erase(
             except KeyboardInterrupt:
                 waiting.interrupt()
             if not receipt.frame_count and not force:
-                # An erasure before it was on its way, and deleted all.
+                # An earlier erasure, which was still on the log, deleted everything.
                 receipt = asyncio.run(_newest(settings, context))
         else:
-            typer.echo(f"{context!r} was erased before. Nothing was published; its receipt:", err=True)
+            typer.echo(f"{context!r} is already erased. Nothing was published. Its receipt:", err=True)
             receipt = asyncio.run(_newest(settings, context))
         kept = asyncio.run(_retention(settings))
     names = TopicNames(settings.topic_prefix)
@@ -93,7 +101,7 @@ def erase(
 
 
 class _Waiting:
-    """What is said while a projector has not honoured the erasure yet."""
+    """Messages while no projector has applied the erasure."""
 
     def __init__(self, within: float) -> None:
         self.within = within
@@ -104,8 +112,8 @@ class _Waiting:
         return asyncio.get_running_loop().call_later(
             QUIET_SECONDS,
             lambda: typer.echo(
-                f"The erasure is on the log ({self._where}). Waiting for a projector to honour it, for "
-                f"{self.within:g} s at most ...",
+                f"The erasure is on the log ({self._where}). Waiting up to {self.within:g} s for a projector to apply "
+                "it ...",
                 err=True,
             ),
         )
@@ -117,20 +125,21 @@ class _Waiting:
 
     def give_up(self) -> NoReturn:
         output.fail(
-            f"The erasure is on the log ({self._where}), and no projector has honoured it within {self.within:g} s.",
-            "It is honoured as soon as one runs (`frameledger status`); nothing has to be published again. Then the "
-            "same command prints the receipt.",
+            f"The erasure is on the log ({self._where}), but no projector applied it within {self.within:g} s.",
+            "A projector applies it as soon as one runs (see `frameledger status`). Then run the same command again to "
+            "print the receipt; it publishes nothing.",
         )
 
     def interrupt(self) -> NoReturn:
         if self._place is None:
             typer.echo(
-                "Interrupted. It is not known whether the erasure was published: run it again.", err=True
+                "Interrupted. The erasure may or may not have been published: run the command again.",
+                err=True,
             )
         else:
             typer.echo(
-                f"Interrupted. The erasure stays on the log ({self._where}), and is honoured by the projector that "
-                "reads it. Then the same command prints the receipt.",
+                f"Interrupted. The erasure stays on the log ({self._where}), and the projector that reads it applies "
+                "it. Run the same command again to print the receipt.",
                 err=True,
             )
         raise typer.Exit(130)
@@ -144,7 +153,7 @@ def _user() -> str | None:
 
 
 async def _looked_up(settings: Settings, context: str, *, force: bool) -> Erasable:
-    """Returns what the database has of a conversation. Ends the command if that is nothing, and it was never erased."""
+    """Returns what the database has of a conversation. Ends the command if it has nothing and no receipt."""
     found = await backend.query(settings, erasures.erasable, context)
     if not found.is_there and found.erased_at is None and not force:
         output.fail(
@@ -155,8 +164,8 @@ async def _looked_up(settings: Settings, context: str, *, force: bool) -> Erasab
 
 
 async def _newest(settings: Settings, context: str) -> Receipt:
-    """Returns the newest receipt of a conversation that was erased: of erasures with no frame between them the first,
-    since that one deleted what there was. The others are of a command that was interrupted and run again."""
+    """Returns the newest receipt of an erased conversation. Of consecutive erasures without a frame between them it is
+    the first, which deleted the rows; the others come from a command that was interrupted and run again."""
     newest, *older = await backend.query(settings, erasures.receipts, context)
     for one in older:
         if newest.frame_count or one.version != newest.version - 1:
@@ -185,7 +194,7 @@ async def _erase(
 
 
 async def _retention(settings: Settings) -> str | None:
-    """The frames topic's `retention.ms`; None if no broker says."""
+    """Returns `retention.ms` of the frames topic, or None if no broker answers."""
     name = TopicNames(settings.topic_prefix).frames
     try:
         async with broker.connect(settings) as brokers:
@@ -209,9 +218,10 @@ def _print_json(receipt: Receipt, names: TopicNames, kept: str | None, copies: S
 
 def _shown(receipt: Receipt, names: TopicNames, kept: str | None, copies: Sequence[str]) -> Iterator[str]:
     frames = plural(receipt.frame_count, "frame")
-    yield f"Erased {receipt.context_id}: {frames}. An id that is used again goes on from version {receipt.version}."
+    after = f"If the id is used again, its versions continue after {receipt.version}."
+    yield f"Erased {receipt.context_id}: {frames}. {after}"
     yield f"  when   {_utc(receipt.erased_at)}"
-    yield f"  who    {receipt.requested_by or 'not said'}; deleted by {receipt.erased_by}"
+    yield f"  who    {receipt.requested_by or 'not recorded'}; deleted by {receipt.erased_by}"
     yield f"  why    {receipt.why}"
     yield f"  log    {names.frames}, partition {receipt.partition}, offset {receipt.offset}"
     yield f"  chain  {receipt.chain.hex()}"
@@ -223,17 +233,17 @@ def _shown(receipt: Receipt, names: TopicNames, kept: str | None, copies: Sequen
             f"{place.first_offset} and {place.last_offset}{again};"
         )
         yield f"  {_until(receipt.logged_at, kept)}."
-    yield f"  Effects and dead letters of it, if any, on {names.inference}, {names.function_calls} and"
-    yield f"  {names.dead_letters}; backups of the database, and what was exported."
+    yield f"  Its effects and dead letters, if any, on {names.inference}, {names.function_calls} and"
+    yield f"  {names.dead_letters}; backups of the database; exported files."
     for copy in copies:
-        yield f"  {copy}, which was forked from it: a conversation of its own, to be erased by itself."
-    yield "  A rebuild from Kafka honours the erasure: it does not bring the conversation back."
+        yield f"  {copy}, which was forked from it, is a separate conversation: erase it separately."
+    yield "  A rebuild from Kafka applies the erasure: it does not restore the conversation."
 
 
 def _until(logged_at: datetime | None, kept: str | None) -> str:
-    """How long Kafka keeps what was written before this."""
+    """Returns how long Kafka keeps the records written before this time."""
     if kept is None:
-        return "kept as long as the topic's retention says"
+        return "kept until the topic's retention ends"
     if not kept.isdigit() or logged_at is None:
         ends = (
             "" if kept != "-1" else "; set FRAMELEDGER_FRAMES_RETENTION_DAYS, and retention.ms of the topic"

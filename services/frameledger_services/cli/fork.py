@@ -1,4 +1,4 @@
-"""`frameledger fork`: an old moment of a conversation continued as a new one."""
+"""`frameledger fork`: a new conversation that starts from a version of another."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ commands = typer.Typer()
 @commands.command()
 def fork(
     context: options.Context,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the new conversation.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Id of the new conversation.")],
     at: moment.Option = None,
-    run: Annotated[bool, typer.Option("--run", help="Ask a model to answer in the new one.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Request a run in the new conversation.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Continue an old moment of a conversation as a new one: its messages, tools, tool choice and settings then.
+    """Start a new conversation from an earlier version of another: its messages, tools, tool choice and settings at
+    that version.
 
-    The old conversation is only read. Turns and answers that were under way are not taken along, and calls that were
-    running are cancelled in the new one. To say it again repeats nothing, if --at names a version.
-    The view `forks` lists the forks of each conversation.
+    The original conversation does not change. Unfinished turns and answers are not copied, and calls that were running
+    are cancelled in the new conversation. With a version in --at, repeating the command publishes nothing. The SQL
+    view `forks` lists the forks of each conversation.
 
     Example: `frameledger fork ctx-1 ctx-1-other --at 12 --run`
     """
@@ -47,9 +48,9 @@ def fork(
         return
     name = escape.printable(made.context_id)
     which = f"version {origin.version} of {escape.printable(origin.context_id)}"
-    again = ", as it was before" if made.repeated else ""
-    typer.echo(f"{name} goes on from {which}{again}.")
-    typer.echo(f"Look at it: frameledger show {name}. Talk there: frameledger chat {name}.")
+    again = " It existed already." if made.repeated else ""
+    typer.echo(f"{name} starts from {which}.{again}")
+    typer.echo(f"Inspect it: frameledger show {name}. Chat: frameledger chat {name}.")
 
 
 async def _fork(settings: Settings, context: str, new: str, at: moment.At | None, run: bool) -> Fork:

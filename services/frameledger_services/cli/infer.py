@@ -1,4 +1,4 @@
-"""`frameledger infer`: ask a model out of band, about a conversation or about messages of one's own."""
+"""`frameledger infer`: ask a model about a conversation or given messages, without publishing anything."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ commands = typer.Typer()
 def infer(
     text: Annotated[
         str | None,
-        typer.Argument(
-            metavar="TEXT", help="What the user says, behind everything else.", show_default=False
-        ),
+        typer.Argument(metavar="TEXT", help="A user message to append.", show_default=False),
     ] = None,
     context: Annotated[
         str | None,
@@ -41,32 +39,32 @@ def infer(
     at: moment.Option = None,
     provider: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Who answers. Not given: as it is set.", show_default=False),
+        typer.Option(
+            metavar="NAME", help="Provider. Default: FRAMELEDGER_INFERENCE_PROVIDER.", show_default=False
+        ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="The model, where the conversation names none.", show_default=False
-        ),
+        typer.Option(metavar="NAME", help="Model, if the conversation sets none.", show_default=False),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Tokens of the answer at most.", show_default=False)
+        int | None, typer.Option(min=1, metavar="N", help="Maximum tokens of the answer.", show_default=False)
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="A system instruction instead of every other.", show_default=False),
+        typer.Option(metavar="TEXT", help="System prompt, replacing all others.", show_default=False),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Ask a model and print what it says. Nothing is published, and the conversation does not change.
+    """Ask a model and print its answer. Publishes nothing; the conversation does not change.
 
-    Without --context and TEXT the messages are read from standard input: a JSON array of messages, a JSON object with
+    Without --context and TEXT, messages are read from standard input: a JSON array of messages, a JSON object with
     `messages`, `tools`, `tool_choice` and `settings`, or plain text.
 
     Example: `frameledger infer "Sum this up in a sentence." --context ctx-1 --at 12`
     """
     if context is None and at is not None:
-        raise typer.BadParameter("it needs a conversation (--context)", param_hint="--at")
+        raise typer.BadParameter("use it with --context", param_hint="--at")
     given = None if context is not None else LLMContext() if text is not None else _read(sys.stdin.read())
     with backend.exit_on_error():
         settings = Settings.from_env()
@@ -111,5 +109,5 @@ def _read(words: str) -> LLMContext:
             case str() if found.strip():
                 return LLMContext([{"role": "user", "content": found.strip()}])
     except TypeError as error:
-        raise typer.BadParameter(f"no context: {error}", param_hint="standard input") from None
-    raise typer.BadParameter("there is nothing to ask: no message, no text", param_hint="standard input")
+        raise typer.BadParameter(f"not a context: {error}", param_hint="standard input") from None
+    raise typer.BadParameter("it has no message and no text", param_hint="standard input")

@@ -1,4 +1,4 @@
-"""`frameledger migrate`: the shape of the database."""
+"""`frameledger migrate`: the schema of the database."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ commands = typer.Typer()
 def migrate(
     as_sql: Annotated[
         bool,
-        typer.Option("--sql", help="Print the SQL for an empty database instead, for somebody else to run."),
+        typer.Option("--sql", help="Print the SQL for an empty database instead of running it."),
     ] = False,
 ) -> None:
-    """Bring the database to the shape that this release needs; again changes nothing.
+    """Migrate the database schema to this release. Idempotent.
 
-    The first time its user has to be allowed to create roles, or somebody else creates them: the message says which.
-    While it runs, services wait; where it only adds to the tables they go on then, of the release before as well. A
-    table that somebody else holds, a report for one, is waited for 5 seconds at a time, so that nobody waits long
-    behind it.
+    The first migration creates roles. If its database user may not, the error names the roles for an administrator to
+    create. Services wait while a migration runs. After one that only adds to the tables, services of the previous
+    release continue too. A table that another session has locked, such as a long report, is waited for in steps of 5
+    seconds, so that other sessions are not blocked for long.
 
     Example: `FRAMELEDGER_DATABASE_URL=postgresql://me@host/mine frameledger migrate`
     """
@@ -39,19 +39,19 @@ def migrate(
         address = database.address(Settings.from_env(), "frameledger migrate")
         done = migration.migrate(address, partial(typer.echo, err=True))
     except SettingsError as error:
-        output.fail("\n".join(error.problems), "`frameledger config` shows what is set.")
+        output.fail("\n".join(error.problems), "`frameledger config` shows the settings.")
     except schema.TooNewError as error:
         output.fail(str(error), "Nothing was changed.")
     except psycopg.Error as error:
         output.fail(_said(error), "Nothing was changed.")
     if done.before == done.after:
-        typer.echo(f"The database has revision {done.after} already.")
+        typer.echo(f"The database already has revision {done.after}.")
     else:
-        typer.echo(f"The database has revision {done.after} now; before it had {done.before or 'none'}.")
+        typer.echo(f"Migrated the database from revision {done.before or 'none'} to {done.after}.")
 
 
 def _said(error: psycopg.Error) -> str:
-    """What the database said, with details such as the views that stand in the way, and its hint; not the statement
-    that it said it to."""
+    """Returns the database's message with its details, such as the views that depend on a table, and its hint, without
+    the statement."""
     said = (error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)
     return "\n".join(filter(None, said)) or str(error).strip()

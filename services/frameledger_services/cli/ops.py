@@ -1,4 +1,4 @@
-"""How `frameledger run` lets itself be watched: `/metrics`, `/livez` and `/readyz` at a port of their own."""
+"""The operations endpoint of `frameledger run`: `/metrics`, `/livez` and `/readyz` on a separate port."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _log = logs.get_logger("ops")
 
 
 def metrics_of(settings: Settings) -> Metrics:
-    """Returns what this process counts with: nothing, if nobody can ask."""
+    """Returns the metrics of this process, or a no-op recorder if no metrics port is set."""
     return NO_METRICS if settings.metrics_port is None else ProcessMetrics()
 
 
 def run_service(
     settings: Settings, metrics: Metrics, serve: Callable[[asyncio.Event], Awaitable[None]]
 ) -> None:
-    """Run a service until a signal, as `process.run_service`; if the settings say where, it can be asked how it is.
-    Raises what it raises, and `OpsAddressError`."""
+    """Run a service until a signal, like `process.run_service`, with the operations endpoint if the settings name a
+    port. Raises what `run_service` raises, and `OpsAddressError`."""
 
     async def watched(stopping: asyncio.Event) -> None:
         port = settings.metrics_port
@@ -53,14 +53,14 @@ def run_service(
 
 
 def checks(settings: Settings, connections: Connections) -> dict[str, Callable[[], Awaitable[str]]]:
-    """Returns what every service needs: the database with the schema of this release, and the topic of frames."""
+    """Returns the readiness checks of every service: the database with this release's schema, and the frames topic."""
 
     async def ask_database() -> str:
-        # Every connection that is made checks the schema.
+        # Opening a connection checks the schema.
         try:
             await connections.read(database.ping)
         except SchemaError:
-            return "It is of another release."
+            return "The database has the schema of another release."
         except DatabaseError:
             return AWAY
         return OK
@@ -69,7 +69,7 @@ def checks(settings: Settings, connections: Connections) -> dict[str, Callable[[
         topic = TopicNames(settings.topic_prefix).frames
         try:
             async with broker.connect(settings) as brokers:
-                return OK if await brokers.find(topic) is not None else "The topic of frames is not there."
+                return OK if await brokers.find(topic) is not None else "The frames topic does not exist."
         except BrokerError:
             return AWAY
 

@@ -1,4 +1,4 @@
-"""`frameledger publish`: frames to the log, from arguments, files or standard input."""
+"""`frameledger publish`: publish frames from arguments, files or standard input."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from frameledger_services.telemetry.provider import recording
 AT_ONCE = 1_000
 
 FEW = 20
-"""Up to so many frames, each one's outcome is printed."""
+"""Maximum number of frames of which every outcome is printed."""
 
 commands = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value that was given, and where, for people."""
+    """A value of the input, and its source for error messages."""
 
     where: str
     value: bytes
@@ -52,49 +52,48 @@ def publish(
         list[str] | None,
         typer.Argument(
             metavar="FRAME|FILE|-",
-            help="A JSON object; a .json file with one; another file with one on each line; - is standard input, "
-            "one on each line, which is also read if nothing is given.",
+            help="A JSON object, a .json file with one, another file with one per line, or - for standard input with "
+            "one per line. Default: standard input.",
             show_default=False,
         ),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Until SQL shows them; print what became of them.")
+        bool,
+        typer.Option("--wait", help="Wait until the frames are in the tables, and print their outcomes."),
     ] = False,
     expected_version: Annotated[
         int | None,
         typer.Option(
             min=0,
             metavar="VERSION",
-            help="Only if nothing changed after this version; for one frame.",
+            help="Apply the frame only if the context did not change after this version. For a single frame.",
             show_default=False,
         ),
     ] = None,
     source: Annotated[
-        str, typer.Option(metavar="URI", help="Who publishes them.")
+        str, typer.Option(metavar="URI", help="Source recorded with the frames.")
     ] = "frameledger/command-line",
     cause: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="The frame of this conversation that caused them.", show_default=False
+            metavar="ID", help="Id of the frame in this conversation that caused them.", show_default=False
         ),
     ] = None,
-    within: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="How long it may take at most.")
-    ] = 30.0,
+    within: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Timeout.")] = 30.0,
     as_json: options.AsJsonLines = False,
 ) -> None:
     """Publish frames of a conversation, in the order given.
 
-    A frame without an id gets one. If one of the arguments is no frame, nothing is published; of standard input, what
-    comes before it is. A type or field that is not known is published; if it looks misspelled, a warning says so.
+    A frame without an id gets one. If an argument is not a valid frame, nothing is published; from standard input, the
+    frames before it are. Unknown types and fields are published, with a warning if they look misspelled.
 
-    With --wait it prints what became of each frame (of many, of those that changed nothing): applied, ignored with the
-    reason, unknown if its type is not known, parked, or rejected with the reason. Exit code 1: not all frames are on
-    the log or, with --wait, frames of the conversation: they are not in the tables in time, or were rejected. What was
-    ignored or is unknown is in the tables, as it may have to be, and is no failure; --json tells programs.
+    With --wait, prints the outcome of each frame (of many, only of those that changed nothing): applied, ignored with
+    the reason, unknown for an unknown type, parked, or rejected with the reason. Exit code 1: a frame was not
+    published or, with --wait, was rejected or is not in the tables in time. Ignored and unknown frames are in the
+    tables and are not failures; use --json to tell them apart.
 
-    With --expected-version the frame is ignored (context_changed) if messages, tools or settings of the conversation
-    changed after that version; with --wait that is exit code 1.
+    With --expected-version, the frame is ignored (context_changed) if messages, tools or settings of the conversation
+    changed after that version; with --wait the exit code is then 1.
 
     Example: frameledger publish ctx-1 '{"type": "LLMRunFrame"}' --wait
     """
@@ -103,7 +102,7 @@ def publish(
     if frames and "-" in frames and len(frames) > 1:
         raise typer.BadParameter("standard input cannot be mixed with other frames", param_hint="FRAME")
     if expected_version is not None and (not frames or len(frames) != 1 or frames == ["-"]):
-        raise typer.BadParameter("it goes with one frame", param_hint="--expected-version")
+        raise typer.BadParameter("use it with a single frame", param_hint="--expected-version")
     given = _batches_of_standard_input() if not frames or frames == ["-"] else _batches(frames)
     with backend.exit_on_error(), _warnings_in_our_words(), recording("cli"):
         asyncio.run(_publish(context, given, expected_version, wait, source, cause, within, as_json))
@@ -122,7 +121,7 @@ async def _publish(
     async with Client(Settings.from_env(), source=source) as client:
         count, outcomes = 0, Counter[str | None]()
         last: PublishedFrame | None = None
-        # In a thread: standard input may have nothing for a while, and acknowledgements come meanwhile.
+        # In a thread, because standard input may block while acknowledgements arrive.
         while frames := await asyncio.to_thread(next, batches, None):
             try:
                 published = await client.publish(
@@ -138,7 +137,7 @@ async def _publish(
                     _print_json([error.published], wait)
                 output.fail(
                     str(error),
-                    f"See what it is now, and say it again if it is still meant: frameledger show {context}",
+                    f"Check the current context, and publish again if it still applies: frameledger show {context}",
                 )
             except ValueError as error:
                 output.fail(str(error), f"Published before: {plural(count, 'frame')}.")
@@ -149,7 +148,7 @@ async def _publish(
             elif wait:
                 _print_outcomes(published)
         if last is None:
-            typer.echo("There was no frame to publish.", err=True)
+            typer.echo("The input has no frame to publish.", err=True)
         elif not as_json:
             _print_sum(context, count, last, outcomes, await client.newest_version(context) if wait else None)
         if outcomes["rejected"]:
@@ -171,15 +170,15 @@ def _print_json(published: Sequence[PublishedFrame], waited: bool) -> None:
 
 
 def _print_outcomes(published: Sequence[PublishedFrame]) -> None:
-    """What became of each; of many, of those that changed nothing."""
+    """Print the outcome of each frame; of many, only of those that changed nothing."""
     told = published if len(published) <= FEW else [one for one in published if one.outcome != "applied"]
     for one in told[:FEW]:
         where = "" if one.version is None else f" is version {one.version}:"
         why = "" if one.reason is None else f", {one.reason}"
-        before = " (it was published before, and counts once)" if one.repeated else ""
+        before = " (a repetition: it was published before)" if one.repeated else ""
         typer.echo(f"{one.type} {one.frame_id}{where} {one.outcome or 'not in the tables yet'}{why}{before}")
     if len(told) > FEW:
-        typer.echo(f"... and {len(told) - FEW:,} more; --json tells of all.")
+        typer.echo(f"... and {len(told) - FEW:,} more; --json prints all.")
 
 
 def _print_sum(
@@ -189,15 +188,15 @@ def _print_sum(
     said += f"{last.topic}, partition {last.partition}, up to offset {last.offset}."
     if version is not None:
         became = ", ".join(
-            f"{number:,} {outcome or 'not known'}" for outcome, number in outcomes.most_common()
+            f"{number:,} {outcome or 'without a known outcome'}" for outcome, number in outcomes.most_common()
         )
-        said += f" Of these {became}. The context has version {version}."
+        said += f" Outcomes: {became}. The conversation is at version {version}."
     typer.echo(said)
 
 
 @contextmanager
 def _warnings_in_our_words() -> Iterator[None]:
-    """What the client warns of comes on standard error, as a sentence."""
+    """Print the client's warnings to standard error, as one sentence each."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", MisspelledWarning)
         warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
@@ -205,13 +204,13 @@ def _warnings_in_our_words() -> Iterator[None]:
 
 
 def _batches(arguments: Sequence[str]) -> Iterator[list[AnyFrame]]:
-    """The frames, in lists that are published at once; all are read before the first is."""
+    """Returns the frames in batches, one for each publish call. All arguments are read before the first batch."""
     frames = [_frame(given) for argument in arguments for given in _given(argument)]
     yield from (frames[at : at + AT_ONCE] for at in range(0, len(frames), AT_ONCE))
 
 
 def _batches_of_standard_input() -> Iterator[list[AnyFrame]]:
-    """The frames of as many lines as there are by now, each time. What comes before a line that is none is a batch."""
+    """Yields the frames of the lines that are available, as a batch. The frames before an invalid line are a batch."""
     for lines in _lines_of_standard_input():
         batch: list[AnyFrame] = []
         try:
@@ -245,8 +244,8 @@ def _given(argument: str) -> Iterator[_Given]:
 
 
 def _lines_of_standard_input() -> Iterator[list[_Given]]:
-    """As many lines as there are by now, each time; at its end the rest. One that is too long comes in pieces."""
-    # Typed as what has no `read1`, which gives what is there instead of waiting for more.
+    """Yields the lines that are available, and at the end of input the rest. A line that is too long is split."""
+    # Typed as Any for `read1`, which returns the available bytes instead of waiting for more.
     standard_input: Any = sys.stdin.buffer
     rest, number = b"", 0
     while chunk := standard_input.read1(1 << 16):
@@ -267,4 +266,6 @@ def _frame(given: _Given) -> AnyFrame:
     try:
         return with_defaults(decode(given.value))
     except DecodeError as error:
-        output.fail(f"{given.where} is no frame: {error}", "It was not published, nor is what follows it.")
+        output.fail(
+            f"{given.where} is not a valid frame: {error}", "Neither it nor any frame after it was published."
+        )

@@ -1,4 +1,4 @@
-"""`frameledger request`: what a run asked its model, made again from the log and compared with what was sent."""
+"""`frameledger request`: a run's request to its model, rebuilt from the log and compared with the one that was sent."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ commands = typer.Typer()
 @commands.command()
 def request(
     context: options.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its beginning.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Id of the run, or a unique prefix of it.")],
     attempt: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Which attempt of it. Not given: the latest.")
+        int | None, typer.Option(min=1, metavar="N", help="Attempt of the run. Default: the latest.")
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Print the bytes as they went over the wire, and nothing else.")
+        bool, typer.Option("--raw", help="Print the exact bytes that were sent, and nothing else.")
     ] = False,
 ) -> None:
-    """Show the request that a run sent to its model, made again from the log.
+    """Show the request that a run sent to its model, rebuilt from the log.
 
-    It is made of the context at the version that the run saw and of how its worker was set up, and compared with the
-    hash that the run's start frame carries. Ends with exit code 1, and says so, when it is not the same.
+    The request is built from the context at the version that the run saw and the configuration of its worker, and
+    compared with the hash in the run's start frame. Exit code 1 if they differ.
 
     Example: `frameledger request ctx-1 5f0c6b0a-6a43-5b7e-9c11-0d8e4b1f2a33`
     """
@@ -53,9 +53,9 @@ def request(
         typer.echo(json.dumps(made.body, indent=2, ensure_ascii=False))
     if made.sha256 != asked.start.request_sha256:
         output.fail(
-            f"This is not what was sent: its hash is {made.sha256}, and the start frame of attempt "
-            f"{asked.start.attempt or 1} says {asked.start.request_sha256}.",
-            "The service was set up otherwise then, or another release of it made the request.",
+            f"The rebuilt request differs from the one that was sent: its hash is {made.sha256}, and the start frame "
+            f"of attempt {asked.start.attempt or 1} has {asked.start.request_sha256}.",
+            "The service had another configuration then, or another release of it built the request.",
         )
 
 
@@ -68,6 +68,6 @@ async def _read(
     if len(found) > 1:
         output.fail(
             f"More than one run of {context!r} begins with {run}: {found[0]}, {found[1]}.",
-            "Give more of its id; `frameledger runs --json` has them whole.",
+            "Give a longer prefix; `frameledger runs --json` prints the full ids.",
         )
     return await recorded_request.recorded_request(connection, context, found[0] if found else run, attempt)

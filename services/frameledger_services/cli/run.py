@@ -1,4 +1,4 @@
-"""`frameledger run`: one service in this process, until it is told to stop."""
+"""`frameledger run`: one service in this process, until a signal."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ commands = typer.Typer(
 
 @commands.command()
 def projector() -> None:
-    """Fold what is published into Postgres, each frame once.
+    """Run a projector: fold published frames into PostgreSQL, each exactly once.
 
-    Run as many as there is work for: they share the partitions. `frameledger up` runs one.
+    Projectors share the partitions: run several to increase throughput. `frameledger up` runs one.
 
     Example: `frameledger run projector`
     """
@@ -45,10 +45,10 @@ def projector() -> None:
 
 @commands.command()
 def timekeeper() -> None:
-    """Settle what is overdue: runs and calls that nobody takes or ends, and speakers whose stop never comes.
+    """Run the timekeeper: close runs, calls and turns that exceeded their timeouts.
 
-    One is enough, and a second one does no harm: they act once. The limits are settings, FRAMELEDGER_TIMEKEEPER_...
-    `frameledger up` runs one.
+    One is enough; with several, each timeout is still enforced once. The timeouts are the settings
+    FRAMELEDGER_TIMEKEEPER_... `frameledger up` runs one.
 
     Example: `frameledger run timekeeper`
     """
@@ -68,32 +68,34 @@ def timekeeper() -> None:
 def inference(
     provider: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Who answers. Instead of FRAMELEDGER_INFERENCE_PROVIDER."),
+        typer.Option(metavar="NAME", help="Provider. Overrides FRAMELEDGER_INFERENCE_PROVIDER."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="The model, where a context names none.")
+        str | None, typer.Option(metavar="MODEL", help="Model for conversations that set none.")
     ] = None,
     models: Annotated[
         str | None,
         typer.Option(
-            metavar="LIST", help="Models, separated by commas: contexts that name another are not ours."
+            metavar="LIST",
+            help="Comma-separated models to serve. Runs of other models are left to other services.",
         ),
     ] = None,
     service: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Services of one name share their work, and serve the same models."
+            metavar="NAME",
+            help="Service name (consumer group). Workers with the same name share work and must serve the same models.",
         ),
     ] = None,
-    slots: Annotated[int | None, typer.Option(min=1, metavar="N", help="Runs at once.")] = None,
+    slots: Annotated[int | None, typer.Option(min=1, metavar="N", help="Maximum concurrent runs.")] = None,
     script: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What the provider `scripted` says.")
+        Path | None, typer.Option(metavar="FILE", help="Script of the provider `scripted`.")
     ] = None,
 ) -> None:
-    """Answer the runs that conversations ask for, with a model.
+    """Run an inference service: execute the runs of conversations with a model.
 
-    Run as many as there is work for: they share the runs, and take over what one of them leaves. SIGTERM lets it
-    finish what it is saying, within a deadline. `frameledger up` runs one if a provider is set.
+    Services with the same name share the runs and take over the runs of a service that stops. On SIGTERM it finishes
+    its current answers within a deadline. `frameledger up` runs one if a provider is set.
 
     Example: `frameledger run inference --provider scripted`
     """
@@ -114,7 +116,7 @@ def inference(
         )
         if settings.inference_provider is None:
             output.fail(
-                "It is not said who answers.",
+                "No inference provider is configured.",
                 f"Set FRAMELEDGER_INFERENCE_PROVIDER or --provider to one of: {', '.join(plugins.known())}.",
             )
         plugins.require_key(settings.inference_provider, settings)
@@ -132,22 +134,26 @@ def inference(
 @commands.command()
 def functions(
     module: Annotated[
-        str, typer.Option(metavar="MODULE", help="Where the functions are: importable, or in this folder.")
+        str,
+        typer.Option(
+            metavar="MODULE", help="Module with the functions, importable or in the current folder."
+        ),
     ],
     service: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Services of one name share their calls, and serve the same functions. Not given: the module's name.",
+            help="Service name (consumer group). Workers with the same name share work and must serve the same "
+            "functions. Default: the module's name.",
         ),
     ] = None,
-    slots: Annotated[int | None, typer.Option(min=1, metavar="N", help="Calls at once.")] = None,
+    slots: Annotated[int | None, typer.Option(min=1, metavar="N", help="Maximum concurrent calls.")] = None,
 ) -> None:
-    """Run the functions that models call, from a Python module.
+    """Run a function service: execute the functions that models call, from a Python module.
 
-    The module has a `FunctionRegistry` named `registry`, and may have `app_resources`, which every handler is given.
-    Run as many as there is work for: they share the calls. SIGTERM lets functions finish, within a deadline. Handlers
-    can ask the model that FRAMELEDGER_INFERENCE_PROVIDER names, if it is set.
+    The module has a `FunctionRegistry` named `registry`, and may have `app_resources`, which is passed to every
+    handler. Services with the same name share the calls. On SIGTERM it finishes running calls within a deadline.
+    Handlers can use the model of FRAMELEDGER_INFERENCE_PROVIDER, if that is set.
 
     Example: `frameledger run functions --module my_tools`
     """
@@ -173,10 +179,10 @@ def functions(
 
 @commands.command()
 def gateway() -> None:
-    """Answer HTTP: conversations to read, and frames to append.
+    """Run the HTTP gateway: read conversations, append frames, follow live streams.
 
-    It listens at FRAMELEDGER_GATEWAY_HOST and FRAMELEDGER_GATEWAY_PORT, 127.0.0.1:18080 unless they are set. SIGTERM
-    lets it finish the requests that have begun. Run as many as there is work for.
+    It listens at FRAMELEDGER_GATEWAY_HOST and FRAMELEDGER_GATEWAY_PORT, by default 127.0.0.1:18080. On SIGTERM it
+    finishes open requests. Run several behind a load balancer.
 
     Example: `frameledger run gateway`
     """
@@ -191,7 +197,7 @@ def gateway() -> None:
 
 
 def _begin() -> tuple[Settings, Metrics]:
-    """Returns the settings, and what this process counts with; from here on it logs as they say."""
+    """Returns the settings and the metrics of this process, after configuring its logging."""
     from frameledger_services.cli import ops
 
     settings = Settings.from_env()
@@ -202,8 +208,8 @@ def _begin() -> tuple[Settings, Metrics]:
 def _run(
     name: str, settings: Settings, metrics: Metrics, serve: Callable[[asyncio.Event], Awaitable[None]]
 ) -> None:
-    """Run a service in this process, watched if the settings say where, and traced if the environment does: here, since
-    a module of functions that sets a provider of its own keeps it."""
+    """Run a service in this process, with the operations endpoint if a port is set, and with tracing if the environment
+    configures it. Tracing starts here, so that a tracer provider set by a module of functions is kept."""
     from frameledger_services.cli import ops
 
     with recording(name, metrics):

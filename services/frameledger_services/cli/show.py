@@ -1,4 +1,4 @@
-"""`frameledger show`: the context of a conversation, as it is or as it was."""
+"""`frameledger show`: the context of a conversation, at its newest or an earlier version."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def show(
     context: options.Context,
     at: moment.Option = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show every message of a long context, not only the last ones.")
+        bool, typer.Option("--all", help="Show every message of a long context instead of the last ones.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show a context as a model gets it: messages, tools, tool choice and settings.
+    """Show the context that a model receives: messages, tools, tool choice and settings.
 
-    Without --at it is the newest one, with what the conversation is waiting for. The number before a message is its
-    position, which `why` explains.
+    Without --at, shows the newest version and what the conversation is waiting for. The number before a message is
+    its position; `frameledger why` takes it.
 
     Example: `frameledger show ctx-1 --at 12`
     """
@@ -52,7 +52,7 @@ def show(
 async def _read(
     connection: AsyncConnection[Any], context_id: str, at: moment.At | None
 ) -> tuple[Moment, ContextAt]:
-    # Two statements of two moments: what a version was does not change.
+    # Two statements without a transaction: a version never changes.
     found = await moment.find(connection, context_id, at)
     return found, await moments.context_at(connection, context_id, found.version)
 
@@ -63,11 +63,11 @@ def _details(found: Moment, shown: ContextAt) -> Iterator[tuple[str, str]]:
         yield "later", f"{found.newest - found.version:,} more frames, up to version {found.newest}"
         return
     if found.recording:
-        yield "recording", "nothing is done about its runs and calls"
+        yield "recording", "its runs and calls are not executed"
     if found.mirror is not None:
         yield "mirror", format_fold.kept_by(found.mirror)
     if found.ended:
-        yield "ended", "asks for nothing until it is opened again"
+        yield "ended", "starts no runs or calls until it is reopened"
     if found.open_run_id is not None:
         yield "open run", found.open_run_id
     if found.open_call_count:

@@ -16,18 +16,18 @@ from frameledger_services import access, settings_sources
 from frameledger_services.cli.terminal import backend, output
 
 SECRET = {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
-"""What must not be seen in a list of processes."""
+"""Parameters that must not appear on a command line, which other users can read."""
 
 commands = typer.Typer()
 
 
 @commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def sql(context: typer.Context) -> None:
-    """Open psql on the database; what follows is psql's, or one statement to run.
+    """Open psql on the database. Arguments are passed to psql; a single one is a statement to run.
 
-    The address goes through psql's environment, so that no password is seen in a list of processes. For the embedded
-    database it is the psql that came with it, for any other the one on PATH. The exit code is psql's. Views to begin
-    with: conversations, transcript, timeline, turns, interruptions, run_history, latency, token_usage,
+    The address is passed in environment variables, so the password does not appear in the process list. The embedded
+    database is opened with the psql packaged with it, any other with the psql on PATH. The exit code is psql's. Views
+    to start with: conversations, transcript, timeline, turns, interruptions, run_history, latency, token_usage,
     tool_call_history, waiting, ambiguous_calls, tools_on_offer, services, parked, lag.
 
     Example: `frameledger sql "SELECT * FROM transcript WHERE context_id = 'ctx-1'"`
@@ -46,8 +46,8 @@ def sql(context: typer.Context) -> None:
 
 
 def _arguments(given: Sequence[str]) -> list[str]:
-    """What psql is given. A single argument of several words, or a command of psql's, is to be run: psql alone would
-    take it for the name of a database, of which ours is known. A connection string is still psql's."""
+    """Returns psql's arguments. A single argument that has several words or is a psql command is run with `-c`: psql
+    would take it for a database name. A connection string is passed unchanged."""
     match given:
         case [said] if said.startswith("\\"):
             return ["-c", said]
@@ -57,14 +57,14 @@ def _arguments(given: Sequence[str]) -> list[str]:
 
 
 def _psql(*, is_embedded: bool) -> str:
-    """The packaged psql for the embedded database, whose version it has; the user's for any other, which may ask for
-    TLS that the packaged one cannot speak."""
+    """Returns the packaged psql for the embedded database, because the versions match, and the user's psql for any
+    other database, because the packaged one lacks TLS."""
     packaged, own = _packaged(), shutil.which("psql")
     found = (packaged or own) if is_embedded else (own or packaged)
     if found is None:
         output.fail(
-            "There is no psql on PATH, and none was packaged for this platform.",
-            "Install PostgreSQL's client, or connect with another one: `frameledger config` shows the address.",
+            "There is no psql on PATH, and none is packaged for this platform.",
+            "Install the PostgreSQL client, or use another client: `frameledger config` shows the address.",
         )
     return found
 
@@ -83,7 +83,8 @@ def _packaged() -> str | None:
 
 
 def _environment(address: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
-    """An address as libpq's variables; what has no variable as arguments, which hold no secret."""
+    """Returns an address as libpq environment variables, and the parameters that have no variable as arguments, which
+    contain no secret."""
     names = {option.keyword.decode(): option.envvar for option in Conninfo.get_defaults()}
     variables: dict[str, str] = {}
     rest: dict[str, str] = {}
@@ -93,8 +94,8 @@ def _environment(address: Mapping[str, object]) -> tuple[dict[str, str], list[st
             variables[variable.decode()] = str(value)
         elif name in SECRET:
             output.fail(
-                f"The database address has {name}, which psql takes from no variable.",
-                "Put it into a service file (PGSERVICEFILE) and name that in the address: service=NAME.",
+                f"The database address has {name}, for which psql has no environment variable.",
+                "Put it into a service file (PGSERVICEFILE) and name the service in the address: service=NAME.",
             )
         else:
             rest[name] = str(value)
@@ -102,6 +103,6 @@ def _environment(address: Mapping[str, object]) -> tuple[dict[str, str], list[st
 
 
 def _quoted(parameters: Mapping[str, str]) -> str:
-    """Parameters as one argument in the place of a database's name."""
+    """Returns parameters as one connection string, the argument that psql takes as the database name."""
     pairs = ((name, value.replace("\\", r"\\").replace("'", r"\'")) for name, value in parameters.items())
     return " ".join(f"{name}='{value}'" for name, value in pairs)

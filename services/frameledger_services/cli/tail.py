@@ -1,4 +1,4 @@
-"""`frameledger tail`: the last frames, of one conversation as they are stored, or of all as they lie on the log."""
+"""`frameledger tail`: the latest frames, stored ones of one conversation or the log's records of all conversations."""
 
 from __future__ import annotations
 
@@ -35,19 +35,23 @@ def tail(
     context: Annotated[
         str | None,
         typer.Argument(
-            metavar="CONTEXT", callback=options.context_id, help="The conversation.", show_default=False
+            metavar="CONTEXT", callback=options.context_id, help="Id of the conversation.", show_default=False
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many at first.")] = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing new frames until Ctrl-C.")
+    ] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, metavar="N", help="Number of frames to start with.")
+    ] = 20,
     as_json: options.AsJsonLines = False,
     url: gateway_option.Url = None,
 ) -> None:
-    """Show the last frames.
+    """Show the latest frames.
 
-    Of one conversation they come from the database, with what became of each. Without a conversation they come from
-    the log itself, of all conversations, whether a projector has read them or not; of different partitions by the time
-    when the broker took them. Over HTTP (`--url`) there are conversations only.
+    For a conversation, frames are read from the database, with their outcomes. Without one, records of all
+    conversations are read from the log, including those that no projector has read yet; records of different partitions
+    are ordered by broker time. Over HTTP (`--url`) a conversation is required.
 
     Example: frameledger tail ctx-1 --follow
     """
@@ -62,7 +66,7 @@ def tail(
         else:
             output.fail(
                 f"The raw log cannot be read over HTTP ({gateway}).",
-                "Name a conversation, as in `frameledger tail ctx-1`, or set FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS.",
+                "Give a conversation, as in `frameledger tail ctx-1`, or set FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS.",
             )
 
 
@@ -104,7 +108,7 @@ def _words(frame: StoredFrame) -> str:
     try:
         return format_frame.summary(frame.frame)
     except DecodeError:
-        # Over HTTP, for a token that is shown no words.
+        # Over HTTP with a token that redacts content.
         return ""
 
 
@@ -124,7 +128,7 @@ def _print(console: Console, head: str, words: str, colour: str) -> None:
     line = Text(f"{head}  {words}".rstrip(), colour)
     line.truncate(console.width, overflow="ellipsis")
     console.print(line, no_wrap=True)
-    # Whoever reads a pipe follows too.
+    # The reader of a pipe follows too.
     sys.stdout.flush()
 
 

@@ -1,4 +1,4 @@
-"""`frameledger token`: who may use the gateway, and for what."""
+"""`frameledger token`: access tokens of the gateway."""
 
 from __future__ import annotations
 
@@ -17,36 +17,39 @@ from frameledger_services.settings import Settings
 from frameledger_services.settings_types import names_in
 
 commands = typer.Typer(
-    name="token", no_args_is_help=True, help="Tokens of the gateway: who may use it, and for what."
+    name="token", no_args_is_help=True, help="Create, list and revoke access tokens of the gateway."
 )
 
 
 @commands.command()
 def new(
-    name: Annotated[str, typer.Option(metavar="NAME", help="Who has it; for people and logs.")],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of its holder, shown in lists and logs.")],
     scope: Annotated[
-        str, typer.Option(metavar="SCOPES", help="What it may do: read, append, admin, separated by commas.")
+        str, typer.Option(metavar="SCOPES", help="Comma-separated scopes: read, append, admin.")
     ] = "read",
     prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only conversations whose id begins so.", show_default=False)
+        str,
+        typer.Option(
+            metavar="TEXT", help="Restrict it to conversation ids with this prefix.", show_default=False
+        ),
     ] = "",
     redact: Annotated[
-        bool, typer.Option("--redact", help="It is shown no words, arguments and results.")
+        bool, typer.Option("--redact", help="Hide message text, arguments and results from it.")
     ] = False,
     days: Annotated[
         float | None,
         typer.Option(
             min=0.001,
             max=36_500,
-            help="How long it is good. Not given: until it is revoked.",
+            help="Days until it expires. Default: it does not expire.",
             show_default=False,
         ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Make a token, and print it: it is shown this once, and kept nowhere.
+    """Create a token and print it. It is shown only once; only its hash is stored.
 
-    Running gateways know it from the next request on. A gateway that has tokens answers nobody without one.
+    Running gateways accept it from the next request on. A gateway with tokens rejects requests without one.
 
     Example: `frameledger token new --name ci --scope read,append --prefix acme/ --days 90`
     """
@@ -64,17 +67,19 @@ def new(
                 expires_at=None if days is None else now + timedelta(days=days),
             )
         except ValueError as error:
-            output.fail(f"No token was made: {error}.", "`frameledger token new --help` says what it takes.")
+            output.fail(f"No token was created: {error}.", "See `frameledger token new --help`.")
     if as_json:
         output.print_json_object(_as_json(token) | {"token": text})
         return
     typer.echo(text)
-    typer.echo(f"{token.name} may {_rights(token)}. It is not shown again; {path} has its hash.", err=True)
+    typer.echo(
+        f"Created {token.name} with {_rights(token)}. It is not shown again; {path} has its hash.", err=True
+    )
 
 
 @commands.command("list")
 def list_tokens(as_json: options.AsJsonLines = False) -> None:
-    """List the tokens, and what each may do.
+    """List the tokens with their scopes and expiry.
 
     Example: `frameledger token list`
     """
@@ -90,12 +95,10 @@ def list_tokens(as_json: options.AsJsonLines = False) -> None:
         return
     now = datetime.now(UTC)
     table = Table(box=None, pad_edge=False)
-    for heading in ("id", "name", "may", "made (UTC)", "good until (UTC)"):
+    for heading in ("id", "name", "scopes", "created (UTC)", "expires (UTC)"):
         table.add_column(heading, overflow="fold")
     for one in found:
-        until = (
-            "it is revoked" if one.expires_at is None else f"{one.expires_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
-        )
+        until = "never" if one.expires_at is None else f"{one.expires_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
         table.add_row(
             one.id,
             one.name,
@@ -108,10 +111,10 @@ def list_tokens(as_json: options.AsJsonLines = False) -> None:
 
 @commands.command()
 def revoke(
-    which: Annotated[str, typer.Argument(metavar="TOKEN", help="Its name or its id.")],
+    which: Annotated[str, typer.Argument(metavar="TOKEN", help="Name or id of the token.")],
     as_json: options.AsJson = False,
 ) -> None:
-    """Delete a token: from the next request on it is worth nothing, and what it follows live ends within seconds.
+    """Revoke a token. Gateways reject it from the next request on, and close its live streams within seconds.
 
     Example: `frameledger token revoke ci`
     """
@@ -120,7 +123,7 @@ def revoke(
     if as_json:
         output.print_json_object(_as_json(token))
     else:
-        typer.echo(f"{token.name} ({token.id}) is revoked.")
+        typer.echo(f"Revoked {token.name} ({token.id}).")
 
 
 def _path() -> Path:
@@ -130,18 +133,18 @@ def _path() -> Path:
 def _scopes(text: str) -> set[Scope]:
     wanted = set(names_in(text))
     if not wanted:
-        raise ValueError(f"name at least one scope of {', '.join(SCOPES)}")
+        raise ValueError(f"no scope was given; the scopes are {', '.join(SCOPES)}")
     if wrong := sorted(wanted.difference(SCOPES)):
-        raise ValueError(f"{wrong[0]!r} is no scope; there are {', '.join(SCOPES)}")
+        raise ValueError(f"{wrong[0]!r} is not a scope; the scopes are {', '.join(SCOPES)}")
     return {one for one in SCOPES if one in wanted}
 
 
 def _rights(token: Token) -> str:
     scopes = ", ".join(one for one in SCOPES if one in token.scopes)
-    where = f" of {token.prefix}..." if token.prefix else ""
+    where = f" on {token.prefix}*" if token.prefix else ""
     return f"{scopes}{where}{', redacted' if token.redact else ''}"
 
 
 def _as_json(token: Token) -> dict[str, object]:
-    """What the file has of it, but for the hash."""
+    """Returns the token's fields without the hash."""
     return token.model_dump(mode="json", exclude={"sha256"})

@@ -1,4 +1,4 @@
-"""`frameledger topics`: the topics on the broker, made and checked."""
+"""`frameledger topics`: the topics on the broker, listed, created and checked."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ commands = typer.Typer()
 
 @commands.command()
 def topics(
-    create: Annotated[bool, typer.Option("--create", help="Make those that are not there.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create missing topics.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the topics, and say what is wrong with them.
+    """List the topics with their configuration problems.
 
-    Compared are the broker's settings with ours (`frameledger config`), and the topic of the frames with the one that
-    the database was filled from, if there is a database. Ends with exit code 1 if something is wrong.
+    Compares the broker's configuration with the settings (`frameledger config`), and the frames topic with the one that
+    the database was filled from, if the database is reachable. Exit code 1 if there is a problem.
 
     Example: `FRAMELEDGER_TOPIC_PREFIX=staging. frameledger topics --create`
     """
@@ -55,7 +55,7 @@ async def _look(
 
 
 def _changed(settings: Settings, frames: TopicDescription | None) -> list[str]:
-    """What the database says about the topic of the frames. One that is not there, or not ours yet, says nothing."""
+    """Returns problems of the frames topic according to the database; none if it is not reachable or not migrated."""
     if frames is None or settings.database_url is None:
         return []
     try:
@@ -96,7 +96,7 @@ def _print(
     for topic in ours:
         one = found.get(topic.name)
         if one is None:
-            table.add_row(topic.name, *"----", "not there")
+            table.add_row(topic.name, *"----", "missing")
         else:
             kept, largest = one.config.get("retention.ms", "?"), one.config.get("max.message.bytes", "?")
             table.add_row(
@@ -105,7 +105,7 @@ def _print(
                 str(one.replication),
                 days(kept),
                 _mebibytes(largest),
-                "made now" if topic.name in made else "",
+                "created" if topic.name in made else "",
             )
     output.console().print(table)
     for sentence in wrong:
@@ -113,7 +113,7 @@ def _print(
 
 
 def days(milliseconds: str) -> str:
-    """A topic's `retention.ms`, in words."""
+    """Returns a topic's `retention.ms` as text."""
     if not milliseconds.isdigit():
         return "for ever" if milliseconds == "-1" else milliseconds
     count = int(milliseconds) / 86_400_000

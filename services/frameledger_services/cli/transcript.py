@@ -28,14 +28,14 @@ def transcript(
     context: options.Context,
     at: moment.Option = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show every line of a long conversation, not only the last ones.")
+        bool, typer.Option("--all", help="Show every line of a long conversation instead of the last ones.")
     ] = False,
     as_json: options.AsJsonLines = False,
 ) -> None:
     """Show who said what in a conversation, and when.
 
-    A star marks what no run has seen yet: the next one will. Times are UTC, by the broker's clock. For SQL there is
-    a view of the same name.
+    A star marks messages that no run has read yet. Times are broker times in UTC. The SQL view `transcript` has the
+    same lines.
 
     Example: `frameledger transcript ctx-1 --at 2026-05-01T12:00:00Z`
     """

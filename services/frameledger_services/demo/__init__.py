@@ -1,4 +1,4 @@
-"""A conversation on the real road: recorded people talk, services answer, SQL shows it, and the log proves it.
+"""The demo's conversation on real servers: recorded people talk, services answer, and SQL is compared with the log.
 
-What it looks like is `cli/demo/render.py`; `cli/demo/command.py` puts the two together. Start reading with `recording`.
+`cli/demo/command.py` runs it, and `cli/demo/render.py` prints it. Start reading with `recording`.
 """

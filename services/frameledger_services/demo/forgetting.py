@@ -1,4 +1,4 @@
-"""The second conversation of the demo: a passenger says more than she meant to, and asks to be forgotten."""
+"""The second conversation of the demo, which is erased."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from frameledger_services.demo.talk import Talk
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What came of it: the receipt, and how many frames of the conversation SQL still shows."""
+    """The receipt of the erasure, and the number of frames of the conversation that are still stored."""
 
     receipt: Receipt
     frames: int
 
     @property
     def right(self) -> bool:
-        """Whether every frame was deleted that had been published, and nothing is left."""
+        """Whether every published frame was deleted and none is left."""
         published = len(recording.lines(recording.FORGOTTEN)) - 1
         return self.receipt.frame_count == published and not self.frames
 
 
 async def forget(client: Client, context_id: ContextId, stage: Stage) -> Forgotten:
-    """Publish the recorded conversation, and erase it. Returns once it is erased. Raises what `Client.erase` raises."""
+    """Publish the recorded conversation and erase it. Returns after the erasure. Raises what `Client.erase` raises."""
     talk = Talk(context_id)
     *said, last = [
         (line, recording.frame_of(line, stage, talk)) for line in recording.lines(recording.FORGOTTEN)

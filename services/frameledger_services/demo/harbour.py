@@ -1,4 +1,4 @@
-"""The little database behind the demo's functions: a SQLite file with ferries, the weather, and bookings."""
+"""The database of the demo's functions: a SQLite file with ferries, weather and bookings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = "demo.sqlite"
-"""In the data directory."""
+"""Name of the file in the data directory."""
 
 BOOKING = "order_breakfast"
 """The function that writes bookings."""
@@ -28,16 +28,16 @@ _WEATHER = [("Brindle", "rain", 8, "fresh, from the west"), ("Sandmouth", "fog",
 
 @dataclass(frozen=True, slots=True)
 class Harbour:
-    """The database, by its file. Each question opens and closes it: functions run in several threads."""
+    """The database. Each query opens and closes the file, because functions run in several threads."""
 
     file: Path
 
     def prepare(self) -> None:
-        """Make what is missing. The timetable is as it always was; bookings of earlier demos stay."""
+        """Create missing tables and reset the timetable. Bookings of earlier demos are kept."""
         with closing(self._connect()) as connection, connection:
             connection.execute("CREATE TABLE IF NOT EXISTS ferries (harbour, leaves, name, pier)")
             connection.execute("CREATE TABLE IF NOT EXISTS weather (harbour, sky, celsius, wind)")
-            # No key: a booking that was made twice shall be there twice.
+            # Without a key, so that a booking made twice is stored twice.
             connection.execute("CREATE TABLE IF NOT EXISTS bookings (call, attempt, what, berth, at)")
             connection.execute("DELETE FROM ferries")
             connection.execute("DELETE FROM weather")
@@ -45,24 +45,24 @@ class Harbour:
             connection.executemany("INSERT INTO weather VALUES (?, ?, ?, ?)", _WEATHER)
 
     def ferries(self, harbour: str) -> list[dict[str, Any]]:
-        """The ferries of a harbour, the first one first."""
+        """Returns the ferries of a harbour in order of departure."""
         return self._rows("SELECT leaves, name, pier FROM ferries WHERE harbour = ? ORDER BY leaves", harbour)
 
     def weather(self, harbour: str) -> dict[str, Any] | None:
-        """Returns the weather of the morning; None for a harbour without any."""
+        """Returns the weather of the morning, or None for an unknown harbour."""
         return next(
             iter(self._rows("SELECT sky, celsius, wind FROM weather WHERE harbour = ?", harbour)), None
         )
 
     def book(self, call: str, attempt: int, what: str, berth: int, at: str) -> None:
-        """Write a booking: the effect that must not happen twice. `call` is the id of the call that makes it."""
+        """Write a booking, the effect that must not happen twice. `call` is the id of the function call."""
         with closing(self._connect()) as connection, connection:
             connection.execute(
                 "INSERT INTO bookings VALUES (?, ?, ?, ?, ?)", (call, attempt, what, berth, at)
             )
 
     def bookings(self, calls: Iterable[str]) -> list[dict[str, Any]]:
-        """The bookings that these calls made, in their order."""
+        """Returns the bookings that these calls made, in order."""
         wanted = set(calls)
         found = self._rows("SELECT call, attempt, what, berth, at FROM bookings ORDER BY rowid")
         return [one for one in found if one["call"] in wanted]

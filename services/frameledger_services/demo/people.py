@@ -1,6 +1,6 @@
-"""Who takes part in the demo's conversation: the passenger and the client as they are recorded, the voice that speaks
-the answers, the purser, who confirms a seat, and the kitchen, which knows its orders; and an accident. Each is a task
-that waits for what it answers to.
+"""The participants of the demo's conversation: the recorded passenger and client, the voice that speaks the answers,
+the purser, who confirms a seat, the kitchen, which knows its orders, and the accident. Each is a task that waits for
+the event to which it responds.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from frameledger_services.demo.talk import Talk
 
 
 class Publish(Protocol):
-    """Publishes a frame, for a source, with a note that is printed and the frame that caused it, if one did. Returns
-    when it is on the log."""
+    """Publishes a frame of a source, with a note to print and the id of the frame that caused it, if any. Returns when
+    the frame is on the log."""
 
     async def __call__(
         self, frame: AnyFrame, source: str, note: str, *, causation_id: UUID | None = None
@@ -34,10 +34,10 @@ class Publish(Protocol):
 
 
 WORD_SECONDS = 0.09
-"""How long the voice takes for a word. It is in a hurry."""
+"""Seconds that the voice takes for a word."""
 
 LOOK_UP_SECONDS = 1.0
-"""How long the purser and the kitchen take."""
+"""Seconds that the purser and the kitchen take."""
 
 LOOK_AGAIN_SECONDS = 0.05
 
@@ -49,7 +49,7 @@ KITCHEN = "frameledger/demo/kitchen"
 async def follow_the_recording(
     talk: Talk, lines: Sequence[Line], stage: Stage, publish: Publish, *, speed: float
 ) -> int:
-    """Publish what is recorded, each line in its turn. Returns how many lines were left out."""
+    """Publish the recorded lines, each when its condition is met. Returns the number of lines left out."""
     left_out, happened = 0, True
     for line in lines:
         await talk.until(f"{line.frame['type']} has its turn", partial(talk.ready, line.when))
@@ -68,16 +68,16 @@ async def follow_the_recording(
 
 
 async def speak(talk: Talk, publish: Publish, *, speed: float) -> None:
-    """Speak each answer, for as long as that takes or until it is cut short; until cancelled."""
+    """Speak each answer, until it ends or is interrupted. Runs until cancelled."""
     while True:
         await talk.until("somebody says something", lambda: talk.spoken < talk.utterances, within=None)
         await publish(BotStartedSpeakingFrame(), VOICE, "", causation_id=talk.answer)
-        # The answer may be over before it is seen that we speak.
+        # The answer may end before the start of the speech is stored.
         await talk.until("it is seen that the voice speaks", lambda: talk.up_to_date)
         await talk.until("the answer is over", lambda: not talk.answering)
-        # Another attempt may have begun to say it anew meanwhile: that was the same speech.
+        # Another attempt may have repeated the answer meanwhile: that is the same speech.
         speaking = talk.utterances
-        # As long as it takes to say it, unless the user cuts in.
+        # For as long as the words take, unless the user interrupts.
         await talk.happens(lambda: talk.cut_in or talk.ended, within=talk.said * WORD_SECONDS / speed)
         if talk.bot_speaks:
             await publish(BotStoppedSpeakingFrame(), VOICE, "", causation_id=talk.answer)
@@ -86,7 +86,7 @@ async def speak(talk: Talk, publish: Publish, *, speed: float) -> None:
 
 
 async def confirm(talk: Talk, publish: Publish, *, speed: float) -> None:
-    """Answer whatever waits for a person, as `frameledger calls answer` does; until cancelled."""
+    """Answer each call that waits for a person, like `frameledger calls answer`. Runs until cancelled."""
     answered: set[tuple[int, int]] = set()
 
     def asked() -> list[Call]:
@@ -103,12 +103,12 @@ async def confirm(talk: Talk, publish: Publish, *, speed: float) -> None:
                 result={"seat": "by the window", "deck": "upper"},
                 opened_version=call.requested_version,
             )
-            note = "The purser confirms what waited for him."
+            note = "The purser answers the call that waited for him."
             await publish(result, PURSER, note, causation_id=talk.start_of(call))
 
 
 async def find_out(talk: Talk, harbour: Harbour, publish: Publish, *, speed: float) -> None:
-    """Resolve each ambiguous call, as `frameledger calls resolve` does, once no speech goes on; until cancelled."""
+    """Resolve each ambiguous call during silence, like `frameledger calls resolve`. Runs until cancelled."""
     while True:
         await talk.until("a call is ambiguous", lambda: talk.silent and bool(talk.unknown()), within=None)
         await asyncio.sleep(LOOK_UP_SECONDS / speed)
@@ -119,12 +119,12 @@ async def find_out(talk: Talk, harbour: Harbour, publish: Publish, *, speed: flo
                 result={"orders_in_the_book": len(harbour.bookings([lost.tool_call_id]))},
                 settled_as="resolved",
             )
-            note = "The kitchen looks into its book, and says what happened."
+            note = "The kitchen checks its order book and reports the result."
             await publish(result, KITCHEN, note, causation_id=frame_id)
 
 
 async def have_an_accident(talk: Talk, harbour: Harbour, kill: Callable[[], None]) -> None:
-    """Kill the worker, once, in the middle of a call of `BOOKING`: it has written its order, and is not over."""
+    """Kill the worker once, during a call of `BOOKING` that has written its order and has not ended."""
     await talk.until(f"{BOOKING} runs", lambda: talk.alone(BOOKING) is not None, within=None)
     call = talk.alone(BOOKING)
     assert call is not None

@@ -1,4 +1,4 @@
-"""Playing: people publish when it is their turn, services answer, and meanwhile SQL is read as it grows."""
+"""Playback: the participants publish, services answer, and SQL is read while the conversation grows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from frameledger_services.settings import Settings
 
 LOOK_AGAIN_SECONDS = 0.05
 PATIENCE = 30.0
-"""Seconds that all services have to come to an end once nothing is left to do."""
+"""Seconds within which services must finish after the end of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A message that a frame has written; `rewritten` if it took the place of another one."""
+    """A message that a frame wrote; `rewritten` if it replaced an earlier one."""
 
     position: int
     message: Message
@@ -41,27 +41,27 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A frame as SQL shows it, and the context after it."""
+    """A stored frame, and the context after it."""
 
     frame: StoredFrame
     written: tuple[Written, ...]
     messages: int
     tools: int
-    """How many the context has."""
+    """Number of tools in the context."""
 
     note: str
     delay: float
-    """Seconds since it was made, by the clock of this machine."""
+    """Seconds since it was published, by the clock of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The conversation on the log, read back from it when nothing went on any more, and what was seen of it in SQL."""
+    """The records of the finished conversation on the log, and the frames read from SQL."""
 
     log: tuple[Record, ...]
     seen: tuple[Seen, ...]
     left_out: int
-    """Lines of the recording for which there was no occasion."""
+    """Number of recorded lines whose condition was not met."""
 
 
 async def play(
@@ -77,11 +77,11 @@ async def play(
     show: Callable[[Seen], None],
     kill: Callable[[], None],
 ) -> Played:
-    """Have the recorded conversation. Returns when all of it is visible and no claim of it is open.
+    """Play the recorded conversation. Returns when all of it is stored and no claim of it is open.
 
-    `speed`: how many times as fast as recorded the people are. `show` is called with each frame as soon as it is
-    visible, in order; `kill` at most once, in the middle of an order. `connection` is one for reading. Raises
-    `NotSeenError`, alone or in a group, and what `client` raises.
+    `speed`: speed factor of the recorded people. `show` is called with each stored frame, in order; `kill` is called at
+    most once, during an order. `connection` is for reading. Raises `NotSeenError`, alone or in a group, and what
+    `client` raises.
     """
     talk = Talk(context_id)
     stand = _Stand(client, talk)
@@ -112,7 +112,7 @@ async def play(
 
 
 class _Stand:
-    """Where everybody publishes."""
+    """Publishes the frames of all participants."""
 
     def __init__(self, client: Client, talk: Talk) -> None:
         self.first: Place | None = None
@@ -127,13 +127,13 @@ class _Stand:
         frame = with_defaults(frame)
         frame_id = UUID(frame.id)
         if frame_id in self._sent:
-            # As it happens when an acknowledgement is lost: the same bytes once more.
+            # As after a lost acknowledgement: the same bytes again.
             frame = self._sent[frame_id]
         else:
             self._sent[frame_id] = frame
             self.notes[frame_id] = note
             self._talk.published(frame_id)
-        # The first waits for connections, and for a projector that has just begun to take its partitions over.
+        # The first one waits for connections, and for a projector that takes over its partitions.
         places = await self._client.publish(
             self._talk.context_id,
             frame,
@@ -155,7 +155,7 @@ async def _seen(connection: AsyncConnection[Any], frame: StoredFrame, note: str)
 async def _read_back(
     settings: Settings, connection: AsyncConnection[Any], talk: Talk, first: Place
 ) -> list[Record]:
-    """Wait until no worker has a claim here, and all frames are seen. Returns all records of it."""
+    """Wait until no worker has a claim and all frames are stored. Returns all records of the conversation."""
     log: list[Record] = []
     try:
         async with asyncio.timeout(PATIENCE):
@@ -168,8 +168,8 @@ async def _read_back(
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
     except TimeoutError:
         raise NotSeenError(
-            f'{PATIENCE:.0f} s after its end not all is done with {talk.context_id}: `frameledger sql "SELECT * FROM '
-            f"claims WHERE context_id = '{talk.context_id}'\"` says who is busy."
+            f'{talk.context_id} still has open claims {PATIENCE:.0f} s after its end: `frameledger sql "SELECT * FROM '
+            f"claims WHERE context_id = '{talk.context_id}'\"` lists them."
         ) from None
     return [record for record in log if record.key == talk.context_id.encode()]
 

@@ -1,5 +1,5 @@
-"""The proof: what SQL says about every version of a conversation, beside the fold of what Kafka holds of it; and that
-nothing is left to be done, and nothing was done twice.
+"""The proof of the demo: every version of the conversation in SQL equals the fold of its records on Kafka, no work is
+open, and no effect happened twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from frameledger_services.demo.playing import Played
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where SQL and the fold disagree: a version, about what, and what each says."""
+    """A difference between SQL and the fold: the version, the subject, and both values."""
 
     version: int
     about: str
@@ -32,16 +32,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was compared and counted."""
+    """The result of the proof."""
 
     differences: tuple[Difference, ...]
     wrong: tuple[str, ...]
-    """What is left open, and what was done more or less than once: a sentence each."""
+    """Open work, and effects that did not happen exactly once: a sentence each."""
 
     runs: int
     calls: int
     effects: int
-    """Bookings that were made."""
+    """Number of bookings."""
 
     @property
     def right(self) -> bool:
@@ -51,7 +51,7 @@ class Proof:
 async def proved(
     connection: AsyncConnection[Any], context_id: ContextId, played: Played, harbour: Harbour
 ) -> Proof:
-    """Prove a conversation that is over."""
+    """Compare a finished conversation, and return the proof."""
     stored = [seen.frame for seen in played.seen]
     found = await differences(connection, context_id, played.log, stored)
     wrong = await left_open(connection, context_id) + await wrong_effects(connection, context_id, harbour)
@@ -66,15 +66,15 @@ async def differences(
     log: Sequence[Record],
     stored: Sequence[StoredFrame],
 ) -> list[Difference]:
-    """Compare every version, from before the first frame on: the context as `context_at` gives it, and of each frame
-    its bytes and its outcome. Empty if SQL is right.
+    """Compare every version from 0 on: the context that `context_at` returns, and the bytes and outcome of each frame.
+    Returns the differences.
 
-    `log` is what Kafka holds of the conversation; it is folded here, in memory, from its bytes.
+    `log` has the records of the conversation on Kafka; they are folded here, in memory, from their bytes.
     """
     folded = _folded(context_id, log)
     cursor = await connection.execute(_CONTEXTS, {"id": context_id, "beyond": len(folded)})
     contexts = [_text(context) for (context,) in await cursor.fetchall()]
-    # There is no version beyond the last.
+    # The version after the last one does not exist.
     expected = [*(one.context for one in folded), "null"]
     found = [
         Difference(version, "context", *pair)
@@ -89,7 +89,7 @@ async def differences(
 
 
 async def left_open(connection: AsyncConnection[Any], context_id: ContextId) -> list[str]:
-    """Returns a sentence for each run, call and claim that did not come to an end, and one if no run was answered."""
+    """Returns a sentence for each open run, call and claim, and one if no run was answered."""
     cursor = await connection.execute(_OPEN, {"id": context_id})
     return [sentence for (sentence,) in await cursor.fetchall()]
 
@@ -97,7 +97,7 @@ async def left_open(connection: AsyncConnection[Any], context_id: ContextId) -> 
 async def wrong_effects(
     connection: AsyncConnection[Any], context_id: ContextId, harbour: Harbour
 ) -> list[str]:
-    """What `order_breakfast` did more or less than once, though it was started once. A sentence each."""
+    """Returns a sentence for each started call of `order_breakfast` that did not write exactly one booking."""
     started = await _started(connection, context_id)
     booked = Counter(one["call"] for one in harbour.bookings(started))
     return [
@@ -114,7 +114,7 @@ async def _started(connection: AsyncConnection[Any], context_id: ContextId) -> l
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """A version as the fold makes it: the frame's bytes, what became of it, and the context after it."""
+    """A version of the fold: the bytes and outcome of the frame, and the context after it."""
 
     value: bytes
     outcome: str
@@ -122,7 +122,7 @@ class _Folded:
 
 
 def _folded(context_id: ContextId, log: Sequence[Record]) -> list[_Folded]:
-    """All versions, the one before the first frame too. A repetition makes none."""
+    """Returns all versions, including version 0. A repeated frame makes no version."""
     folding = Folding(Conversation.new(context_id))
     versions = [_Folded(b"", "", _context(folding))]
     for record in log:
@@ -160,7 +160,7 @@ def _outcome(outcome: str, reason: str | None) -> str:
 
 
 def _text(value: Any) -> str:
-    """JSON as text, in which true, 1 and 1.0 are three things; the order of an object's keys says nothing."""
+    """Returns JSON as text that distinguishes true, 1 and 1.0 and ignores the order of keys."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 

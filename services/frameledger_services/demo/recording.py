@@ -1,16 +1,16 @@
-"""The recording: what people and their programs publish in the demo's conversation, and what each of it waits for.
+"""The recording: the frames that people and their programs publish in the demo, and the condition of each.
 
-`conversation.jsonl` has one line for each frame, in their order. What only the conversation itself can say stands in a
-frame as an object with the key `$`, and is filled in when its turn comes:
+`conversation.jsonl` has one line for each frame, in order. Values that are known only during the conversation are
+objects with the key `$`, which are replaced when the line is published:
 
     {"$": "model"}                    the model of this demo
     {"$": "tools", "of": [names]}     these functions as live workers offer them
-    {"$": "run"}, {"$": "attempt"}    of the answer that is being given
+    {"$": "run"}, {"$": "attempt"}    of the current answer
     {"$": "call", "of": name}         the id of the open call of a function
     {"$": "heard", "words": 16}       the first words of the answer that is being spoken
 
-A line that needs an answer or a call where there is none is left out, and so is one with `only` if what it waited for
-did not happen: a model need not do what was expected of it.
+A line that needs an answer or a call that does not exist is left out, and so is a line with `only` if its condition was
+not met: a real model may behave differently from the recording.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from frameledger.record import decode
 
 CONVERSATION = Path(__file__).with_name("conversation.jsonl")
 FORGOTTEN = Path(__file__).with_name("forgotten.jsonl")
-"""A second, short conversation, which is erased."""
+"""The second, short conversation, which is erased."""
 
 SCRIPT = Path(__file__).with_name("script.json")
-"""What the model `scripted` says in it."""
+"""The script of the provider `scripted`."""
 
 
 class When(BaseModel):
-    """What a line waits for; for nothing if nothing is set. If all comes to rest before that, it waits no longer."""
+    """The condition of a line; none if no field is set. A line stops waiting when nothing is active."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,33 +45,33 @@ class When(BaseModel):
     """`Talk.quiet`."""
 
     words: int | None = Field(None, ge=1)
-    """The answer that is being given or spoken has so many words."""
+    """The current answer has at least so many words."""
 
     reported: str | None = None
-    """A call of this function has sent a result in between."""
+    """A call of this function has reported an intermediate result."""
 
 
 NOTHING = When()
 
 
 class Line(BaseModel):
-    """One line of the recording."""
+    """A line of the recording."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     when: When = NOTHING
 
     after: float = Field(0.0, ge=0)
-    """Seconds after that, or after the line before it."""
+    """Seconds to wait after the condition is met, or after the previous line."""
 
     only: bool = False
-    """It is left out if what it, or the last line before it that waited, waited for did not happen."""
+    """Leave the line out if its condition, or that of the last line before it that has one, was not met."""
 
     by: str
     """The participant that publishes it."""
 
     note: str = ""
-    """What happens here, printed above it."""
+    """A remark, printed above the frame."""
 
     frame: dict[str, Any]
 
@@ -81,7 +81,7 @@ class Line(BaseModel):
 
 
 class Conversation(Protocol):
-    """What lines are filled in from. None where there is no such thing."""
+    """The source of values for `$` objects. Methods return None for a missing value."""
 
     @property
     def run(self) -> str | None: ...
@@ -93,25 +93,25 @@ class Conversation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the demo was started with."""
+    """The fixed values of a demo."""
 
     model: str
     tools: Mapping[str, Mapping[str, Any]]
-    """The tools on offer, by name."""
+    """The available tools, by name."""
 
 
 class _MissingError(Exception):
-    """What a line needs is not there."""
+    """A value that a line needs does not exist."""
 
 
 @cache
 def lines(recorded: Path = CONVERSATION) -> tuple[Line, ...]:
-    """A recording as it lies in its file."""
+    """Returns the lines of a recording."""
     return tuple(Line.model_validate_json(line) for line in recorded.read_bytes().splitlines())
 
 
 def frame_of(line: Line, stage: Stage, conversation: Conversation) -> AnyFrame | None:
-    """Returns the frame of a line, with an id; None if it is to be left out."""
+    """Returns the frame of a line with an id, or None if the line is left out."""
     try:
         value = _filled(line.frame, stage, conversation)
     except _MissingError:
@@ -132,7 +132,7 @@ def _filled(value: Any, stage: Stage, conversation: Conversation) -> Any:
         case {"$": "call", "of": name}:
             return _there(conversation.call(name))
         case {"$": "heard", "words": words}:
-            # An answer that is cut off before its first word has no heard text, and that is a value.
+            # The heard text of an answer that is cut off before its first word is None, which is a valid value.
             return conversation.heard(words)
         case dict():
             return {key: _filled(one, stage, conversation) for key, one in value.items()}

@@ -1,5 +1,5 @@
-"""The servers that the demo uses, those of a running `frameledger up` or its own for as long as it lasts; and who
-answers in it, always its own.
+"""The servers of the demo, either those of a running `frameledger up` or its own, and its inference and function
+services, which are always its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOOK_AGAIN_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Servers and services that run. `ours`: whether they stop when the demo ends."""
+    """Running servers and services. `ours`: whether they stop when the demo ends."""
 
     settings: Settings
     record: Record
@@ -47,11 +47,11 @@ async def servers(
     on_change: Callable[[Sequence[Process]], None],
     fork_server: ForkServer | None,
 ) -> AsyncIterator[Servers]:
-    """Servers and these services, ready, for as long as the block lasts; an `up` that runs already is used and left
-    alone.
+    """Yields running servers and these services, which stop at the end of the block. Uses an `up` that is already
+    running, and does not stop it.
 
-    `settings` without the addresses of a running `up`; those in `Servers` have them. Raises `EmbeddedError`, alone or
-    in a group.
+    `settings` are those without the addresses of a running `up`; those in `Servers` have them. Raises `EmbeddedError`,
+    alone or in a group.
     """
     directory = settings.data_dir.resolve()
     if is_claimed(directory):
@@ -59,7 +59,7 @@ async def servers(
         if record is None or record.phase is not Phase.READY:
             raise EmbeddedError(
                 f"`frameledger up` is just starting or stopping in {directory}.",
-                "Try again when `frameledger status` shows that everything runs, or nothing.",
+                "Try again when `frameledger status` shows that all or none of its processes run.",
             )
         yield Servers(_with_addresses(settings), record, ours=False)
         return
@@ -91,15 +91,15 @@ async def answering(
     on_change: Callable[[Sequence[Process]], None],
     fork_server: ForkServer | None,
 ) -> AsyncIterator[Callable[[str], int]]:
-    """Workers, each in a process of its own: the command of each service's name. They have registered when the block
-    begins, and are gone when it has ended. The block gets a function that kills the worker of a service with SIGKILL
-    and returns its pid; the worker is started again.
+    """Run workers during the block, each in its own process, from the commands by service name. They are registered
+    when the block starts. Yields a function that kills the worker of a service with SIGKILL and returns its pid; the
+    worker is restarted.
 
     Raises `EmbeddedError`, alone or in a group.
     """
     directory = used.settings.data_dir.resolve()
     environment = {f"{PREFIX}{name.upper()}": value for name, value in read_running(directory).items()}
-    # A provider that is set for `up` is not the demo's.
+    # The demo does not use the provider configured for `up`.
     environment |= {f"{PREFIX}DATA_DIR": str(directory), f"{PREFIX}INFERENCE_PROVIDER": ""}
     logs = directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ async def _until_they_registered(connection: AsyncConnection[Any], programs: Map
                     await asyncio.sleep(LOOK_AGAIN_SECONDS)
     except TimeoutError:
         program = programs[min(missing)]
-        raise failed(program.name, f"has not begun after {WORKERS_WITHIN:.0f} s", program.log) from None
+        raise failed(program.name, f"did not register within {WORKERS_WITHIN:.0f} s", program.log) from None
 
 
 def _with_addresses(settings: Settings) -> Settings:

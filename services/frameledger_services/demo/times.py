@@ -1,4 +1,4 @@
-"""Where the time went: named stretches, one after another."""
+"""Time spent by phase."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Times:
-    """Seconds by what they were spent on, in the order in which it began."""
+    """Seconds by phase, in the order in which the phases started."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -16,7 +16,7 @@ class Times:
 
     @contextmanager
     def of(self, what: str) -> Iterator[None]:
-        """Count the time of this block, also if it fails."""
+        """Measure the time of this block, also if it fails."""
         began = self._clock()
         self._spent[what] = 0.0
         try:
@@ -28,7 +28,5 @@ class Times:
         return self._spent[what]
 
     def __str__(self) -> str:
-        """Such as `servers 7.4 s, conversation 23.3 s`; what did not begin is not there."""
-        return (
-            ", ".join(f"{what} {spent:.1f} s" for what, spent in self._spent.items()) or "nothing had begun"
-        )
+        """Returns, for example, `servers 7.4 s, conversation 23.3 s`. Phases that did not start are left out."""
+        return ", ".join(f"{what} {spent:.1f} s" for what, spent in self._spent.items()) or "nothing started"

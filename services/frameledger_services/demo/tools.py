@@ -1,9 +1,9 @@
-"""The functions of the demo's steward. An application's module like any other: `frameledger run functions --module
+"""The functions of the demo, a module like that of any application: `frameledger run functions --module
 frameledger_services.demo.tools`.
 
-The first three only look something up, so they may be run again. `hold_ferry` goes on while people talk, reports in
-between, and can be cancelled. `order_breakfast` must not run twice: it writes an order, and takes so long afterwards
-that its worker can be killed meanwhile. `keep_seat` waits for a person. `set_alarm` always fails.
+The first three only read, so they are safe to retry. `hold_ferry` runs in the background, reports progress, and can be
+cancelled. `order_breakfast` must not run twice: it writes an order and then takes so long that its worker can be killed
+meanwhile. `keep_seat` waits for a person. `set_alarm` always fails.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from frameledger_services.settings import Settings
 
 FIRST_ANSWER_SECONDS = 1.0
 LAST_ANSWER_SECONDS = 25.0
-"""Of `hold_ferry`: longer than the passenger of the demo waits."""
+"""Duration of `hold_ferry`: longer than the passenger waits."""
 
 PRINTER_SECONDS = 120.0
-"""How long the kitchen's printer takes for an order: longer than the demo needs to kill the worker meanwhile."""
+"""Duration of an order after it was written: long enough for the demo to kill the worker."""
 
 registry = FunctionRegistry()
 
 
 @cache
 def harbour() -> Harbour:
-    """The database in the data directory of this process's settings."""
+    """Returns the database in the configured data directory."""
     return Harbour(Settings.from_env(look_for_running=False).data_dir / FILE)
 
 

@@ -1,6 +1,6 @@
-"""A real Kafka and a real PostgreSQL from packages, in one data directory, and what keeps them running.
+"""A real Kafka and a real PostgreSQL from packages, in one data directory, and their supervisor.
 
-Nothing is left outside the data directory but the downloaded jars, in the user's cache. Every server is a
-`Program`: how it is started, how one can tell that it is ready, how it is stopped. Who starts it differs: a
-test holds one with `running`, `frameledger up` keeps several alive with the supervisor.
+Nothing is stored outside the data directory except the downloaded jars, in the user's cache. Every server is a
+`Program`: how it is started, tested for readiness and stopped. Tests run one with `running`; `frameledger up` keeps
+several running with the supervisor.
 """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from frameledger_services.embedded.ports import HOST
 
-# To standard output, which is the log file. Below a warning it says only that it started and stopped.
+# To standard output, which is the log file. Below warnings, only its start and stop are logged.
 LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
@@ -18,7 +18,7 @@ logger.life.level = info
 
 
 def broker_settings(data: Path, port: int, *, controller_port: int) -> dict[str, str]:
-    """All settings of a single node that listens on 127.0.0.1 only and keeps its log in `data`."""
+    """Returns the configuration of a single node that listens on 127.0.0.1 and stores its log in `data`."""
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -28,13 +28,13 @@ def broker_settings(data: Path, port: int, *, controller_port: int) -> dict[str,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
-        # With the defaults a broker that was killed may come back only after 12 s, its old session's time.
+        # With the defaults, a killed broker can restart only after 12 s, when its old session has expired.
         "broker.session.timeout.ms": "1000",
         "broker.heartbeat.interval.ms": "200",
-        # Topics are made by `frameledger topics`, with the settings that they need.
+        # Topics are created by `frameledger topics` with the configuration that they need.
         "auto.create.topics.enable": "false",
         "num.partitions": "8",
-        # One node: there is none to replicate to.
+        # There is only one node.
         "default.replication.factor": "1",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
@@ -44,13 +44,13 @@ def broker_settings(data: Path, port: int, *, controller_port: int) -> dict[str,
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4",
         "share.coordinator.state.topic.num.partitions": "1",
-        # A lone consumer need not wait for others; one that died need not be waited for as long as on a network.
+        # On one machine, consumers join quickly and dead ones are detected sooner than on a network.
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
-        # On disk after a second. By default a lone broker leaves that to the kernel, which takes its time.
+        # Flush to disk every second. By default a single broker leaves that to the kernel.
         "log.flush.interval.ms": "1000",
         "log.flush.scheduler.interval.ms": "1000",
-        # Sized for one machine: the default of this one is half of our heap.
+        # Sized for one machine: the default is half of our heap.
         "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
         "num.network.threads": "2",
         "num.io.threads": "4",

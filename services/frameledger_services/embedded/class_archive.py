@@ -1,14 +1,13 @@
-"""The broker's classes, read and linked once for a machine: an archive that Java maps when it starts.
+"""Class data sharing for the broker: an archive of loaded and linked classes that Java maps at start.
 
-Half of the processor time that a broker takes until it answers goes into reading, verifying and linking 5,600
-classes. Java keeps what came of that in a file of 60 MB, in the user's cache beside the jars, if it is told which
-classes. To make it costs as much as five starts save, so who starts once does not pay for it: the first broker of a
-data directory writes down which classes it uses, and has written all when it stops in order; after the next start there
-the archive is made, beside everything that runs and behind it in line for the processor; and every start from then on,
-in any data directory, begins with it.
+Half of the CPU time of a broker's start goes into reading, verifying and linking 5,600 classes. Given a list of the
+classes, Java stores the result in a file of 60 MB, in the user's cache beside the jars. Creating it costs as much as
+five starts save, so it is not created on a first start: the first broker of a data directory writes the list of its
+classes, which is complete after a clean stop. After the next start in that directory the archive is created in the
+background at low priority. All later starts use it, in any data directory.
 
-Only for the Java and the jars of our packages, of which the archive has the name. One that does not fit is not used by
-Java, which then reads the classes as ever.
+Only for the Java and the jars of our packages; the archive's name derives from them. Java ignores an archive that does
+not match, and then loads the classes as usual.
 """
 
 import asyncio
@@ -25,17 +24,17 @@ from pathlib import Path
 from frameledger_services.embedded.program import Program
 
 KEPT = 3
-"""Archives in the cache: those that were used last. A new Java, or a virtual environment of its own, needs its own."""
+"""Number of most recently used archives that are kept. Each Java and each virtual environment needs its own."""
 
 UNFINISHED = ".unfinished"
 ABANDONED_SECONDS = 3600.0
-"""It takes some seconds to make one. Whoever was killed meanwhile has left it."""
+"""Age in seconds after which an unfinished archive is the leftover of a killed process: creating one takes seconds."""
 
 _OURS = secrets.token_hex(4)
 
 LIST = "classes"
 COMPLETE = b"\n@cp "
-"""How lines begin that Java writes when it ends."""
+"""Start of the lines that Java writes at its end."""
 
 READ_BY_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _SHARES = re.compile(
@@ -43,12 +42,12 @@ _SHARES = re.compile(
 )
 
 QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
-"""It has a warning for each class that cannot be kept."""
+"""Java logs a warning for each class that cannot be archived."""
 
 
 def place(cache: Path, java: Path, jars: Sequence[Path]) -> Path:
-    """Where the archive of this Java and these jars lies, whether it is there or not. Java itself looks at the same:
-    the sizes and times of the files."""
+    """Returns the path of the archive of this Java and these jars, existing or not. The name derives from the sizes and
+    times of the files, which Java checks too."""
     runtime = java.parent.parent
     told = [(runtime / "release").read_bytes()]
     for file in (runtime / "lib" / "modules", *jars):
@@ -58,18 +57,18 @@ def place(cache: Path, java: Path, jars: Sequence[Path]) -> Path:
 
 
 def is_free(environment: Mapping[str, str]) -> bool:
-    """Whether the environment leaves it to us where Java has its classes from: it takes no two words about that."""
+    """Returns whether the environment leaves class data sharing to us. Java accepts only one such option."""
     return not any(_SHARES.search(environment.get(name, "")) for name in READ_BY_JAVA)
 
 
 def is_wanted(archive: Path) -> bool:
-    """Whether it is not there, and can be put there."""
+    """Returns whether the archive is missing and can be created."""
     return not archive.exists() and os.access(archive.parent, os.W_OK)
 
 
 def options_of_start(archive: Path) -> tuple[str, ...]:
-    """Options of a Java that uses the archive, if it is there, and nobody else can have written it: Java runs what is
-    in it."""
+    """Returns the options to use the archive, if it exists and no other user can have written it, because Java executes
+    its content."""
     try:
         found = archive.stat()
     except OSError:
@@ -77,18 +76,18 @@ def options_of_start(archive: Path) -> tuple[str, ...]:
     if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return ()
     with suppress(OSError):
-        # It was used today. Not where the cache is somebody else's, or cannot be written.
+        # Marks it as used. Fails if the cache is read-only or belongs to another user.
         os.utime(archive)
     return (f"-XX:SharedArchiveFile={archive}",)
 
 
 def options_to_learn(home: Path) -> tuple[str, ...]:
-    """Options of a Java that writes down in the broker's folder which classes it uses."""
+    """Returns the options to write the list of used classes into the broker's folder."""
     return (f"-XX:DumpLoadedClassList={home / LIST}",)
 
 
 def is_learned(home: Path) -> bool:
-    """Whether an earlier broker of this folder has written down all that it used."""
+    """Returns whether an earlier broker of this folder has written a complete list."""
     try:
         return COMPLETE in (home / LIST).read_bytes()
     except OSError:
@@ -96,7 +95,7 @@ def is_learned(home: Path) -> bool:
 
 
 def maker(java: Sequence[str], home: Path, archive: Path, log: Path) -> Program:
-    """The program that makes the archive: `java` is the broker's Java with its options and its class path."""
+    """Returns the program that creates the archive. `java` is the broker's command with its options and class path."""
     return Program(
         name="class archive",
         argv=(
@@ -111,10 +110,10 @@ def maker(java: Sequence[str], home: Path, archive: Path, log: Path) -> Program:
 
 
 async def make(program: Program, home: Path, archive: Path) -> None:
-    """Run it, and put the archive in its place when it is complete. If it fails, classes are learned anew.
+    """Run the program, and rename the archive when it is complete. If it fails, the list of classes is written again.
 
-    Who dies before it is in its place makes it once more after the next start; who dies behind that leaves the list of
-    the classes, which nobody reads any more.
+    After a crash before the rename, the archive is created again after the next start. A crash after it leaves the list
+    of classes, which is no longer used.
     """
     for left in archive.parent.glob(f"*{UNFINISHED}"):
         if left.stat().st_mtime < time.time() - ABANDONED_SECONDS:
@@ -131,7 +130,7 @@ async def make(program: Program, home: Path, archive: Path) -> None:
     made = unfinished(archive)
     try:
         if await process.wait() == 0:
-            # Java looks at its head only: after a power cut it must be whole, or not be there.
+            # Java checks only its header: after a power cut the file must be complete or absent.
             await asyncio.to_thread(_to_disk, made)
             made.replace(archive)
         (home / LIST).unlink(missing_ok=True)
@@ -144,7 +143,7 @@ async def make(program: Program, home: Path, archive: Path) -> None:
 
 
 def unfinished(archive: Path) -> Path:
-    """Where this process makes it: also where several machines share a cache, so a pid would be no name."""
+    """Returns a unique path for creating the archive. Several machines may share a cache, so a pid is not unique."""
     return archive.with_suffix(f".{_OURS}{UNFINISHED}")
 
 

@@ -1,4 +1,4 @@
-"""A command of ours that goes on after the one which began it: a copy of it where that can be, or started anew."""
+"""A command in the background that outlives its parent: forked where possible, otherwise newly started."""
 
 import os
 import subprocess
@@ -12,18 +12,18 @@ from frameledger_services.embedded import fork_server
 
 
 class Detached:
-    """A process of its own session, as its parent sees it."""
+    """A process in its own session, from its parent's view."""
 
     def __init__(self, process: psutil.Process) -> None:
         self._process = process
         self.pid = process.pid
 
     def ended(self) -> int | None:
-        """Returns its exit code, below zero for a signal; None while it runs."""
+        """Returns the exit code, negative for a signal, or None while the process runs."""
         return self._within(0)
 
     def stop(self, within: float) -> None:
-        """Ask it to stop, if it runs, and wait for that, so many seconds at most."""
+        """Stop the process if it runs, and wait up to so many seconds."""
         if self.ended() is None:
             self._process.terminate()
             self._within(within)
@@ -36,10 +36,10 @@ class Detached:
 
 
 def detached(words: Sequence[str], log: Path) -> Detached:
-    """Run `frameledger` with these words in a session of its own, its output in `log`, which is begun anew.
+    """Run `frameledger` with these arguments in a new session, with its output in `log`, which is truncated.
 
-    A copy of this process has imported already what the command needs; it leaves all that this one was doing, by
-    `BecomeCommand`. Where no copy can be made, the command is started.
+    A fork of this process has already imported what the command needs, and leaves this process's work by
+    `BecomeCommand`. Where forking is not possible, the command is started.
     """
     argv = [sys.executable, "-m", "frameledger_services", *words]
     log.write_bytes(b"")

@@ -1,6 +1,6 @@
-"""A data directory belongs to one `up` at a time.
+"""The lock of a data directory: one `up` at a time.
 
-The claim is a lock of the kernel's: no process that was killed can leave it behind.
+It is a kernel lock, which is released when the process ends, however it ends.
 """
 
 import fcntl
@@ -17,14 +17,14 @@ LEAST_SPACE = 256 * 1024 * 1024
 
 
 def make(directory: Path) -> None:
-    """Make the directory and the folders that everything in it uses. Nothing happens if they are there.
+    """Create the directory and its folders unless they exist.
 
-    Conversations are nobody else's to read: folders are closed. The directory itself only cannot be listed,
-    since PostgreSQL may have to come through it as another user (`postgres_user`).
+    The folders are accessible only to their owner, because they contain conversations. The directory itself can be
+    traversed but not listed, because PostgreSQL may run as another user (`postgres_user`).
     """
     if not directory.exists():
         directory.mkdir(mode=0o711, parents=True)
-        # Nothing in here is source code.
+        # Nothing in the directory belongs into a repository.
         (directory / ".gitignore").write_text("*\n", encoding="ascii")
     for folder in ("run", "logs"):
         (directory / folder).mkdir(mode=0o700, exist_ok=True)
@@ -32,17 +32,17 @@ def make(directory: Path) -> None:
 
 @contextmanager
 def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[None]:
-    """Make the directory if need be and keep every other `up` away from it for as long as the block lasts.
+    """Create the directory if it does not exist, and lock it against every other `up` during the block.
 
-    Raises `EmbeddedError` if another one runs in it, if it cannot be written, or if its disk is full.
+    Raises `EmbeddedError` if another `up` runs in it, if it cannot be written, or if its disk is full.
     """
     try:
         make(directory)
         lock = os.open(directory / "run" / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise EmbeddedError(
-            f"{error.filename or directory} cannot be made: {error.strerror}.",
-            "Use a data directory that you may write to (--data-dir or FRAMELEDGER_DATA_DIR).",
+            f"{error.filename or directory} cannot be created: {error.strerror}.",
+            "Use a data directory with write permission (--data-dir or FRAMELEDGER_DATA_DIR).",
         ) from error
     try:
         try:
@@ -51,8 +51,8 @@ def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[None
             record = read_record(directory)
             who = f" (process {record.pid})" if record else ""
             raise EmbeddedError(
-                f"`frameledger up` already runs in {directory}{who}.",
-                "`frameledger status` shows it, `frameledger down` stops it; another one needs another --data-dir.",
+                f"`frameledger up` is already running in {directory}{who}.",
+                "See `frameledger status`; stop it with `frameledger down`. A second one needs another --data-dir.",
             ) from None
         require_space(directory, least_space)
         yield
@@ -61,20 +61,20 @@ def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[None
 
 
 def free(directory: Path) -> None:
-    """Raise `EmbeddedError` as `claimed` does, before anything is begun that would have to be taken back."""
+    """Raise `EmbeddedError` if `claimed` would, before anything is started."""
     with claimed(directory):
         pass
 
 
 def is_claimed(directory: Path) -> bool:
-    """Whether an `up` runs in this directory now. Raises `EmbeddedError` if it belongs to another user."""
+    """Returns whether an `up` is running in this directory. Raises `EmbeddedError` if it belongs to another user."""
     try:
         lock = os.open(directory / "run" / "lock", os.O_RDWR)
     except FileNotFoundError:
         return False
     except PermissionError as error:
         raise EmbeddedError(
-            f"{directory} belongs to another user.", "That user, or root, has to ask for it."
+            f"{directory} belongs to another user.", "Run the command as that user or as root."
         ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,10 +87,10 @@ def is_claimed(directory: Path) -> bool:
 
 
 def require_space(directory: Path, least: int) -> None:
-    """Raises `EmbeddedError` if the disk of this directory has fewer than `least` bytes left for us."""
+    """Raise `EmbeddedError` if the disk of this directory has fewer than `least` free bytes for this user."""
     free = shutil.disk_usage(directory).free
     if free < least:
         raise EmbeddedError(
             f"Only {free // 2**20} MB are free on the disk of {directory}; {least // 2**20} MB are needed.",
-            "Make room there, or use a data directory on another disk (--data-dir).",
+            "Free disk space, or use a data directory on another disk (--data-dir).",
         )

@@ -1,22 +1,22 @@
-"""A process that has imported what our services need, and is forked for each of them.
+"""The fork server: a process that has imported the modules of our services and is forked for each of them.
 
-To import it takes each service from a third of a second to a whole one, and they need much the same. So `up` and the
-demo, while they have nothing but one thread, fork this process; it imports the modules once, beside the servers' start,
-and then does nothing but wait to be asked. Who asks is the supervisor (`forked.py`).
+Importing them takes each service between a third of a second and a second, and they need mostly the same modules. So
+`up` and the demo fork this process while they have a single thread. It imports the modules once, while the servers
+start, and then waits for requests of the supervisor (`forked.py`).
 
-**Shared with a forked service** is memory as it was after the imports, each page until somebody writes to it: code,
-classes, compiled patterns, and nothing that was opened, connected or configured, since this process runs no service and
-no event loop. The objects are frozen, so that the garbage collector of a service does not write to all of them.
+**Shared with a forked service**: memory pages after the imports, until they are written to: code, classes, compiled
+patterns. Nothing that is open, connected or configured, because this process runs no service and no event loop. The
+objects are frozen, so that the garbage collector of a service does not write to them.
 
-**Not shared**: session, working directory, output and environment, which are those that its `Program` says; signal
-handlers; and random numbers, of which Python's are seeded anew with each fork, and others come from the kernel.
-`ps` and `/proc` show the service's own command line and environment. A service that is started again has the code of
-the day on which `up` began: after an upgrade `up` is to be started again.
+**Not shared**: session, working directory, output and environment, which its `Program` defines; signal handlers; and
+random numbers: Python's generator is seeded again in each fork, and others come from the kernel. `ps` and `/proc` show
+the service's own command line and environment. A restarted service has the code of the time when `up` started: restart
+`up` after an upgrade.
 
-No lock can be held by a thread that is not copied, since there is none: should an import start one, services are forked
-and started anew, as without this process. It dies with the supervisor, and what it has forked is told SIGTERM then, as
-what the supervisor starts itself. Should it alone be killed, its services end too, by that SIGTERM, and the supervisor
-starts them again, by itself. Linux only: elsewhere system libraries do not survive a fork.
+No lock can be held by a thread that was not copied, because there is no other thread. If an import starts one, services
+are forked and then replaced by a new process (exec). The fork server ends with the supervisor, and its services then
+receive SIGTERM, like processes that the supervisor starts itself. If only the fork server is killed, its services also
+receive SIGTERM, and the supervisor restarts them itself. Linux only: elsewhere system libraries do not survive a fork.
 """
 
 import gc
@@ -36,15 +36,15 @@ from frameledger_services.embedded.process_title import show_as
 from frameledger_services.forked_command import BecomeCommand
 
 MOST = 128 * 1024
-"""Bytes of a message: one that asks has the words, the directory and the settings of one program."""
+"""Maximum bytes of a message: a request has the arguments, directory and environment of a program."""
 
 OWN_WORDS = 3
-"""Of a command line of ours: the interpreter, `-m`, and the package. What follows are the command's words."""
+"""Words of our command lines before the arguments: the interpreter, `-m`, and the package."""
 
 
 def can_fork() -> bool:
-    """Whether a copy of this process could go on as another one: on Linux, with one thread. What waits for its end
-    needs a kernel, and a sandbox, that has handles of processes."""
+    """Returns whether this process can be forked safely: on Linux, with a single thread, and with support for process
+    file descriptors, which are needed to wait for the child."""
     if sys.platform != "linux" or not has_one_thread():
         return False
     try:
@@ -55,16 +55,16 @@ def can_fork() -> bool:
 
 
 def flush() -> None:
-    """Write what is not written yet: each copy of this process would write it too."""
+    """Flush the output streams: otherwise each fork of this process would write the same text again."""
     for stream in (sys.stdout, sys.stderr):
-        # None, if this process was started without.
+        # None if this process was started without it.
         if stream is not None:
             stream.flush()
 
 
 def has_one_thread() -> bool:
-    """Whether this process has no other thread, also none that Python did not start. Where the kernel does not say,
-    nobody knows."""
+    """Returns whether this process has a single thread, also counting threads that Python did not start. False if the
+    kernel does not tell."""
     try:
         return threading.active_count() == 1 and len(os.listdir("/proc/self/task")) == 1
     except OSError:
@@ -77,11 +77,11 @@ def serve(link: socket.socket, parent: int, modules: Sequence[str]) -> NoReturn:
     Raises `BecomeCommand` in each service that is forked; in this process itself it does not return.
     """
     _leave(os.devnull, keep=link.fileno())
-    # Not SIGTERM, which waits if it is stopped.
+    # Not SIGTERM, which a stopped process does not receive.
     die_with(parent, signal.SIGKILL)
     show_as([sys.executable, "-m", "frameledger_services", "(fork server)"], os.environ)
     for name in modules:
-        # What cannot be imported here is imported by the service that needs it, and says there what is wrong.
+        # A module that cannot be imported here is imported by the service, which reports the error.
         with suppress(Exception):
             import_module(name)
     gc.collect()
@@ -94,7 +94,7 @@ def serve(link: socket.socket, parent: int, modules: Sequence[str]) -> NoReturn:
 
 
 def _heard(link: socket.socket) -> bytes:
-    """What is asked next; nothing when nobody is there any more to ask."""
+    """Returns the next request, or nothing if the other end was closed."""
     try:
         return link.recv(MOST)
     except ConnectionError:
@@ -104,23 +104,23 @@ def _heard(link: socket.socket) -> bytes:
 def _answer(asked: dict[str, Any], this: int, children: set[int]) -> dict[str, Any]:
     match asked:
         case {"fork": program}:
-            # Asked before: a copy has the one thread that made it, and the locks of all others.
+            # Checked before the fork, because a fork has only the calling thread, but the locks of all threads.
             safe = has_one_thread()
             try:
                 pid = os.fork()
             except OSError as error:
                 return {"errno": error.errno, "error": error.strerror}
             if pid == 0:
-                # Not `getppid()`: this process may have been killed since.
+                # Not `getppid()`: the fork server may have been killed since.
                 become(**program, parent=this, anew=not safe)
             children.add(pid)
             return {"pid": pid}
         case {"reap": pid}:
-            # Who asks has seen that it ended. Until now its number was nobody else's.
+            # The supervisor has seen it end. Until it is reaped, its pid is not reused.
             children.discard(pid)
             return {"status": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}
         case _:
-            # Those whose start nobody waited for.
+            # Children whose start timed out at the supervisor.
             for pid in children:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
@@ -152,7 +152,7 @@ def become(
             os.execv(argv[0], list(argv))
         show_as(argv, os.environ)
     except (OSError, SystemExit) as error:
-        # Not an exception: what this process is a copy of would act on it.
+        # Not an exception, which the code of the parent would handle.
         with suppress(OSError):
             os.write(2, f"cannot start {argv[0]}: {error}\n".encode())
         os._exit(COULD_NOT_START)
@@ -160,10 +160,10 @@ def become(
 
 
 def _leave(output: str, keep: int | None = None) -> None:
-    """Leave the terminal, that is its session and what is read and written there, and close all files that whoever
-    called `up` had open, and would wait to be closed; but for one that is kept."""
+    """Leave the session and the terminal, and close all inherited files except one, because the caller of `up` may wait
+    for them to be closed."""
     os.setsid()
-    # Of a process that was started without input or output the numbers are free: a file would get one of them.
+    # In a process that was started without input or output, those numbers are free, and a file would get one.
     while (nothing := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     written = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)

@@ -1,4 +1,4 @@
-"""The supervisor's side of the fork server: it is asked for a process, which is then waited for as for any other."""
+"""The supervisor's client of the fork server: it requests processes and waits for them like for any other."""
 
 import asyncio
 import json
@@ -14,15 +14,15 @@ from frameledger_services.embedded import fork_server
 from frameledger_services.embedded.program import Program
 
 ANSWERS_WITHIN = 60.0
-"""Seconds, of which the first answer waits for the imports."""
+"""Timeout in seconds. The first answer waits for the imports."""
 
 
 class _GoneError(Exception):
-    """It does not answer, and nothing can be forked any more."""
+    """The fork server does not answer."""
 
 
 class ForkServer:
-    """A fork server that runs. Its calls block; they may come from several threads."""
+    """A running fork server. Methods block and are thread-safe."""
 
     def __init__(self, pid: int, link: socket.socket) -> None:
         self._pid = pid
@@ -32,8 +32,8 @@ class ForkServer:
         self._has_forked = False
 
     def fork(self, program: Program) -> int | None:
-        """Start a program, which may be forked. Returns its pid, None if nobody is there to fork it. Raises `OSError`
-        if the machine does not let it."""
+        """Fork a process for a program that may be forked. Returns its pid, or None if the fork server does not answer.
+        Raises `OSError` if the fork fails."""
         asked = {
             "argv": program.argv,
             "directory": str(program.directory),
@@ -50,15 +50,15 @@ class ForkServer:
         return int(answer["pid"])
 
     def reap(self, pid: int) -> int:
-        """Returns the exit code of a program that has ended, below zero for a signal."""
+        """Returns the exit code of a program that has ended, negative for a signal."""
         try:
             return int(self._ask({"reap": pid})["status"])
         except _GoneError:
-            # Nobody was there to be told. The kernel sent it this when the fork server died.
+            # The fork server is gone; the kernel sent this signal to its children when it ended.
             return -signal.SIGTERM
 
     def close(self) -> None:
-        """End it, and whatever of it still runs."""
+        """End the fork server and the processes that it forked."""
         if self._has_forked:
             with suppress(_GoneError):
                 self._ask({"end": True})
@@ -67,7 +67,7 @@ class ForkServer:
         self._link.close()
 
     def _end(self) -> None:
-        """One that answers too late must not do any more what it was asked for, which another way has done since."""
+        """Kill the fork server after a timeout, so that it does not fork a program that was started in another way."""
         self._is_there = False
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
@@ -90,10 +90,10 @@ class ForkServer:
 
 @contextmanager
 def forking(modules: Sequence[str]) -> Iterator[ForkServer | None]:
-    """A fork server for as long as the block lasts, which has imported these modules; None where there can be none.
+    """Yields a fork server that imports these modules, or None where forking is not possible.
 
-    To be entered before anything has begun that a copy of this process must not go on with: an event loop, a thread, a
-    trace. In each program that is forked the block is not entered: `BecomeCommand` is raised instead.
+    Enter it before anything is started that a fork must not continue: an event loop, a thread, a trace. In each forked
+    process, `BecomeCommand` is raised instead of entering the block.
     """
     if not fork_server.can_fork():
         yield None
@@ -115,7 +115,7 @@ def forking(modules: Sequence[str]) -> Iterator[ForkServer | None]:
 
 
 class Forked:
-    """A process that was forked for us, with what the supervisor uses of `asyncio.subprocess.Process`."""
+    """A forked process with the interface of `asyncio.subprocess.Process` that the supervisor uses."""
 
     def __init__(self, server: ForkServer, pid: int) -> None:
         self._server = server
@@ -124,11 +124,11 @@ class Forked:
         self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def wait(self) -> int:
-        """Returns the exit code when it has ended."""
+        """Wait for the process to end. Returns its exit code."""
         return await asyncio.shield(self._ending)
 
     def send_signal(self, number: int) -> None:
-        # Its number is its own until it is reaped.
+        # Its pid is not reused until it is reaped.
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
@@ -142,13 +142,13 @@ class Forked:
 
 
 async def start(server: ForkServer, program: Program) -> Forked | None:
-    """Have a program forked, as `ForkServer.fork`. Only from the event loop in which the process is waited for."""
+    """Fork a program like `ForkServer.fork`. Call it in the event loop that waits for the process."""
     pid = await asyncio.to_thread(server.fork, program)
     return None if pid is None else Forked(server, pid)
 
 
 async def _end_of(pid: int) -> None:
-    """Returns when a process, which need be no child of ours, has ended."""
+    """Wait for a process to end. It need not be a child of this one."""
     try:
         file = os.pidfd_open(pid)
     except ProcessLookupError:

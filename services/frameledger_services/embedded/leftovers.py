@@ -1,4 +1,4 @@
-"""What a killed supervisor left: found by the record, asked to stop, and ended if it does not."""
+"""Processes that a killed supervisor left running: found by the record, stopped, and killed after a timeout."""
 
 import signal
 from pathlib import Path
@@ -13,15 +13,15 @@ STOP_WITHIN = 15.0
 
 
 def end_leftovers(directory: Path) -> list[str]:
-    """End every process that the record of this directory names and that still lives; returns their names.
+    """Stop every process in the record of this directory that is still running. Returns their names.
 
-    Only for whoever holds the directory's claim: what a living supervisor runs are no leftovers. Blocks, for
-    `STOP_WITHIN` seconds a program at most. Called twice it finds nothing the second time.
+    The caller must hold the directory's lock: processes of a running supervisor are not leftovers. Blocks up to
+    `STOP_WITHIN` seconds for each program. Idempotent.
     """
     record = read_record(directory)
     recorded = record.processes if record else ()
     ended = []
-    # Servers last: the services' last words are for them. The record has them in the order of their start.
+    # Servers last, because services use them until they stop. The record has them in start order.
     for process in reversed(recorded):
         if find_living(process):
             ended.append(process.name)
@@ -36,7 +36,7 @@ def end_leftovers(directory: Path) -> list[str]:
 
 
 def find_living(recorded: Process) -> list[psutil.Process]:
-    """The recorded process, if it lives, and whatever else works in the directory that is its own."""
+    """Returns the recorded process if it is running, and the other processes in the directory that it owns."""
     itself = find_process(recorded.pid, recorded.started)
     living = [itself] if itself is not None else []
     if recorded.own_directory is not None:
@@ -48,12 +48,12 @@ def find_living(recorded: Process) -> list[psutil.Process]:
 def _stop(recorded: Process) -> None:
     itself = find_process(recorded.pid, recorded.started)
     if itself is not None:
-        # To PostgreSQL a SIGTERM means to wait until the last client has gone.
+        # On SIGTERM, PostgreSQL waits until the last client disconnects.
         _signal(itself, signal.SIGINT if recorded.name == "postgres" else signal.SIGTERM)
-        # One that was frozen would not hear it.
+        # A stopped process would not handle the signal.
         _signal(itself, signal.SIGCONT)
         psutil.wait_procs([itself], timeout=STOP_WITHIN)
-    # Children without their server have nothing left to say.
+    # Children without their server can be killed.
     orphans = find_living(recorded)
     for orphan in orphans:
         _signal(orphan, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Writes the list of the broker's jars anew: `python -m frameledger_services.embedded.lock_jars VERSION LOG4J`.
+"""Writes the lock file of the broker's jars: `python -m frameledger_services.embedded.lock_jars VERSION LOG4J`.
 
-For the release of a newer Kafka, by hand, and to be read before it is committed. The broker is resolved alone;
-the binding of its log to log4j has no say in the versions, so it is added as a jar and not as a second root.
+Run it by hand for a newer Kafka, and review the result before committing it. Only the broker is resolved; the log4j
+binding must not influence the versions, so it is added as a jar and not as a second root.
 """
 
 import sys

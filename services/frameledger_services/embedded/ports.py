@@ -1,4 +1,4 @@
-"""Which port on 127.0.0.1 a server gets: the wanted one if it can be had, otherwise any free one."""
+"""The choice of a server's port on 127.0.0.1: the preferred one if it is free, otherwise any free one."""
 
 import fcntl
 import os
@@ -13,18 +13,18 @@ from frameledger_services.embedded.program import EmbeddedError
 
 HOST = "127.0.0.1"
 OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
-"""Where Linux says which ports it gives to outgoing connections: the first and the last."""
+"""File in which Linux has the first and last port for outgoing connections."""
 DYNAMIC = range(49_152, 65_536)
-"""Ports that nobody registers (RFC 6335)."""
+"""Dynamic ports (RFC 6335)."""
 
 
 def choose(preferred: int, *, explicit: bool = False, setting: str = "") -> int:
-    """A port that is free now: `preferred`, or any if that is busy or 0.
+    """Returns a port that is free now: `preferred`, or any other if that is in use or 0.
 
-    Raises `EmbeddedError` if `preferred` is busy and `explicit`, because somebody asked for it by `setting`.
-    Where Linux says which ports it gives to outgoing connections, any port is none of those: the kernel gives nobody
-    else this one. No other process that asks here gets it, as long as this process lives. Between this answer and the
-    server's start a program that insists on it can take it; the server then says so.
+    Raises `EmbeddedError` if `preferred` is in use and `explicit`, because `setting` requests it. Another port is
+    chosen outside the range that Linux uses for outgoing connections, if that is known. Other processes that call this
+    function do not get the same port while this process runs. Until the server starts, another program can still take
+    the port; the server then fails with an error.
     """
     if preferred and is_free(preferred) and _reserve(preferred):
         return preferred
@@ -34,21 +34,21 @@ def choose(preferred: int, *, explicit: bool = False, setting: str = "") -> int:
         where = "another port"
         if first <= preferred <= last:
             problem += (
-                f" It is one of those that the kernel gives to outgoing connections, {first} to {last}: any program "
-                "may get it at any time."
+                f" The kernel uses the ports {first} to {last} for outgoing connections: any program can get it at any "
+                "time."
             )
             where = f"a port below {first}"
         raise EmbeddedError(
-            problem, f"Set {setting} to {where}, or stop that program; without it a free port is chosen."
+            problem, f"Set {setting} to {where}, stop that program, or unset the setting to use a free port."
         )
     return _any()
 
 
 def _any() -> int:
-    """Returns a free port that is reserved for this process, and was never before."""
+    """Returns a free port that this process has not reserved before, and reserves it."""
     first, last = _outgoing()
     quiet = [port for port in DYNAMIC if not first <= port <= last] if last else []
-    # By chance: the port of a server that has just ended is not the next one's, while its clients still ask for it.
+    # At random, so that the port of a server that just ended is not reused while its clients still connect to it.
     for port in random.sample(quiet, len(quiet)):
         if port not in _reserved and is_free(port) and _reserve(port):
             return port
@@ -61,15 +61,16 @@ def _any() -> int:
 
 
 _reserved: set[int] = set()
-"""The ports that this process has chosen."""
+"""The ports that this process has reserved."""
 
 _file: int | None = None
-"""A file of which each byte stands for a port. Who has locked a byte has chosen its port; the lock ends with the
-process, and children do not have it."""
+"""A file in which each byte stands for a port. A process reserves a port by locking its byte; the lock ends with the
+process and is not inherited by children."""
 
 
 def _reserve(port: int) -> bool:
-    """Returns whether no other process of ours has chosen this port: servers take seconds until they have theirs."""
+    """Reserve this port. Returns whether no other process of ours has reserved it: servers take seconds to bind
+    theirs."""
     if port not in _reserved:
         if not _lock(port):
             return False
@@ -84,10 +85,10 @@ def _lock(port: int) -> bool:
             path = Path(tempfile.gettempdir()) / f"frameledger-ports-{os.getuid()}.lock"
             _file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:
-        # Somebody took the name, or nothing can be written: there is nobody to ask.
+        # The file's name is taken, or it cannot be written: ports cannot be reserved.
         return True
     try:
-        # The lock is the process's, and goes when it closes the file: so that is opened once, and never closed.
+        # Closing the file releases the locks of the process, so it is opened once and never closed.
         fcntl.lockf(_file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:
         return False
@@ -95,7 +96,7 @@ def _lock(port: int) -> bool:
 
 
 def is_held_by(port: int, argument: str) -> bool:
-    """Returns whether the process that listens on a port was started with this argument; True if that is hidden."""
+    """Returns whether the process that listens on a port was started with this argument, or True if that is unknown."""
     try:
         listening = [one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
         pids = {one.pid for one in listening if one.laddr and one.laddr.port == port and one.pid}
@@ -106,7 +107,7 @@ def is_held_by(port: int, argument: str) -> bool:
 
 def is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As servers do: the port of a connection that was just closed counts as free.
+        # Like servers: the port of a connection that was just closed is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -116,7 +117,7 @@ def is_free(port: int) -> bool:
 
 
 def answers(port: int) -> bool:
-    """Returns whether somebody takes connections at a port."""
+    """Returns whether a port accepts connections."""
     try:
         socket.create_connection((HOST, port), timeout=1.0).close()
     except OSError:
@@ -125,7 +126,7 @@ def answers(port: int) -> bool:
 
 
 def _outgoing() -> tuple[int, int]:
-    """The ports of outgoing connections; no port at all where the kernel does not say."""
+    """Returns the range of ports for outgoing connections; empty if the kernel does not tell."""
     try:
         first, last = OUTGOING.read_text(encoding="ascii").split()
         return int(first), int(last)
@@ -134,8 +135,8 @@ def _outgoing() -> tuple[int, int]:
 
 
 def _holder(port: int) -> str:
-    """The process that has the port, as far as we may know: who listens there, not whom it serves with processes of
-    its own; else whose connections come from it."""
+    """Returns the process that uses the port, as far as it is visible: the one that listens on it, not its children;
+    otherwise the ones with connections from it."""
     try:
         at_it = [found for found in psutil.net_connections("tcp") if found.laddr and found.laddr.port == port]
         listening = [found for found in at_it if found.status == psutil.CONN_LISTEN]

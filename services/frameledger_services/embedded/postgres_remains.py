@@ -1,9 +1,8 @@
-"""What a PostgreSQL that was killed leaves behind, and how it is removed.
+"""Removal of what a killed PostgreSQL leaves behind.
 
-Its children notice that they are alone, but not while they compute; one small segment of shared memory stays
-until the machine is started again; and the file that says who runs here stays, with a pid that may soon be
-another process's, which would keep PostgreSQL from ever starting again: in a container pids are the same after
-every start.
+Its child processes notice its end, but not during a computation. A small segment of shared memory stays until the
+machine restarts. The pid file stays too, with a pid that another process may get; that would prevent PostgreSQL from
+starting, because in a container pids repeat after every start.
 """
 
 import ctypes
@@ -20,10 +19,10 @@ SEGMENTS = Path("/proc/sysvipc/shm")
 
 
 def sweep(data: Path) -> None:
-    """End the orphans of the cluster in `data`, free its shared memory, remove its pid file.
+    """Kill the orphaned processes of the cluster in `data`, free its shared memory, and remove its pid file.
 
-    Nothing happens after a clean stop, nor when it is called twice. Raises `EmbeddedError` when its server is
-    not dead: one that somebody else runs is not ours to end.
+    Does nothing after a clean stop. Idempotent. Raises `EmbeddedError` if the server is still running: it was started
+    by another program, and is not stopped here.
     """
     pid_file = data / "postmaster.pid"
     try:
@@ -32,13 +31,13 @@ def sweep(data: Path) -> None:
     except FileNotFoundError:
         return
     except (ValueError, IndexError):
-        # Killed while it wrote the file: it had nothing else yet.
+        # Killed while it wrote the file, before it had other resources.
         pid_file.unlink(missing_ok=True)
         return
     there = working_in(data, "postgres")
     if any(process.pid == postmaster for process in there):
         raise EmbeddedError(
-            f"A PostgreSQL (process {postmaster}) already runs on {data}.",
+            f"A PostgreSQL (process {postmaster}) is already running on {data}.",
             f"Stop it first: kill -INT {postmaster}",
         )
     for orphan in there:
@@ -50,7 +49,7 @@ def sweep(data: Path) -> None:
 
 
 def _free_segment(segment: int, postmaster: int) -> None:
-    """Only if no process uses it and that server made it: numbers are used again."""
+    """Free a segment if no process uses it and that server created it, because segment numbers are reused."""
     for row in SEGMENTS.read_text(encoding="ascii").splitlines()[1:]:
         _, identifier, _, _, creator, _, attached, *_ = map(int, row.split())
         if (identifier, creator, attached) == (segment, postmaster, 0):

@@ -1,10 +1,9 @@
-"""PostgreSQL refuses to run as root. As whom it runs instead, and where its data can lie then.
+"""The user that runs PostgreSQL, which refuses to run as root, and the location of its files for that user.
 
-Containers and CI are root, often in a folder that nobody else may enter. In a user namespace that does not
-matter: the server believes that it is somebody else, and to the file system it is still us. Where namespaces
-are forbidden (most container engines), it runs as a system user, and that user must be able to reach its
-binaries and its data: if it cannot, both go to a place of their own. Permissions of folders that are not ours
-are never changed.
+Containers and CI run as root, often in a folder that other users cannot enter. In a user namespace the server has
+another uid inside, while the file system still sees ours. Where namespaces are forbidden (most container engines), it
+runs as a system user, which must be able to read its binaries and its data; otherwise both are placed elsewhere.
+Permissions of folders that are not ours are never changed.
 """
 
 import hashlib
@@ -21,34 +20,34 @@ from pathlib import Path
 from frameledger_services.embedded.program import LAUNCHER, EmbeddedError
 
 ELSEWHERE = Path("/var/lib/frameledger")
-"""Only for root without namespaces, and only if the data directory is closed to the system user."""
+"""Location for root without namespaces, if the system user cannot enter the data directory."""
 
 SYSTEM_USERS = ("postgres", "nobody")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where PostgreSQL's files are, and how the launcher becomes a user that can read them."""
+    """The location of PostgreSQL's files, and the launcher's options to run as a user that can read them."""
 
     binaries: Path
     data: Path
     launch_options: tuple[str, ...] = ()
     owner: int | None = None
-    """The system user's uid, if the files have to be its own."""
+    """Uid of the system user, if it must own the files."""
 
     user_name: str = ""
 
     def give(self, path: Path) -> None:
-        """Make one file or folder of ours the server's. Nothing happens when it is run as ourselves."""
+        """Make the server's user the owner of a file or folder. Does nothing if it runs as our user."""
         if self.owner is not None:
             os.chown(path, self.owner, pwd.getpwuid(self.owner).pw_gid)
 
 
 def find_place(installed: Path, data: Path) -> Place:
-    """As whom and where PostgreSQL of the folder `installed` runs, with `data` as the wanted data folder.
+    """Returns user and location for the PostgreSQL in `installed`, with `data` as the preferred data folder.
 
-    Asks the machine, so it takes some ten milliseconds as root. Where data once lies elsewhere, it is found
-    there again. Raises `EmbeddedError` when there is no way.
+    Tests what the machine allows, which takes some ten milliseconds as root. Data that was placed elsewhere is found
+    again. Raises `EmbeddedError` if PostgreSQL cannot run.
     """
     binaries = installed / "bin"
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
@@ -65,7 +64,7 @@ def find_place(installed: Path, data: Path) -> Place:
         data.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as error:
         raise EmbeddedError(
-            f"PostgreSQL does not run as root, and {data.parent} cannot be made for the user {user.pw_name}: "
+            f"PostgreSQL does not run as root, and {data.parent} cannot be created for the user {user.pw_name}: "
             f"{error.strerror}.",
             "Run Frameledger as an ordinary user, allow user namespaces, or set FRAMELEDGER_DATABASE_URL.",
         ) from error
@@ -74,7 +73,7 @@ def find_place(installed: Path, data: Path) -> Place:
 
 @cache
 def can_make_user_namespace() -> bool:
-    """Whether this kernel and container let root start a process in a user namespace of its own."""
+    """Returns whether this kernel and container allow root to start a process in a new user namespace."""
     if sys.platform != "linux":
         return False
     probe = [sys.executable, "-I", "-S", str(LAUNCHER), "--user-namespace", "--", "/bin/true"]
@@ -94,7 +93,7 @@ def _system_user() -> pwd.struct_passwd:
 
 
 def _may_enter(folder: Path, user: pwd.struct_passwd) -> bool:
-    """Whether the user can come to this folder and read in it. Folders that do not exist yet are left out."""
+    """Returns whether the user can enter and read this folder. Folders that do not exist yet are skipped."""
     for place in [folder.resolve(), *folder.resolve().parents]:
         if not place.exists():
             continue
@@ -111,7 +110,7 @@ def _may_enter(folder: Path, user: pwd.struct_passwd) -> bool:
 
 
 def _copied(installed: Path) -> Path:
-    """A copy of the binaries that everybody may read, made once per version and kept."""
+    """Returns a copy of the binaries that all users can read. It is created once per version."""
     digest = hashlib.sha256(str(installed).encode() + bytes(str(installed.stat().st_mtime_ns), "ascii"))
     copy = ELSEWHERE / f"{installed.name}-{digest.hexdigest()[:16]}"
     if not copy.exists():

@@ -1,4 +1,4 @@
-"""A program that we start: its command line, how one can tell that it is ready, how it is stopped."""
+"""A program that we run: its command line, its readiness check, and how it is stopped."""
 
 import os
 import re
@@ -15,25 +15,25 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 LARGEST_LOG = 16 * 1024 * 1024
 LONGEST_LINE = 300
 LOOKED_AT = 16_384
-"""Bytes at the end of a log in which its last words are looked for."""
+"""Bytes at the end of a log in which the cause of an error is searched."""
 
 FATAL = re.compile(r"\bPANIC\b|\bFATAL\b(?!:\s+the database system is )|No space left on device")
-"""What PostgreSQL and Kafka say of what they do not survive; other lines may follow it. A client that comes while the
-database starts or ends is told that with FATAL, too."""
+"""Fatal errors in the logs of PostgreSQL and Kafka; other lines may follow them. Excluded are the FATAL lines for
+clients that connect while the database starts or stops."""
 
-# What servers say when the machine is the reason, and what helps.
+# Messages of servers about problems of the machine, with their remedies.
 REMEDIES = {
-    "No space left on device": "The disk is full: make room on it, or use another data directory (--data-dir).",
-    "Address already in use": "Another program took its port meanwhile: start again, and a free one is taken.",
-    "Permission denied": "Use a data directory that you may write to (--data-dir).",
-    "error while loading shared libraries": "Install that library, or use a server of your own by its address.",
+    "No space left on device": "The disk is full: free disk space, or use another data directory (--data-dir).",
+    "Address already in use": "Another program took its port: start again to use a free one.",
+    "Permission denied": "Use a data directory with write permission (--data-dir).",
+    "error while loading shared libraries": "Install that library, or set the address of another server.",
 }
 
 
 class EmbeddedError(ConfigurationError):
-    """The machine does not let an embedded server start, or what was started does not run.
+    """An embedded server cannot be started, or stopped unexpectedly.
 
-    Remedy: The error's own `remedy` says what a person can do; trying again without it changes nothing.
+    Remedy: Follow the error's own `remedy`; a retry without it fails again.
     """
 
     def __init__(self, problem: str, remedy: str) -> None:
@@ -44,10 +44,10 @@ class EmbeddedError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One process that runs until it is stopped. Making a `Program` starts nothing."""
+    """The description of a process that runs until it is stopped. Creating a `Program` starts nothing."""
 
     name: str
-    """Unique among the programs of a data directory; the log file is named after it."""
+    """Unique name among the programs of a data directory; also the name of the log file."""
 
     argv: tuple[str, ...]
     directory: Path
@@ -57,66 +57,66 @@ class Program:
     """Output and errors are appended here. Its folder exists."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Set in addition to our own environment."""
+    """Variables in addition to our own environment."""
 
     address: str | None = None
-    """Where it listens, for people."""
+    """Its address, for display."""
 
     metrics: str | None = None
-    """Where what it counts can be read."""
+    """URL of its metrics."""
 
     note: str = ""
-    """What a person should know about it while it runs; usually nothing."""
+    """A remark to display while it runs; usually empty."""
 
     is_ready: Callable[[], bool] = lambda: True
-    """One attempt to use it. May block for at most two seconds; never raises because it is not ready yet."""
+    """Returns whether it is ready. Blocks for up to two seconds. Does not raise if it is not ready."""
 
     is_back: Callable[[], bool] | None = None
-    """Instead of `is_ready` when it is started again: what it needs may be away then, and that is no reason to end
-    it."""
+    """Replaces `is_ready` after a restart, when its dependencies may be unavailable."""
 
     may_be_forked: bool = False
-    """Whether `argv` is a command of ours, `PYTHON -m frameledger_services WORDS`: then it may run in a process that
-    was forked from one which has imported it."""
+    """Whether `argv` is one of our commands, `PYTHON -m frameledger_services WORDS`, which the fork server can run."""
 
     stop_signal: signal.Signals = signal.SIGTERM
     ready_within: float = 60.0
     stop_within: float = 20.0
-    """In seconds. What has not stopped by then is killed."""
+    """Seconds after which a program that has not stopped is killed."""
 
     sweep: Callable[[], None] = lambda: None
-    """Removes what an earlier life of it left when it was killed. Called before each start and after each end."""
+    """Removes what a killed process left behind. Called before each start and after each end."""
 
     owns_directory: bool = False
-    """Whether only this program and its children work in `directory`: every process there can be ended with it."""
+    """Whether only this program and its children use `directory`, so that every process there can be stopped with
+    it."""
 
     launch_options: tuple[str, ...] = ()
-    """For `launch.py`: `--user-namespace`, `--as-user NAME`, `--nice N`."""
+    """Options for `launch.py`: `--user-namespace`, `--as-user NAME`, `--nice N`."""
 
     def command(self) -> list[str]:
-        """The command line that really runs: `argv`, through the launcher."""
+        """Returns the command line to execute: `argv`, through the launcher."""
         launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--die-with={os.getpid()}"]
         return [*launcher, f"--signal={int(self.stop_signal)}", *self.launch_options, "--", *self.argv]
 
 
 def open_log(path: Path) -> BinaryIO:
-    """A program's log, to append to. One that has grown is kept aside first, and the one aside of that deleted."""
+    """Open a program's log for appending. A large log is rotated first; one rotated file is kept."""
     if path.exists() and path.stat().st_size > LARGEST_LOG:
         path.replace(path.with_name(f"{path.name}.1"))
     return path.open("ab")
 
 
 def failed(name: str, what: str, log: Path) -> EmbeddedError:
-    """The error for a program that did not do what it should: with its last words, and a remedy if they tell one."""
+    """Returns the error for a program that failed, with the end of its log, and a remedy if the log has a known
+    error."""
     said = last_lines(log)
     known = (remedy for words, remedy in REMEDIES.items() if words in said)
-    remedy = next(known, f"All it said is in {log}.")
+    remedy = next(known, f"Its full output is in {log}.")
     return EmbeddedError(f"{name} {what}:\n{said}\n" if said else f"{name} {what}.", remedy)
 
 
 def cause(log: Path, since: int = 0) -> str:
-    """Why a program ended, in its own words: the last line of its log that says so, or else the last line. Lines before
-    the byte `since` are of earlier lives."""
+    """Returns why a program ended: the last fatal line of its log, else the last line. Only the log from the byte
+    `since` on is searched, because the rest belongs to earlier processes."""
     try:
         with log.open("rb") as file:
             file.seek(max(since, log.stat().st_size - LOOKED_AT))
@@ -128,7 +128,7 @@ def cause(log: Path, since: int = 0) -> str:
 
 
 def last_lines(log: Path, count: int = 8) -> str:
-    """The end of a log file, for an error message; empty when there is none."""
+    """Returns the end of a log file for an error message; empty if there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - LOOKED_AT))

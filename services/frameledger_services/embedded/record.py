@@ -1,7 +1,6 @@
-"""What runs in a data directory, written down: by the supervisor at every change, read by everybody else.
+"""The record of the processes of a data directory: the supervisor writes it at every change, other commands read it.
 
-The record says who was started, with pid and start time, so that whoever comes after a killed supervisor finds
-what it left.
+It has the pid and start time of every process, so that the processes that a killed supervisor left can be found.
 """
 
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-# Start times are computed from the machine's clock, which may be set a little between two looks at it.
+# Start times are computed from the machine's clock, which may be adjusted in between.
 SAME_START = 2.0
 
 
@@ -24,10 +23,10 @@ class State(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     DEAD = "dead"
-    """Recorded as alive, and it is not: its supervisor is dead too."""
+    """Recorded as running, but not running, and neither is its supervisor."""
 
     EXTERNAL = "external"
-    """Not ours: an address that a setting gave."""
+    """An external server, given by a setting."""
 
 
 class Phase(StrEnum):
@@ -38,7 +37,7 @@ class Phase(StrEnum):
 
 
 class Process(BaseModel):
-    """One supervised program, as it is now."""
+    """The current state of a supervised program."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -46,23 +45,23 @@ class Process(BaseModel):
     state: State = State.WAITING
     pid: int | None = None
     started: float | None = None
-    """Unix time in seconds at which the process with that pid began."""
+    """Unix time in seconds at which the process with that pid started."""
 
     address: str | None = None
     metrics: str | None = None
-    """Where what it counts can be read."""
+    """URL of its metrics."""
 
     restarts: int = 0
     word: str = ""
-    """What a person should know about it now."""
+    """A remark to display."""
 
     own_directory: Path | None = None
     executable: str = ""
-    """If set: whatever runs a program of that name with that working directory belongs to this one."""
+    """If set, every process that runs a program of this name in that working directory belongs to this one."""
 
 
 class Record(BaseModel):
-    """What the supervisor of a data directory last wrote about itself and its programs."""
+    """The last state of the supervisor of a data directory and of its programs."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -75,7 +74,7 @@ class Record(BaseModel):
 
 
 def write_record(directory: Path, record: Record) -> None:
-    """Replace the record: a reader sees the old one or the new one, never a half."""
+    """Replace the record atomically."""
     path = _record_file(directory)
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(record.model_dump_json(indent=1), encoding="utf-8")
@@ -83,7 +82,7 @@ def write_record(directory: Path, record: Record) -> None:
 
 
 def read_record(directory: Path) -> Record | None:
-    """The last record; None if there is none that can be read."""
+    """Returns the record, or None if there is none or it cannot be read."""
     try:
         return Record.model_validate_json(_record_file(directory).read_bytes())
     except (OSError, ValidationError):
@@ -95,7 +94,7 @@ def remove_record(directory: Path) -> None:
 
 
 def find_process(pid: int | None, started: float | None) -> psutil.Process | None:
-    """The process of that pid if it lives and is the same one, not another that got its number later."""
+    """Returns the process with that pid if it is running and was started at that time; a reused pid does not count."""
     if pid is None or started is None:
         return None
     try:
@@ -107,20 +106,20 @@ def find_process(pid: int | None, started: float | None) -> psutil.Process | Non
 
 
 def working_in(directory: Path, executable: str) -> list[psutil.Process]:
-    """The processes that run a program of this name with this working directory."""
+    """Returns the processes that run a program of this name in this working directory."""
     found = []
     for process in psutil.process_iter():
         try:
             if process.cwd() == str(directory) and Path(process.exe()).name == executable:
                 found.append(process)
         except psutil.Error:
-            # It ended meanwhile, or belongs to another user.
+            # The process ended, or belongs to another user.
             continue
     return found
 
 
 def start_time(pid: int) -> float:
-    """When the process of that pid began, as Unix time; now, if it has ended already."""
+    """Returns the start of the process with that pid as Unix time, or the current time if it has ended."""
     try:
         began: float = psutil.Process(pid).create_time()
     except psutil.NoSuchProcess:

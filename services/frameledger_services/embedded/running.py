@@ -1,4 +1,4 @@
-"""One program held by a block: started, waited for, and gone when the block ends, whatever ends it."""
+"""A program that runs during a block and is stopped at its end."""
 
 import os
 import subprocess
@@ -15,8 +15,7 @@ POLL = 0.02
 def running(program: Program) -> Iterator[subprocess.Popen[bytes]]:
     """Start the program, wait until it is ready, and stop it when the block ends.
 
-    Blocks, `ready_within` seconds at most. Raises `EmbeddedError` if it ends before it is ready or is not
-    ready in time.
+    Blocks up to `ready_within` seconds. Raises `EmbeddedError` if it ends before it is ready or is not ready in time.
     """
     process = start(program)
     try:
@@ -27,7 +26,7 @@ def running(program: Program) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def start(program: Program) -> subprocess.Popen[bytes]:
-    """Start it and return at once. In a session of its own: Ctrl-C in the terminal is for us, not for it."""
+    """Start the program and return at once. It runs in its own session, so Ctrl-C in the terminal does not reach it."""
     program.sweep()
     with open_log(program.log) as log:
         return subprocess.Popen(
@@ -42,7 +41,7 @@ def start(program: Program) -> subprocess.Popen[bytes]:
 
 
 def wait_until_ready(program: Program, process: subprocess.Popen[bytes]) -> None:
-    """Return when the program can be used; raises `EmbeddedError` when it ended or took too long."""
+    """Wait until the program is ready. Raises `EmbeddedError` if it ends or times out."""
     deadline = time.monotonic() + program.ready_within
     while not program.is_ready():
         if process.poll() is not None:
@@ -54,7 +53,7 @@ def wait_until_ready(program: Program, process: subprocess.Popen[bytes]) -> None
 
 
 def stop(program: Program, process: subprocess.Popen[bytes]) -> None:
-    """Ask it to stop, and kill it if it does not in time. Nothing is left when this returns."""
+    """Stop the program, and kill it after a timeout. Its processes have ended when this returns."""
     if process.poll() is None:
         process.send_signal(program.stop_signal)
         try:

@@ -1,4 +1,4 @@
-"""What `frameledger up` runs: the servers that no setting names, then what prepares them, then the services."""
+"""What `frameledger up` runs: the embedded servers, then the setup commands, then the services."""
 
 import asyncio
 import http
@@ -34,29 +34,29 @@ from frameledger_services.settings_masking import masked
 from frameledger_services.settings_sources import running_file
 
 READY_SECONDS = 2.0
-"""How long `/readyz` is waited for; the next attempt finds what this one has asked."""
+"""Timeout of `/readyz` in seconds; it is requested again."""
 
 WRITE_AGAIN = 1.0
-"""Seconds until what could not be written down is tried again."""
+"""Seconds until a failed write of the record is retried."""
 
 _log = logs.get_logger("up")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of our own command line that `up` runs in a process of its own."""
+    """A command of our command line that `up` runs in its own process."""
 
     name: str
     arguments: tuple[str, ...]
     preferred_port: int | None = None
-    """It listens for HTTP: at that of its setting `NAME_port`, else at this one or a free one. It is not ready before
-    it takes connections."""
+    """Its HTTP port: that of the setting `NAME_port`, else this one, else a free one. It is ready when it accepts
+    connections."""
 
     metrics_port: int | None = None
-    """Where its `/metrics` are: here, or at a free port. It is not ready before its `/readyz` there says so."""
+    """Port of its `/metrics`, or else a free one. It is ready when its `/readyz` there reports so."""
 
     before_kafka: bool = False
-    """Whether it needs the database only: then it is run while Kafka starts."""
+    """Whether it needs only the database: then it runs while Kafka starts."""
 
 
 async def up(
@@ -67,11 +67,11 @@ async def up(
     on_change: Callable[[Record], None] = lambda _: None,
     fork_server: ForkServer | None = None,
 ) -> None:
-    """Run everything until this task is cancelled, and stop everything then; nothing is left when it returns.
+    """Run everything until this task is cancelled, and then stop everything; no process is left when it returns.
 
-    `setup` is run once, in order, when the servers are ready that it needs; `services` are kept running from then on.
+    `setup` runs once, in order, when the servers that it needs are ready; `services` are kept running from then on.
     Both are forked from `fork_server`, if there is one. Every change is written to the data directory's record and
-    given to `on_change`. Raises `EmbeddedError` when the start fails; the record then keeps why.
+    passed to `on_change`. Raises `EmbeddedError` if the start fails; the record then has the reason.
     """
     directory = settings.data_dir.resolve()
     with claimed(directory):
@@ -90,13 +90,13 @@ async def up(
             stack.failed(error)
             raise error from None
         except asyncio.CancelledError:
-            # A clean end.
+            # A clean stop.
             remove_record(directory)
             raise
 
 
 class _Stack:
-    """One life of `up`: its phase, and the steps of its start."""
+    """One execution of `up`: its phase, and the steps of its start."""
 
     def __init__(self, settings: Settings, directory: Path, on_change: Callable[[Record], None]) -> None:
         self._settings = settings
@@ -106,17 +106,17 @@ class _Stack:
         self._ended = threading.Event()
         self._environment: dict[str, str] = {}
         self._archive: tuple[Program, Path, Path] | None = None
-        """What makes the archive of the broker's classes, if it is time for that."""
+        """Arguments for creating the broker's class archive, if it should be created now."""
 
         self._unwritten: OSError | None = None
-        """Why the record is not written as it is now; None if it is."""
+        """The error of the last write of the record; None if it succeeded."""
 
     async def run(
         self, supervisor: Supervisor, setup: Sequence[Command], services: Sequence[Command]
     ) -> None:
         supervisor.announce("postgres", "kafka", *(command.name for command in (*setup, *services)))
         try:
-            # Kafka takes the longest by far: what does not need it is done beside its start.
+            # Kafka takes by far the longest to start: what does not need it runs meanwhile.
             async with asyncio.TaskGroup() as starting:
                 starting.create_task(self._start(supervisor, self._kafka))
                 await self._start(supervisor, self._postgres)
@@ -129,7 +129,7 @@ class _Stack:
                     await supervisor.run_once(self._program(command))
             await supervisor.keep(*(self._program(command) for command in services))
             self._say(phase=Phase.READY)
-            # Until the task is cancelled, or a program cannot be kept.
+            # Until the task is cancelled, or a program fails.
             async with asyncio.TaskGroup() as beside:
                 if self._archive is not None:
                     beside.create_task(_tried(self._archive))
@@ -153,7 +153,7 @@ class _Stack:
     async def _start(
         self, supervisor: Supervisor, prepare: Callable[[Supervisor], Awaitable[Program | None]]
     ) -> None:
-        """Start a server, unless it is not ours. It is ready when this returns."""
+        """Start a server unless it is external. It is ready when this returns."""
         program = await prepare(supervisor)
         if program is not None:
             await supervisor.keep(program)
@@ -204,7 +204,7 @@ class _Stack:
         return server.program
 
     def _port(self, name: str, wanted: int | None, preferred: int) -> int:
-        """The port that was set, or the last one, so that clients which are configured with it go on."""
+        """Returns the configured port, or the previous one, so that clients configured with it keep working."""
         file = self._directory / "run" / f"{name}.port"
         if wanted is None:
             with suppress(OSError, ValueError):
@@ -215,7 +215,7 @@ class _Stack:
         return port
 
     def _write_addresses(self) -> None:
-        """From now on commands in this folder find the servers without a setting."""
+        """Write the addresses with which commands in this folder find the servers without a setting."""
         file = running_file(self._directory)
         unfinished = file.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(self._environment), encoding="utf-8")
@@ -223,7 +223,7 @@ class _Stack:
         data_directory.remember(self._directory)
 
     def _program(self, command: Command) -> Program:
-        # What is kept running has one process at a time, so the next one may take its predecessor's place in a group.
+        # A service has one process at a time, so a new one can take its predecessor's place in a consumer group.
         ours = {
             "projector_instance_id": self._settings.projector_instance_id or self._name(),
             "data_dir": str(self._directory),
@@ -244,7 +244,7 @@ class _Stack:
             ours["metrics_port"] = str(port)
             metrics = f"http://{ports.HOST}:{port}/metrics"
             listening.append(partial(ports.answers, port))
-            waited_for.append(partial(_says_that_it_is_ready, port))
+            waited_for.append(partial(_reports_ready, port))
         return Program(
             name=command.name,
             argv=(sys.executable, "-m", "frameledger_services", *command.arguments),
@@ -255,15 +255,15 @@ class _Stack:
             },
             address=address,
             metrics=metrics,
-            # A service without an address is ready as soon as it runs.
+            # A service without an address is ready when it runs.
             is_ready=partial(_all, (*listening, *waited_for)),
             is_back=partial(_all, listening),
             may_be_forked=True,
         )
 
     def _name(self) -> str:
-        """The name of what runs in this directory, in letters that Kafka takes: made by chance once, and kept. Machines
-        may have one host name, and one Kafka."""
+        """Returns a unique name for this directory in characters that Kafka accepts. It is generated once and stored,
+        because machines may share a host name and a Kafka."""
         file = self._directory / "run" / "name"
         with suppress(OSError, ValueError):
             if name := file.read_text(encoding="ascii").strip():
@@ -273,24 +273,24 @@ class _Stack:
         return name
 
     def _say(self, **changes: object) -> None:
-        """Write the record and call `on_change`. What cannot be written now, as on a full disk, is logged, and written
-        when it can be: the programs shall not end with their supervisor because of that."""
+        """Write the record and call `on_change`. A failed write, for example on a full disk, is logged and retried, so
+        that it does not end the supervisor and its programs."""
         self._record = self._record.model_copy(update=changes)
         try:
             write_record(self._directory, self._record)
             self._unwritten = None
         except OSError as error:
             if self._unwritten is None:
-                # A handler that cannot write either says nothing, and raises nothing.
+                # A log handler that cannot write either raises nothing.
                 _log.error("up.record_not_written", path=str(self._directory), reason=str(error))
             self._unwritten = error
-        # It may end up in a log on the same disk.
+        # Its output may go to a log on the same disk.
         with suppress(OSError):
             self._on_change(self._record)
 
 
 async def _tried(archive: tuple[Program, Path, Path]) -> None:
-    """Make the archive. Everything runs as well without it, so a machine that does not let us is no error."""
+    """Create the archive. Errors of the operating system are ignored, because everything works without it."""
     with suppress(OSError):
         await class_archive.make(*archive)
 
@@ -299,8 +299,8 @@ def _all(questions: Sequence[Callable[[], bool]]) -> bool:
     return all(question() for question in questions)
 
 
-def _says_that_it_is_ready(port: int) -> bool:
-    """Whether a service reaches what it needs, as its `/readyz` at this port has it."""
+def _reports_ready(port: int) -> bool:
+    """Returns whether a service is ready, according to its `/readyz` at this port."""
     connection = http.client.HTTPConnection(ports.HOST, port, timeout=READY_SECONDS)
     try:
         connection.request("GET", "/readyz")

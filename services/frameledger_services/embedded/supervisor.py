@@ -1,9 +1,8 @@
-"""Keeps programs running: starts them, waits until they are ready, starts again what dies, stops them in order.
+"""Keeps programs running: starts them, waits until they are ready, restarts those that end, and stops them in order.
 
-A program that dies is started again after a pause that doubles from half a second to half a minute, and is half
-a second again once the program has lived for a minute. A start that the machine refuses, as on a full disk, is tried
-again likewise. Only a first start that fails is an error: then nothing relies on the program yet, and a person is there
-to read why.
+A program that ends is restarted after a pause that doubles from half a second to half a minute; after a minute of
+running it is half a second again. A start that fails, for example on a full disk, is retried in the same way. Only the
+failure of a first start is an error: nothing depends on the program yet, and the user sees the message.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ POLL = 0.05
 
 
 class Started(Protocol):
-    """A process that was started, with a program of its own or as a copy."""
+    """A started or forked process."""
 
     @property
     def pid(self) -> int: ...
@@ -40,11 +39,10 @@ class Started(Protocol):
 
 
 class Supervisor:
-    """Programs and their state. At every change `on_change` is called with all of them; it must not block.
+    """Runs programs. Calls `on_change` with the state of all programs at every change; it must not block.
 
-    Used inside one task group, which it never leaves: when the group is cancelled, `stop_all` still has to be
-    called, and nothing is left running when that returns. What may be forked is forked from `fork_server`, as long as
-    there is one.
+    Its tasks belong to one task group. After the group is cancelled, the caller must call `stop_all`; no program is
+    running when that returns. Programs that may be forked are forked from `fork_server`, if there is one.
     """
 
     def __init__(
@@ -60,11 +58,11 @@ class Supervisor:
         self._running: dict[str, tuple[Program, Started]] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self._log_began: dict[str, int] = {}
-        """Where in its log each program's present life begins."""
+        """Offset in its log at which the current process of each program starts."""
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """All programs as they are now, in the order in which they were announced."""
+        """The state of all programs, in the order in which they were announced."""
         return tuple(self._processes.values())
 
     def announce(self, *names: str) -> None:
@@ -73,15 +71,15 @@ class Supervisor:
             self._set(name)
 
     def say(self, name: str, word: str) -> None:
-        """Show what is being done for a program that does not run yet."""
+        """Show the current step for a program that is not running yet."""
         self._set(name, state=State.STARTING, word=word)
 
     def show_external(self, name: str, address: str) -> None:
-        """Show a server that is not ours to start."""
+        """Show an external server."""
         self._set(name, state=State.EXTERNAL, address=address)
 
     async def run_once(self, program: Program) -> None:
-        """Run a program to its end. Raises `EmbeddedError` if it fails or takes longer than `ready_within`."""
+        """Run a program until it ends. Raises `EmbeddedError` if it fails or takes longer than `ready_within`."""
         process = await self._start(program)
         try:
             async with asyncio.timeout(program.ready_within):
@@ -98,9 +96,9 @@ class Supervisor:
         self._set(program.name, state=State.DONE, pid=None)
 
     async def keep(self, *programs: Program) -> None:
-        """Start programs side by side, return when all are ready, and keep them running from then on.
+        """Start programs concurrently, return when all are ready, and keep them running from then on.
 
-        Raises `EmbeddedError` if one does not get ready.
+        Raises `EmbeddedError` if one does not become ready.
         """
         started = [asyncio.Event() for _ in programs]
         self._keepers += [
@@ -111,7 +109,7 @@ class Supervisor:
             await ready.wait()
 
     async def stop_all(self) -> None:
-        """Stop what was announced last first. Nothing of ours runs when this returns."""
+        """Stop all programs in reverse order of announcement. None is running when this returns."""
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -129,20 +127,20 @@ class Supervisor:
                 if not ready.is_set():
                     raise EmbeddedError(
                         f"{program.name} cannot be started: {error}.",
-                        "See that the machine lets it, and try again.",
+                        "Check permissions and resources, then try again.",
                     ) from error
                 what, said = "cannot be started", str(error)
             if time.monotonic() - began > CALM_AFTER:
                 pause = FIRST_PAUSE
-            word = f"{what}; again in {pause:.1f} s" + (f" ({said})" if said else "")
+            word = f"{what}; restarting in {pause:.1f} s" + (f" ({said})" if said else "")
             restarts = self._processes[program.name].restarts + 1
             self._set(program.name, state=State.BACKING_OFF, pid=None, word=word, restarts=restarts)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _life(self, program: Program, ready: asyncio.Event) -> tuple[str, str]:
-        """Run a program from its start to its end. Returns what ended it, and the last line of its log. Nothing is left
-        of it."""
+        """Run a program from start to end. Returns how it ended, and the last line of its log. None of its processes is
+        left."""
         process = await self._start(program)
         is_ready = program.is_back if program.is_back and ready.is_set() else program.is_ready
         what = await self._until_ready(program, process, is_ready)
@@ -154,7 +152,7 @@ class Supervisor:
             await self._stop(program, process)
             raise failed(program.name, what, program.log)
         await self._end(program, process)
-        # Who was killed had no time to say why.
+        # A killed process logs no cause.
         died = (process.returncode or 0) > 0
         return what, cause(program.log, self._log_began[program.name]) if died else ""
 
@@ -178,7 +176,7 @@ class Supervisor:
         return process
 
     async def _forked(self, program: Program) -> Started | None:
-        """The program in a process that was forked; None if it has to be started."""
+        """Returns a forked process of the program, or None if it must be started."""
         if not program.may_be_forked or self._fork_server is None:
             return None
         return await forked.start(self._fork_server, program)
@@ -186,7 +184,7 @@ class Supervisor:
     async def _until_ready(
         self, program: Program, process: Started, is_ready: Callable[[], bool]
     ) -> str | None:
-        """None when the program can be used, otherwise what is wrong with it."""
+        """Returns None when the program is ready, otherwise the problem."""
         deadline = time.monotonic() + program.ready_within
         while not await asyncio.to_thread(is_ready):
             if process.returncode is not None:
@@ -203,7 +201,7 @@ class Supervisor:
         self._set(program.name, state=State.STOPPED, pid=None)
 
     async def _end(self, program: Program, process: Started) -> None:
-        """Returns when nothing is left of the process: what does not stop in time is killed."""
+        """Stop the process, and kill it after a timeout. It has ended when this returns."""
         if process.returncode is None:
             process.send_signal(program.stop_signal)
             try:
@@ -229,7 +227,7 @@ async def _executed(program: Program, log: BinaryIO) -> Started:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        # Ctrl-C in the terminal is for us, not for it.
+        # Ctrl-C in the terminal must not reach it.
         start_new_session=True,
     )
 

@@ -1,1 +1,1 @@
-"""Commands of audit: what happened, why something is there, and whether anything was changed."""
+"""Audit commands: history, provenance of messages, and verification of stored data."""

@@ -1,4 +1,4 @@
-"""`frameledger diff`: what changed in a context between two versions or times."""
+"""`frameledger diff`: changes of a context between two versions or times."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ commands = typer.Typer()
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A line of a difference before it is broken: its sign, the message's position, who, and the words."""
+    """A line of a difference before wrapping: sign, position of the message, speaker, and text."""
 
     sign: str
     position: str
@@ -52,15 +52,18 @@ def diff(
     b: Annotated[
         moment.At | None,
         typer.Argument(
-            metavar="B", parser=moment.parse, help="To this one. Not given: now.", show_default=False
+            metavar="B",
+            parser=moment.parse,
+            help="To this version or time. Default: the newest version.",
+            show_default=False,
         ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Show what changed in a context between two versions: messages, tools and settings.
 
-    A message is named by its position, as `show` names it: + it came, - it went, ~ it reads otherwise, with the words
-    that changed. In SQL it is the function `context_diff`.
+    Messages have the positions that `show` prints: + added, - removed, ~ changed, with the changed words marked. The
+    SQL function `context_diff` returns the same.
 
     Example: `frameledger diff ctx-1 11 12`
     """
@@ -82,13 +85,13 @@ async def _read(
     if found is None:
         output.fail(
             f"A version of {context!r} between {before.version} and {after.version} was erased.",
-            "`frameledger timeline` shows what is there.",
+            "`frameledger timeline` shows the remaining versions.",
         )
     return before, after, found
 
 
 def render(page: Page, before: Moment, after: Moment, found: Mapping[str, Any]) -> None:
-    """Print a difference that `context_diff` found."""
+    """Print the result of `context_diff`."""
     page.line(
         (f"{escape.printable(before.context_id)} from version {before.version} to {after.version}", "bold")
     )
@@ -104,7 +107,7 @@ def render(page: Page, before: Moment, after: Moment, found: Mapping[str, Any]) 
 
 
 def _messages(found: Mapping[str, Any]) -> Iterator[_Row]:
-    """Messages in the order of the conversation, those of the era before first."""
+    """Yields messages in the order of the conversation, those of the earlier era first."""
     entries = [
         (entry["era"], entry["position"], sign, entry)
         for sign, kind in (("-", "removed"), ("+", "added"), ("~", "replaced"))
@@ -130,13 +133,13 @@ def _terms(terms: Mapping[str, Mapping[str, Any]]) -> Iterator[_Row]:
             case "settings":
                 yield from _parts("settings", before, after, whole=True)
             case _:
-                # Null is not set.
+                # Null means unset.
                 old, new = ({} if value is None else {"": value} for value in (before, after))
                 yield from _parts(name.replace("_", " "), old, new, whole=True)
 
 
 def _parts(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, whole: bool) -> Iterator[_Row]:
-    """A line for each part that differs, with its values if they are shown `whole`."""
+    """Yields a line for each part that differs, with its values if `whole` is set."""
     for part in sorted(old.keys() | new.keys()):
         if part in old and part in new and old[part] == new[part]:
             continue
@@ -152,7 +155,7 @@ def _parts(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, whole: 
 def _print(page: Page, row: _Row) -> None:
     color = {"+": "green", "-": "red", "~": "yellow"}[row.sign]
     said: list[Piece] = [(render_context.plain(text), style) for text, style in row.said]
-    # A sign says already that all of a message came or went.
+    # The signs + and - already mark the whole message.
     if not page.in_color and row.sign == "~":
         said = list(text_diff.marked(said))
     head: list[Piece] = [
@@ -170,7 +173,7 @@ def _much(text: str) -> str:
 
 
 _MUCH = 10_000
-"""Characters of a message that are compared and shown."""
+"""Maximum characters of a message that are compared and shown."""
 
 
 def _json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`frameledger heads`: one number for all conversations of the database."""
+"""`frameledger heads`: the Merkle root over all conversations of the database."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ def heads(
     full: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write every head to this file.", dir_okay=False)
     ] = None,
-    publish: Annotated[bool, typer.Option("--publish", help="Also publish the root to llm.roots.")] = False,
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Also publish the root to the topic llm.roots.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compute one number for the whole database: the root of a Merkle tree over the heads of all conversations.
+    """Compute the Merkle root over the heads of all conversations.
 
-    Write the root down where nobody who can write to this database can change it. Later `frameledger verify` holds a
-    proof (`frameledger prove`) or the file of --full against it: whatever was changed, removed or put in before the
-    root was computed shows. Everything is read in one snapshot, in bounded memory, while services go on.
+    Store the root where users with write access to this database cannot change it. Later, `frameledger verify` checks a
+    proof (`frameledger prove`) or the file of --full against it, and detects any change, deletion or insertion of
+    frames that the root covers. The command reads one database snapshot in bounded memory; services keep running.
 
     Example: `frameledger heads --full heads.jsonl`
     """
@@ -61,11 +63,11 @@ def heads(
 
 
 def shown(root: Root) -> Iterator[str]:
-    """What goes on paper, line by line."""
-    erased = f", {plural(root.receipts, 'receipt')} of what was erased" if root.receipts else ""
+    """Yields the lines to record."""
+    erased = f", {plural(root.receipts, 'receipt')} of erasures" if root.receipts else ""
     yield f"root      {root.hash.hex()}"
     yield f"leaves    {root.leaf_count:,}: {plural(root.conversations, 'conversation')}{erased}"
-    yield f"at        {root.at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC, by the database's clock"
+    yield f"at        {root.at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC, database time"
     yield f"release   {root.release}"
 
 

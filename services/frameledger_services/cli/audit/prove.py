@@ -1,4 +1,4 @@
-"""`frameledger prove`: the frames of one conversation with their way to a root."""
+"""`frameledger prove`: the frames of a conversation with their path to a Merkle root."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def prove(
     file: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", metavar="FILE", help="The file. Without it: standard output.", dir_okay=False
+            "-o", "--output", metavar="FILE", help="Output file. Default: standard output.", dir_okay=False
         ),
     ] = None,
     heads_file: Annotated[
         Path | None,
         typer.Option(
-            "--heads", metavar="FILE", help="Prove it against the root of this file.", dir_okay=False
+            "--heads", metavar="FILE", help="Prove against the root of this file of heads.", dir_okay=False
         ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write a proof of a conversation: its frames as they are stored, and their way to a root.
+    """Write a proof of a conversation: its frames as stored, and their path to a Merkle root.
 
-    It is the root of this moment, or with --heads that of a file which `frameledger heads --full` wrote earlier; then
-    the proof has the frames that were there at that time. The root is printed, on standard error if the proof goes to
-    standard output. Whoever got the root another way verifies the file without this database, with `frameledger verify
-    FILE --root HEX` or `frameledger.proofs.verify`.
+    The root is the current one or, with --heads, that of a file which `frameledger heads --full` wrote earlier; the
+    proof then has the frames up to that time. The root is printed, to standard error if the proof goes to standard
+    output. A recipient who has the root from another source verifies the file without this database: `frameledger
+    verify FILE --root HEX`, or `frameledger.proofs.verify` in Python.
 
     Example: `frameledger prove ctx-1 -o ctx-1.proof.jsonl`
     """
@@ -75,8 +75,8 @@ async def _prove(
             traced = heads.trace_in_file(heads_file, context_id)
         if traced is None:
             output.fail(
-                f"There is no head of {context_id!r} in {heads_file}.",
-                "Give a file that was written when the conversation was there.",
+                f"The file {heads_file} has no head of {context_id!r}.",
+                "Give a file that was written while the conversation existed.",
             )
     async with heads.snapshot(settings, "frameledger prove") as connection:
         if traced is None:

@@ -1,4 +1,4 @@
-"""`frameledger rebuild`: conversations folded again, compared with their tables, and replaced where they differ."""
+"""`frameledger rebuild`: fold conversations again, compare them with their tables, and replace what differs."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ LOCK_TIMEOUT = "30s"
 
 SESSION = {
     "lock_timeout": LOCK_TIMEOUT,
-    # If this process stops in the middle of a rebuild, projectors get on after so long.
+    # If this process stalls during a rebuild, projectors continue after this time.
     "idle_in_transaction_session_timeout": "10s",
     "jit": "off",
 }
 
 PLANS = {name: value for name, value in service.SESSION.items() if name.startswith(("enable_", "plan_"))}
-"""Rows are replaced by their keys, as projectors write them, whatever the tables' statistics say."""
+"""Planner settings of projectors: rows are replaced by key, whatever the tables' statistics."""
 
 commands = typer.Typer()
 
 
 class OutcomeChoice(StrEnum):
-    """Outcomes by which conversations can be chosen."""
+    """Outcomes by which conversations can be selected."""
 
     UNKNOWN = "unknown"
 
 
 class Source(StrEnum):
-    """Where frames come from."""
+    """The source of the frames."""
 
     FRAMES = "frames"
     KAFKA = "kafka"
@@ -75,46 +75,49 @@ def rebuild(
         Source,
         typer.Option(
             "--from",
-            help="What is folded: the stored frames; or kafka, which with --apply first restores frames whose rows are "
-            "missing.",
+            help="Source of the frames: the table of frames, or kafka, which with --apply first restores missing rows "
+            "of frames.",
         ),
     ] = Source.FRAMES,
     outcome: Annotated[
         OutcomeChoice | None,
-        typer.Option(help="Only conversations that hold frames of a type which was unknown."),
+        typer.Option(help="Only conversations that have frames with this outcome."),
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Replace the rows that differ; otherwise it only compares.")
+        bool, typer.Option("--apply", help="Replace rows that differ. Without it, only compare.")
     ] = False,
     why: Annotated[
-        str, typer.Option(metavar="TEXT", help="The reason; kept with every frame whose outcome changes.")
+        str,
+        typer.Option(metavar="TEXT", help="Reason, recorded with every frame of which the outcome changes."),
     ] = "",
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Conversations at a time.")] = 2,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Conversations in parallel.")] = 2,
     again: Annotated[
-        bool, typer.Option("--again", help="Begin anew, not where an interrupted rebuild stopped.")
+        bool, typer.Option("--again", help="Start over instead of resuming an interrupted rebuild.")
     ] = False,
     downgrade: Annotated[
         bool,
-        typer.Option("--downgrade", help="Also those that a newer release folded, to go back to this one."),
+        typer.Option(
+            "--downgrade", help="Include conversations folded by a newer release, to return to this one."
+        ),
     ] = False,
     as_json: options.AsJsonLines = False,
 ) -> None:
-    """Fold conversations again, and compare each with its tables; with --apply replace what differs.
+    """Fold conversations again and compare them with their tables; with --apply, replace what differs.
 
-    One at a time, each in a transaction of its own, while projectors and workers go on: a frame that arrives for the
-    conversation in hand waits until it is done. Nothing that old frames asked for is asked for again. Frames stay as
-    they are, but for outcomes, whose changes are kept in `outcome_changes`; with --from kafka rows that are missing
-    come back, if the hash chain proves them. Of what is open only now, recent work is asked for, and older work is
-    closed by a frame. A parked conversation is folded up to where it is parked, and `frameledger unpark` does the rest.
-    An interrupted rebuild of many goes on where it stopped when the same command is called again. Ends with exit code 1
-    if something differs and was not replaced.
+    Each conversation is rebuilt in its own transaction while projectors and workers keep running; a frame that arrives
+    for it waits until the transaction ends. Rebuilding emits no effects for old frames. Runs and calls that only the
+    new fold leaves open are dispatched if recent, and otherwise closed by a frame. Stored frames do not change except
+    for their outcomes; the table `outcome_changes` records those changes. With --from kafka, missing rows of frames
+    are restored if the hash chain proves them. A parked conversation is folded up to the frame at which it is parked;
+    `frameledger unpark` folds the rest. Running the same command again resumes an interrupted rebuild. Exit code 1 if
+    something differs and was not replaced.
 
     Example: `frameledger rebuild --context ctx-1 --apply`
     """
     if contexts and outcome is not None:
-        raise typer.BadParameter("choose by --context or by --outcome", param_hint="--outcome")
+        raise typer.BadParameter("use either --context or --outcome", param_hint="--outcome")
     if "\x00" in why:
-        raise typer.BadParameter("it has a NUL", param_hint="--why")
+        raise typer.BadParameter("the reason has a NUL", param_hint="--why")
     settings = Settings.from_env()
     chosen = Options(
         TopicNames(settings.topic_prefix),
@@ -127,7 +130,9 @@ def rebuild(
     with backend.exit_on_error(), backend.change(lock_timeout=LOCK_TIMEOUT), _view(as_json=as_json) as view:
         done = asyncio.run(_rebuild(settings, chosen, contexts, selection, jobs, view, again=again))
     if contexts and done.read_count < len(set(contexts)):
-        output.fail("Some of these conversations are not there.", "`frameledger list` shows those that are.")
+        output.fail(
+            "Some of these conversations do not exist.", "`frameledger list` lists the conversations."
+        )
     if as_json:
         typer.echo(json.dumps({"summary": asdict(done)}))
     else:
@@ -137,11 +142,11 @@ def rebuild(
 
 
 class _View:
-    """What a person sees meanwhile: lines on standard output, progress on standard error if that is a terminal."""
+    """Output during the rebuild: results on standard output, and progress on standard error if it is a terminal."""
 
     def __init__(self, progress: Progress, say: Callable[[Outcome], None]) -> None:
         self._progress = progress
-        self._task = progress.add_task("Folding again", total=None)
+        self._task = progress.add_task("Rebuilding", total=None)
         self._say = say
 
     def begun(self, progress: rebuilds.Progress, left: int) -> None:
@@ -149,7 +154,7 @@ class _View:
         self._progress.update(self._task, total=before + left, completed=before)
         if progress.reached is not None:
             typer.echo(
-                f"Goes on with rebuild {progress.number} behind {progress.reached}: {before:,} conversations are done",
+                f"Resuming rebuild {progress.number} after {progress.reached}: {before:,} conversations are done",
                 err=True,
             )
 

@@ -1,4 +1,4 @@
-"""What `frameledger rebuild` prints: a line for each conversation that differs, what differs first, and a summary."""
+"""Output of `frameledger rebuild`: conversations that differ with their first differences, and a summary."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.store.rebuilds import Progress
 
 SHOWN = 3
-"""Differences of a conversation that are shown; `--json` has more."""
+"""Maximum differences of a conversation that are shown; `--json` has more."""
 
 
 def print_lines(done: Outcome) -> None:
-    """Print what is to be said of a conversation; nothing if all is as it should be."""
+    """Print the result for a conversation; nothing if it does not differ."""
     for line in _lines(done):
         typer.echo(line)
 
 
 def print_json(done: Outcome) -> None:
-    """Print a conversation that differs, was rebuilt or cannot be folded again, as a JSON object on a line."""
+    """Print a conversation that differs, was rebuilt or cannot be folded, as a JSON object on one line."""
     if not done.found.count and not done.restored and done.problem is None and done.rebuilt is None:
         return
     rebuilt = done.rebuilt
@@ -48,10 +48,10 @@ def print_json(done: Outcome) -> None:
 
 
 def summary(done: Progress, *, apply: bool) -> str:
-    """What came of all of them, in a sentence or two."""
+    """Returns the summary of all conversations in one or two sentences."""
     said = f"{plural(done.read_count, 'conversation')} folded again: {done.differ_count:,} differed"
     if done.failed_count:
-        said += f", {done.failed_count:,} cannot be folded again"
+        said += f", {done.failed_count:,} could not be folded"
     if apply:
         return f"{said}, {done.rebuilt_count:,} rebuilt."
     return f"{said}. Nothing was changed; --apply replaces what differs." if done.differ_count else f"{said}."
@@ -72,7 +72,7 @@ def _lines(done: Outcome) -> Iterator[str]:
     if done.problem is not None:
         yield f"  not rebuilt: {one_line(done.problem)}"
     if done.rebuilt is not None:
-        yield from (f"  open now: {one_line(str(one))}" for one in done.rebuilt.begun)
-        yield from (f"  open no more: {one_line(str(one))}" for one in done.rebuilt.over)
+        yield from (f"  now open: {one_line(str(one))}" for one in done.rebuilt.begun)
+        yield from (f"  no longer open: {one_line(str(one))}" for one in done.rebuilt.over)
     if done.unsent is not None:
-        yield f"  in the outbox, for the partition's next owner: {one_line(done.unsent)}"
+        yield f"  left in the outbox for the partition's next projector: {one_line(done.unsent)}"

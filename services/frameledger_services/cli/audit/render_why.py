@@ -1,4 +1,4 @@
-"""An explanation of a message, as `explain_message` gives it, for people: at most `MOST_LINES` lines."""
+"""The explanation of a message that `explain_message` returns, as text of at most `MOST_LINES` lines."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from frameledger_services.cli.terminal.plural import plural
 MOST_LINES = 40
 
 READINGS, HEARD, CALL_FRAMES, LOST, CAUSES = 4, 3, 4, 6, 3
-"""Lines of each kind at most; of more the last ones are shown, and how many there are."""
+"""Maximum lines of each kind. Of more, the last ones and their number are shown."""
 
 Row = tuple[str, str]
-"""A name and a text; a row without a text is a heading, one with neither an empty line."""
+"""A name and a text. A row without text is a heading; a row with neither is an empty line."""
 
 _NAME = 14
 
 
 def render(page: Page, found: Mapping[str, Any], traces: Sequence[str]) -> None:
-    """Print an explanation, and the addresses of these traces below it."""
+    """Print an explanation, with the addresses of these traces below it."""
     for name, text in _rows(found):
         if not text:
             page.line((escape.one_line(name), "bold"))
@@ -39,7 +39,7 @@ def _rows(found: Mapping[str, Any]) -> Iterator[Row]:
     there = "" if found["there"] else ", where it is not in the context"
     yield f"{found['context_id']}: message {found['position']} at version {found['at_version']}{there}", ""
     readings = found["readings"]
-    # What it reads at that version, or read last.
+    # Its text at that version, or its last text.
     read = [one for one in readings if one["from"] <= found["at_version"]] or readings[:1]
     yield found["role"] or "message", read[-1]["text"] or json.dumps(read[-1]["message"], ensure_ascii=False)
     yield from _few((row for one in readings for row in _reading(one, readings)), READINGS)
@@ -63,12 +63,12 @@ def _rows(found: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _reading(one: Mapping[str, Any], all_of_them: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
-    """When it began to read so, and when it was taken back."""
+    """Yields the frames that wrote and removed this text."""
     began = _frame(one["began_by"])
     first = one is all_of_them[0]
     yield "written by" if first else "rewritten by", began if first else f"{began}: {one['text'] or ''}"
     if one is all_of_them[-1] and one["to"] is not None:
-        yield "taken back by", _frame(one["ended_by"])
+        yield "removed by", _frame(one["ended_by"])
 
 
 def _run(context_id: str, run: Mapping[str, Any]) -> Iterator[Row]:
@@ -78,9 +78,9 @@ def _run(context_id: str, run: Mapping[str, Any]) -> Iterator[Row]:
     model = " of ".join(filter(None, (run["model"], run["provider"])))
     tried = f"attempt {run['attempt']}" if run["attempt"] else ""
     worker = run["worker"] and f"worker {run['worker']}"
-    yield "became", ", ".join(filter(None, (became, tried, model, worker)))
+    yield "status", ", ".join(filter(None, (became, tried, model, worker)))
     if run["asked_by"] is not None:
-        yield "asked by", _frame(run["asked_by"])
+        yield "requested by", _frame(run["asked_by"])
     if run["saw_version"] is not None:
         yield (
             "saw",
@@ -97,7 +97,7 @@ def _run(context_id: str, run: Mapping[str, Any]) -> Iterator[Row]:
         counts = ", ".join(
             f"{count} {name.removesuffix('_tokens').replace('_', ' ')}" for name, count in used.items()
         )
-        yield "tokens", counts + (", as far as known" if run["usage"]["partial"] else "")
+        yield "tokens", counts + (" (incomplete)" if run["usage"]["partial"] else "")
     if run["error"] is not None:
         yield "error", run["error"]
 
@@ -111,7 +111,7 @@ def _call(call: Mapping[str, Any]) -> Iterator[Row]:
     tried = f"attempt {call['attempt']}" if call["attempt"] else ""
     waits = call["waiting_for"] and f"waits for {call['waiting_for']}"
     worker = call["worker"] and f"worker {call['worker']}"
-    yield "became", ", ".join(filter(None, (call["status"], tried, worker, waits)))
+    yield "status", ", ".join(filter(None, (call["status"], tried, worker, waits)))
     names = {"dispatched_at": "dispatched", "started_at": "started", "settled_at": "settled"}
     yield "times", _times(call["times"], names)
     applied = [_of_call(one) for one in call["frames"] if one["frame"]["outcome"] != "ignored"]
@@ -119,14 +119,14 @@ def _call(call: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def _lost(run: Mapping[str, Any] | None, kept: str | None) -> Iterator[Row]:
-    """What a run generated and did not leave in the context."""
+    """Yields the output of a run that is not in the context."""
     if run is None:
         return
     if said := run["said"]:
         if kept and said.startswith(kept):
             yield "never heard", f'"{said.removeprefix(kept).strip()}"'
         else:
-            # Another message of the run has what was heard of it.
+            # Another message of the run has the part that was heard.
             yield "heard in part", f'"{said}"'
     for one in run["attempts"]:
         if one["superseded"]:
@@ -152,7 +152,7 @@ def _of_call(one: Mapping[str, Any]) -> str:
 
 
 def _few(rows: Iterator[Row], most: int) -> Iterator[Row]:
-    """The rows, `most` at most: the first one, how many are left out, and the last ones."""
+    """Yields at most `most` rows: the first, the number left out, and the last ones."""
     all_of_them = list(rows)
     if len(all_of_them) <= most:
         yield from all_of_them
@@ -164,14 +164,14 @@ def _few(rows: Iterator[Row], most: int) -> Iterator[Row]:
 
 
 def _times(times: Mapping[str, str | None], names: Mapping[str, str]) -> str:
-    """When it was asked for, and how many seconds later the rest came."""
+    """Returns the time of the request, and the seconds after it of the other events."""
     asked = datetime.fromisoformat(str(times["requested_at"]))
     later = [
         f"{name} {(datetime.fromisoformat(time) - asked).total_seconds():+.1f} s"
         for key, name in names.items()
         if (time := times[key]) is not None
     ]
-    return ", ".join([f"asked {asked:%Y-%m-%d} {clock(asked)}", *later])
+    return ", ".join([f"requested {asked:%Y-%m-%d} {clock(asked)}", *later])
 
 
 def _frame(frame: Mapping[str, Any]) -> str:
@@ -185,7 +185,7 @@ def _by(cause: Mapping[str, Any]) -> str:
 
 
 def _typed(context_id: str) -> str:
-    """The id as it is typed in a shell."""
+    """Returns the id quoted for a shell."""
     return shlex.quote(escape.printable(context_id))
 
 

@@ -1,4 +1,4 @@
-"""`frameledger runs`: the inferences of a conversation, a line each."""
+"""`frameledger runs`: the runs of a conversation, one per line."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ commands = typer.Typer()
 
 @commands.command()
 def runs(context: options.Context, as_json: options.AsJsonLines = False) -> None:
-    """Show every run of a conversation: what became of it, its model, how long it took, and its tokens.
+    """Show every run of a conversation: its status, model, duration and tokens.
 
-    A run is named by the first characters of its id; --json has all of it. text_s and took_s are the seconds from the
-    frame that asked for it to its first text and to its end. A plus behind tokens: its end did not tell, and this is
-    what was known. In SQL these are the table `runs` and the view `run_history`. With FRAMELEDGER_TRACE_URL the address
-    of its trace stands below each run that has one.
+    Runs are listed with the first characters of their ids; --json prints the full ids. text_s and took_s are the
+    seconds from the frame that requested the run to its first text and to its end. A plus after token counts means
+    that they are incomplete: there was no final usage report. In SQL, see the table `runs` and the view `run_history`.
+    With FRAMELEDGER_TRACE_URL, the address of its trace is printed below each run that has one.
 
     Example: `frameledger runs ctx-1`
     """
@@ -47,7 +47,7 @@ def runs(context: options.Context, as_json: options.AsJsonLines = False) -> None
             page.line(
                 (
                     _columns(
-                        "version", "run", "became", "try", "model", "text_s", "took_s", "in", "out", "said"
+                        "version", "run", "status", "try", "model", "text_s", "took_s", "in", "out", "said"
                     ),
                     "dim",
                 )

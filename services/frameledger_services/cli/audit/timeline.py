@@ -1,4 +1,4 @@
-"""`frameledger timeline`: every frame of a conversation, what it did, and what became of it."""
+"""`frameledger timeline`: every frame of a conversation with its effect and outcome."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from frameledger_services.store import history
 from frameledger_services.store.history import TimelineFrame
 
 STREAMED = {"LLMTextFrame", "VisionTextFrame", "TextFrame", "LLMThoughtTextFrame"}
-"""Frames that carry a response or a thought on by a few words."""
+"""Frames that extend a response or a thought by some text."""
 
 _NOT_WORDS = {
     *("FunctionCallInProgressFrame", "FunctionCallResultFrame"),
     *("LLMFullResponseStartFrame", "LLMFullResponseEndFrame"),
 }
-"""Frames that say JSON or names instead."""
+"""Frames of which the text is JSON or names."""
 
 _TYPE = 22
 _COLORS = {"ignored": "yellow", "unknown": "magenta", "parked": "red"}
@@ -38,7 +38,7 @@ commands = typer.Typer()
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of a timeline: a frame, or `frames` that stream one text, from `version` to `to_version`."""
+    """A line of a timeline: a frame, or several frames of one streamed text, from `version` to `to_version`."""
 
     version: int
     to_version: int
@@ -52,21 +52,21 @@ class Entry:
 def timeline(
     context: options.Context,
     first: Annotated[
-        int | None, typer.Option("--from", min=1, metavar="VERSION", help="Begin with this frame.")
+        int | None, typer.Option("--from", min=1, metavar="VERSION", help="First version to show.")
     ] = None,
     last: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="VERSION", help="End with this frame.")
+        int | None, typer.Option("--to", min=1, metavar="VERSION", help="Last version to show.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="A line for each frame, also of a streamed text.")
+        bool, typer.Option("--all", help="Print a line for each frame of a streamed text too.")
     ] = False,
     as_json: options.AsJsonLines = False,
 ) -> None:
-    """Show every frame of a conversation: when it came, what it did, and what became of it.
+    """Show every frame of a conversation: its time, its effect on the context, and its outcome.
 
-    Frames that stream one text are one line, with their number and the beginning of the text. Times are UTC, by the
-    broker's clock. What a frame did names messages by their position, as `show` does; `why` tells more of one. In SQL
-    it is the function `timeline_of`. With FRAMELEDGER_TRACE_URL the address of a trace stands below its first frame.
+    Frames of one streamed text are one line with their number and the beginning of the text. Times are broker times in
+    UTC. Effects name messages by the positions that `show` prints; `why` explains a message. The SQL function
+    `timeline_of` returns the same. With FRAMELEDGER_TRACE_URL, the address of a trace is printed below its first frame.
 
     Example: `frameledger timeline ctx-1 --from 40 --to 60`
     """
@@ -80,8 +80,10 @@ async def _timeline(
     async with backend.connection(settings) as connection:
         found = await moment.find(connection, context, None)
         if first is not None and first > found.newest:
-            output.fail(f"The context {context!r} has no version {first}.", f"It has 1 to {found.newest}.")
-        # Closed before the connection is, which waits for a query that goes on.
+            output.fail(
+                f"The conversation {context!r} has no version {first}.", f"It has 1 to {found.newest}."
+            )
+        # Closed before the connection, which waits for a running query.
         async with (
             aclosing(history.timeline(connection, context, first, last)) as frames,
             aclosing(folded(frames, everything=everything)) as entries,
@@ -101,7 +103,8 @@ async def _timeline(
 
 
 async def folded(frames: AsyncIterable[TimelineFrame], *, everything: bool) -> AsyncGenerator[Entry, None]:
-    """Frames in a row that stream one text as one entry, unless `everything`; all others as they are."""
+    """Yields consecutive frames of one streamed text as one entry, unless `everything` is set, and all others
+    unchanged."""
     held: Entry | None = None
     async for frame in frames:
         if held is not None and not everything and _goes_on(held.last, frame):
@@ -118,7 +121,7 @@ async def folded(frames: AsyncIterable[TimelineFrame], *, everything: bool) -> A
 
 
 def as_object(entry: Entry) -> dict[str, object]:
-    """The entry as JSON has it: its first frame, the last version, and the number of frames."""
+    """Returns the entry as JSON: its first frame, the last version, and the number of frames."""
     told: dict[str, object] = {
         "version": entry.version,
         "to_version": entry.to_version,
@@ -128,21 +131,21 @@ def as_object(entry: Entry) -> dict[str, object]:
 
 
 class Lines:
-    """The lines of a timeline on a page."""
+    """Prints a timeline on a page."""
 
     def __init__(self, page: Page, version_width: int, traces: Sequence[tuple[int, str]] = ()) -> None:
-        """`traces`: the addresses of traces, each with the version of its first frame, in order."""
+        """`traces`: addresses of traces with the versions of their first frames, in order."""
         self._page = page
         self._traces = deque(traces)
         self._version = version_width
         self._day: date | None = None
 
     def title(self, context_id: str, newest: int) -> None:
-        """What stands above it."""
+        """Print the title."""
         self._page.line((f"{escape.printable(context_id)} up to version {newest}", "bold"))
 
     def entry(self, entry: Entry) -> None:
-        """A line, or more of them where it did more than fits in one. The day stands above the first of each day."""
+        """Print the line or lines of an entry, preceded by the date if it is the first of a day."""
         frame = entry.first
         day = frame.logged_at.astimezone(UTC).date()
         if day != self._day:
@@ -165,7 +168,7 @@ class Lines:
             self._page.whole(f"{'':{self._version}}  {self._traces.popleft()[1]}", "dim")
 
     def _what(self, entry: Entry, width: int) -> list[list[Piece]]:
-        """What it did and said, as lines of so many columns: the words behind the deeds where there is room."""
+        """Returns effect and text of an entry as lines of so many columns; the text only if there is room for it."""
         frame = entry.first
         color = _COLORS.get(frame.outcome, "")
         did = frame.did or ""
@@ -180,14 +183,14 @@ class Lines:
             said = f'"{said}"'
         if not did:
             return [[(said, "dim")]]
-        # A few letters of it say nothing.
+        # Only a few letters would tell nothing.
         if said and (left := width - len(lines[-1]) - 2) >= min(len(said), 12):
             told[-1] += [("  ", ""), (pager.fit(said, left), "dim")]
         return told
 
 
 def _goes_on(before: TimelineFrame, frame: TimelineFrame) -> bool:
-    """Whether the frame carries on the text that the one before it streams."""
+    """Returns whether the frame continues the streamed text of the previous one."""
     return (
         frame.type in STREAMED
         and frame.did is None

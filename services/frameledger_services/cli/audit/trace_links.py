@@ -1,4 +1,4 @@
-"""Addresses of the traces of frames: `FRAMELEDGER_TRACE_URL`, with an id in it. Without it nobody asks for them."""
+"""Addresses of the traces of frames, from `FRAMELEDGER_TRACE_URL` with the trace's id. Empty if it is not set."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _ID = "{trace_id}"
 async def begun(
     connection: Connection, context_id: str, first: int, last: int, trace_url: str | None
 ) -> list[tuple[int, str]]:
-    """Returns, in order, the first frame of each trace that begins between two versions, and the trace's address."""
+    """Returns, in order, the version of the first frame of each trace that starts between two versions, and the trace's
+    address."""
     if trace_url is None:
         return []
     found = await history.traces_begin(connection, context_id, first, last)
@@ -27,7 +28,7 @@ async def begun(
 async def at(
     connection: Connection, context_id: str, versions: Sequence[int], trace_url: str | None
 ) -> dict[int, str]:
-    """Returns the addresses of the traces of those frames that have one, by version."""
+    """Returns the addresses of the traces of frames, by version. Frames without a trace are left out."""
     if trace_url is None or not versions:
         return {}
     found = await history.traces_at(connection, context_id, versions)

@@ -1,4 +1,4 @@
-"""The part of `frameledger verify` that reads exported conversations, without any server."""
+"""Verification of exported files by `frameledger verify`, without any server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from frameledger_services.transfer import lines
 
 
 def verify_export(path: Path, *, as_json: bool) -> None:
-    """Verify every line and every chain of a file, and say the heads; end with exit code 1 at the first wrong line."""
+    """Verify every line and every hash chain of a file, and print the heads. Ends the command with exit code 1 at the
+    first wrong line."""
     heads: list[lines.Header] = []
     frames = 0
     with named_if_damaged(path), readable(path), path.open("rb") as file:
@@ -31,12 +32,12 @@ def verify_export(path: Path, *, as_json: bool) -> None:
         typer.echo(json.dumps(said | {"conversations": listed}))
         return
     typer.echo(f"Verified {plural(len(heads), 'conversation')}: {plural(frames, 'frame')}.")
-    typer.echo("  lines   each is as it was written")
-    typer.echo("  chain   each link computed from the bytes of its frame, up to the head that the file names")
+    typer.echo("  lines   all unchanged")
+    typer.echo("  chain   each link computed from the bytes of its frame, up to the head in the file")
     if len(heads) == 1:
         typer.echo(f"  head    {heads[0].chain.hex()}")
     typer.echo(
-        "Whoever changes a file can write it anew. Hold the heads against a root that lies elsewhere: "
+        "A complete rewrite of the file is not detected. Compare the heads with a root that is recorded elsewhere: "
         "frameledger heads.",
         err=True,
     )

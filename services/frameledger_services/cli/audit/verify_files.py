@@ -1,4 +1,4 @@
-"""The part of `frameledger verify` that reads files: proofs, and the heads of an older root."""
+"""Verification of files by `frameledger verify`: proofs, and the heads of an earlier root."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORDS: dict[What, str] = {
 
 
 def verify_file(path: Path, root: bytes | None, *, as_json: bool) -> None:
-    """Verify a file and say what it proves; end with exit code 1 if it does not verify."""
+    """Verify a file and print what it proves. Ends the command with exit code 1 if verification fails."""
     with backend.exit_on_error(), readable(path):
         found = proof_files.verify_file(path, root)
     if as_json:
@@ -54,7 +54,7 @@ def verify_file(path: Path, root: bytes | None, *, as_json: bool) -> None:
 
 
 def verify_against(path: Path, root: bytes | None, *, as_json: bool) -> None:
-    """Compare the database with a file of heads; end with exit code 1 if what was written down is not there."""
+    """Compare the database with a file of heads. Ends the command with exit code 1 if a recorded head is missing."""
     with backend.exit_on_error(), readable(path):
         header = proof_files.verify_heads(path, root)
         found = asyncio.run(_compare(Settings.from_env(), path))
@@ -77,11 +77,11 @@ def verify_against(path: Path, root: bytes | None, *, as_json: bool) -> None:
 
 @dataclass(slots=True)
 class _Found:
-    """What became of the conversations of a file."""
+    """The comparison of the conversations in a file with the database."""
 
     counts: Counter[What] = field(default_factory=Counter)
     listed: list[Compared] = field(default_factory=list)
-    """What is wrong, and what was erased."""
+    """Differences and erasures."""
 
     @property
     def wrong_count(self) -> int:
@@ -108,10 +108,10 @@ async def _compare(settings: Settings, path: Path) -> _Found:
 def _summary(header: HeadsHeader, found: _Found) -> Iterator[str]:
     counts = found.counts
     yield f"Compared with the root {header.root} of {header.at}:"
-    yield f"  {counts['unchanged']:,} conversations are unchanged, {counts['continued']:,} go on from what was written,"
+    yield f"  {counts['unchanged']:,} conversations are unchanged, {counts['continued']:,} continue their head,"
     yield f"  {counts['erased']:,} were erased with a receipt; {counts['new']:,} are new."
     yield (
-        f"  {found.wrong_count:,} are not what was written down."
+        f"  {found.wrong_count:,} differ from their recorded head."
         if found.wrong_count
         else "  Nothing was changed, removed or replaced."
     )
@@ -126,6 +126,6 @@ def _as_json(found: ProofFile | HeadsFile, root: bytes | None) -> dict[str, Any]
 
 def _warn_of_own_root() -> None:
     typer.echo(
-        "The root is the one in the file itself. Hold it against one that was written down elsewhere: --root HEX.",
+        "The root is the one in the file itself. To compare it with one recorded elsewhere, use --root HEX.",
         err=True,
     )

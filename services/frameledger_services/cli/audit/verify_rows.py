@@ -1,4 +1,4 @@
-"""The part of `frameledger verify` that reads the tables, and Kafka."""
+"""Verification of the tables, and their comparison with Kafka, by `frameledger verify`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from frameledger_services.store.leftovers import Receipt
 
 @dataclass(slots=True)
 class _Summary:
-    """What was checked of all conversations together, and what was found."""
+    """The totals of all conversations, and the differences."""
 
     conversations: int = 0
     frames: int = 0
@@ -56,8 +56,8 @@ class _Summary:
 def verify_rows(
     context_ids: Sequence[str] | None, *, log: bool, again: bool, jobs: int, as_json: bool
 ) -> None:
-    """Verify these conversations, all if that is None, and say what was found; end with exit code 1 if one differs, or
-    is not there."""
+    """Verify these conversations, or all if None, and print the result. Ends the command with exit code 1 if one
+    differs or does not exist."""
     summary = _Summary()
     seen: set[str] = set()
     with backend.exit_on_error(TimeoutError):
@@ -91,7 +91,7 @@ def verify_rows(
 async def _beside(
     settings: Settings, context_ids: Sequence[str] | None, summary: _Summary, *, log: bool
 ) -> None:
-    """What is not found by way of heads: receipts, rows that are left of nothing, and the log."""
+    """Check what heads do not lead to: receipts, rows without a head, and the log."""
     try:
         async with connected(settings) as connection, connection.transaction():
             summary.receipts = await leftovers.receipts(connection, context_ids)
@@ -112,25 +112,25 @@ def _lines(summary: _Summary, missing: Sequence[str]) -> Iterator[str]:
         more = f" ({found.count - 1:,} more)" if found.count > 1 else ""
         name = escape.printable(context_id) or "(no conversation)"
         yield f"{name}  version {first.version:,}  {in_words(first)}{more}"
-    again = f"; {summary.frames_before:,} were verified before" if summary.frames_before else ""
+    again = f"; {summary.frames_before:,} were verified earlier" if summary.frames_before else ""
     yield f"Verified {plural(summary.conversations, 'conversation')}: {plural(summary.frames, 'frame')}{again}."
     yield "  chain   each link computed from the bytes of its frame, up to the head"
     compared = summary.conversations - summary.older
     yield f"  tables  {plural(compared, 'conversation')} folded again and compared; every prefix valid for a provider"
     if summary.older:
-        yield f"          {summary.older:,} folded by an older rule: `frameledger rebuild` shows what differs"
+        yield f"          {summary.older:,} folded by older rules: `frameledger rebuild` shows what differs"
     if summary.parked:
-        yield f"          {summary.parked:,} parked: compared up to where they were parked"
+        yield f"          {summary.parked:,} parked: compared up to the parked frame"
     if summary.log is not None:
         log, total = summary.log, summary.frames + summary.frames_before
-        yield f"  Kafka   {log.frames:,} frames are on it as they are stored; {log.records:,} records were read"
+        yield f"  Kafka   {log.frames:,} frames equal their records; {log.records:,} records were read"
         rest = max(total - log.frames, 0)
         yield f"          {rest:,} were imported, have expired, are of an older generation, or differ"
     gone = [one for one in summary.receipts if not one.lives_again]
     if summary.receipts:
-        yield f"  erased  {len(summary.receipts):,} have a receipt; of {len(gone):,} nothing is left in any table"
+        yield f"  erased  {len(summary.receipts):,} have a receipt; of {len(gone):,} no row is left in any table"
     wrong = len(summary.found)
-    yield f"{wrong:,} differ." if wrong else "No difference." if not missing else "Not all of them are there."
+    yield f"{wrong:,} differ." if wrong else "No difference." if not missing else "Some do not exist."
 
 
 def _as_json(summary: _Summary, missing: Sequence[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`frameledger why`: where a message comes from, and what was thrown away on the way to it."""
+"""`frameledger why`: the origin of a message, and the output that was discarded."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ commands = typer.Typer()
 def why(
     context: options.Context,
     position: Annotated[
-        int, typer.Argument(min=0, metavar="POSITION", help="The message's number, as `show` prints it.")
+        int, typer.Argument(min=0, metavar="POSITION", help="Position of the message, as `show` prints it.")
     ],
     at: moment.Option = None,
     era: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="In this history, of those that were replaced; the first is 1."
+            min=1, metavar="N", help="Number of the history, if the history was replaced; the first is 1."
         ),
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show why a message is in a context: the frames, the run or call, and the cause that it comes from.
+    """Show where a message of a context comes from: its frames, its run or call, and their cause.
 
-    And what was thrown away on the way to it: attempts that were superseded, frames that were ignored, words that were
-    generated and never heard. In SQL it is the function `explain_message`. With FRAMELEDGER_TRACE_URL the addresses of
-    its traces stand at the end.
+    Also shows what was discarded: superseded attempts, ignored frames, and generated text that the user never heard.
+    The SQL function `explain_message` returns the same. With FRAMELEDGER_TRACE_URL, the addresses of its traces are
+    printed at the end.
 
     Example: `frameledger why ctx-1 3 --at 22`
     """
     if at is not None and era is not None:
-        raise typer.BadParameter("--at says which history is meant", param_hint="--era")
+        raise typer.BadParameter("use either --at or --era", param_hint="--era")
     with backend.exit_on_error():
         settings = Settings.from_env()
         found, traces = asyncio.run(
@@ -70,8 +70,8 @@ async def _read(
         version = await history.last_of_era(connection, context, era)
         if version is None:
             output.fail(
-                f"The context {context!r} has no history number {era}.",
-                "`frameledger timeline` shows where a new history began; without --era it is the present one.",
+                f"The conversation {context!r} has no history number {era}.",
+                "`frameledger timeline` shows where each history starts. Without --era, the current one is used.",
             )
     found = await history.explanation(connection, context, position, version or 0)
     if found is None:

@@ -1,4 +1,4 @@
-"""`frameledger chat`: talk with the model that answers a conversation, in a terminal."""
+"""`frameledger chat`: chat in a terminal with the model that answers a conversation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ commands = typer.Typer()
 
 
 class Mode(Enum):
-    """What a second input does (R7)."""
+    """How an input during an answer is handled (R7)."""
 
     enqueue = "enqueue"
     interrupt = "interrupt"
@@ -49,34 +49,34 @@ def chat(
         typer.Argument(
             metavar="CONTEXT",
             callback=options.context_id,
-            help="The conversation. Not given: a new one.",
+            help="Id of the conversation. Default: a new one.",
             show_default=False,
         ),
     ] = None,
-    system: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What the model is told first: its system instruction.")
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Model for the following answers.")
     ] = None,
-    model: Annotated[str | None, typer.Option(metavar="MODEL", help="Who shall answer from now on.")] = None,
     tools: Annotated[
-        bool, typer.Option(help="Whether a new conversation has the functions that live workers offer.")
+        bool, typer.Option(help="Give a new conversation the functions that live workers offer.")
     ] = True,
     second_input: Annotated[
         Mode | None,
         typer.Option(
             "--second-input",
-            help="What a line does that is typed while an answer comes. Not given: it is said after the answer.",
+            help="How a line typed during an answer is handled. Default: it is sent after the answer.",
             show_default=False,
         ),
     ] = None,
     url: gateway_option.Url = None,
 ) -> None:
-    """Talk with the model that answers a conversation.
+    """Chat with the model that answers a conversation.
 
-    Each line that you type is a turn of the user; the answer is printed as it comes, and functions that are called
-    in a dim line each. Ctrl-C during an answer cuts it short: the context keeps what was printed. Ctrl-C or Ctrl-D
-    at the prompt ends the chat, not the conversation. With --second-input a line that is typed during an answer is a
-    turn at once, which interrupts it, is rejected, or is answered next, alone or with others. Standard input may also
-    be a file or a pipe. With `--url` all of it goes over HTTP.
+    Each line that you type is a turn of the user. The answer is printed as it arrives; function calls are shown in dim
+    lines. Ctrl-C during an answer interrupts it, and the context keeps what was printed. Ctrl-C or Ctrl-D at the prompt
+    ends the chat; the conversation stays open. With --second-input, a line typed during an answer is published at once
+    and interrupts the answer, is rejected, or is answered next, alone or with others. Standard input may be a file or
+    a pipe. With --url, everything goes over HTTP.
 
     Example: `frameledger chat --system "You are a lighthouse keeper."`
     """
@@ -107,10 +107,11 @@ async def _chat(
         if opening:
             await client.publish(context_id, *opening, wait=True)
         page.say(
-            f"{context_id}{'' if before else ', a new conversation'}. Ctrl-C cuts an answer short, Ctrl-D ends."
+            f"{context_id}{'' if before else ', a new conversation'}. Ctrl-C interrupts an answer, Ctrl-D ends the "
+            "chat."
         )
         if offered:
-            page.say(f"Functions on offer: {', '.join(offered)}.")
+            page.say(f"Available functions: {', '.join(offered)}.")
 
         async def watch() -> None:
             after = await client.newest_version(context_id)
@@ -125,7 +126,7 @@ async def _chat(
             mode: SecondInput | None = None if second_input is None else second_input.value
             await Session(work, client, context_id, page, events, second_input=mode).run()
             watching.cancel()
-        page.say(f"It goes on with: frameledger chat {context_id}{f' --url {url}' if url else ''}")
+        page.say(f"To continue: frameledger chat {context_id}{f' --url {url}' if url else ''}")
 
 
 async def _reached(stack: AsyncExitStack, settings: Settings, url: str | None) -> tuple[Conversations, Work]:

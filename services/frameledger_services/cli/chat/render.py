@@ -1,4 +1,4 @@
-"""What `frameledger chat` shows: an answer while it comes, functions in a dim line each, and what went wrong."""
+"""Output of `frameledger chat`: the answer as it arrives, function calls in dim lines, and errors."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from frameledger_services.cli.terminal.format_fold import plain
 
 PROMPT = "> "
 
-CUT_SHORT = "It was cut short here."
-REJECTED = "That was not taken: an answer is being given."
+CUT_SHORT = "Interrupted."
+REJECTED = "Rejected: an answer is in progress."
 UNUSUAL_ENDS = {
-    "length": "It was cut off: it had no more tokens.",
-    "content_filter": "It was cut off: the provider let no more of it through.",
+    "length": "Truncated: the answer reached its token limit.",
+    "content_filter": "Truncated by the provider's content filter.",
 }
 
 
 class Screen:
-    """A conversation on a terminal, from top to bottom."""
+    """Prints a conversation on a terminal, line after line."""
 
     def __init__(self, console: Console, context_id: str) -> None:
         self.heard = ""
-        """What was printed of the answer that is being given, or was given last."""
+        """The printed text of the current or last answer."""
 
         self.prompted = False
         """Whether the prompt is the last thing that was printed."""
@@ -48,35 +48,35 @@ class Screen:
         self._within_answer = False
 
     def prompt(self) -> None:
-        """Ask for the next line."""
+        """Print the prompt."""
         self._fresh_line()
         self._console.print(Text(PROMPT, "bold cyan"), end="")
         self._within_line = self.prompted = True
 
     def typed(self, line: str) -> None:
-        """What came without anybody having seen it typed."""
+        """Print a line of input that the terminal did not echo."""
         self._fresh_line()
         self._console.print(Text.assemble((PROMPT, "bold cyan"), escape.lines(line)))
 
     def entered(self) -> None:
-        """The terminal has shown a typed line, and its end."""
+        """Note that the terminal echoed a typed line and its line break."""
         self._within_line = self.prompted = False
 
     def say(self, text: str, style: str = "dim") -> None:
-        """A line of ours."""
+        """Print a line of the command itself."""
         self._fresh_line()
         self._console.print(Text(text, style))
 
     def copied(self, command: str) -> None:
-        """A command to be copied: on a line of its own, which the terminal alone folds."""
+        """Print a command for copying on a separate line, which only the terminal wraps."""
         self._console.print(Text(f"  {command}", "dim"), soft_wrap=True)
 
     def show(self, frame: AnyFrame) -> None:
-        """A frame of the conversation that counts."""
+        """Print an applied frame of the conversation."""
         match frame:
             case LLMFullResponseStartFrame():
                 if self.heard and (frame.attempt or 1) > 1:
-                    self.say(f"Attempt {frame.attempt} begins anew:")
+                    self.say(f"Attempt {frame.attempt} starts over:")
                 self.heard = ""
                 self._within_answer = True
                 self._fresh_line()
@@ -98,7 +98,7 @@ class Screen:
             case FunctionCallResultFrame():
                 self.say(f"  {frame.function_name} = {escape.one_line(plain(frame.result))}")
                 if frame.settled_as == "ambiguous":
-                    self.say("  Once you know what became of it:")
+                    self.say("  Once you know whether it was executed:")
                     self.copied(format_frame.settle_command("resolve", self._context_id, frame.tool_call_id))
             case FunctionCallCancelFrame():
                 self.say(f"  {frame.function_name} = {CANCELLED}")
@@ -108,7 +108,7 @@ class Screen:
                 pass
 
     def waits(self, tool_call_id: str, function_name: str, for_: str) -> None:
-        """A call waits for somebody from now on."""
+        """Print that a call waits for `for_`, with the command that answers it."""
         self.say(f"  {function_name} waits for {escape.one_line(for_)}; answer it:")
         self.copied(format_frame.settle_command("answer", self._context_id, tool_call_id))
 

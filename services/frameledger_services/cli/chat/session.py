@@ -1,4 +1,4 @@
-"""One session of `frameledger chat`: what is typed becomes turns, what comes is shown, Ctrl-C cuts in."""
+"""A session of `frameledger chat`: typed lines become turns, frames are printed, Ctrl-C interrupts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Event = Line | CtrlC | StoredFrame
 
 @dataclass
 class Session:
-    """One session. It ends with the input, or with Ctrl-C while no answer is awaited."""
+    """A session. It ends at the end of input, or on Ctrl-C while no answer is expected."""
 
     work: Work
     client: Conversations
@@ -55,33 +55,33 @@ class Session:
     page: Screen
     events: asyncio.Queue[Event]
     answering: bool = False
-    """Whether an answer is awaited, or comes."""
+    """Whether an answer is expected or in progress."""
 
     unanswered: bool = False
-    """Whether no answer has begun yet, and no warning was shown."""
+    """Whether no answer has started yet and no warning was shown."""
 
     stale: bool = True
-    """Whether something happened since it was found out whether the answer is over."""
+    """Whether a frame arrived since the last check whether the answer is complete."""
 
     seen: int = 0
-    """The version of the newest frame that came."""
+    """The version of the newest frame received."""
 
     ended: bool = False
     cutting: bool = False
-    """Whether Ctrl-C has cut in and the interruption is not among the frames that came: what stands before it on the
-    log was said, but the interruption tells that it was not heard, so it is not printed either."""
+    """Whether Ctrl-C was pressed and the interruption frame has not been received yet. Text before that frame on the
+    log is not printed, because the frame reports it as unheard."""
 
     announced: set[str] = field(default_factory=set)
-    """The calls of which no frame but their announcement came. One that a client answers waits without another."""
+    """Calls of which only the announcement was received. A call that a client answers has no further frame."""
 
     lines: deque[str] = field(default_factory=deque)
-    """What was typed while an answer came."""
+    """Lines typed during an answer."""
 
     second_input: SecondInput | None = None
-    """What a line does that is typed while an answer comes; None: it is said after the answer."""
+    """How a line typed during an answer is handled. None: it is sent after the answer."""
 
     shown: bool = field(default_factory=sys.stdin.isatty)
-    """Whether the terminal shows what is typed."""
+    """Whether the terminal echoes typed lines."""
 
     async def run(self) -> None:
         self._ask()
@@ -128,7 +128,7 @@ class Session:
         await self._say(line)
 
     async def _second(self, line: str, mode: SecondInput) -> None:
-        """A turn while an answer comes. What becomes of it the fold decides: the answer may be over by then."""
+        """Publish a turn during an answer. The fold decides its effect, because the answer may be complete by then."""
         if not self.shown:
             self.page.typed(line)
         started = await self._say(line)
@@ -138,12 +138,12 @@ class Session:
             self.page.say(CUT_SHORT, "yellow")
 
     async def _say(self, line: str) -> PublishedFrame:
-        """Publish a turn. Returns what became of its start."""
+        """Publish a turn. Returns the outcome of its start frame."""
         mode = self.second_input
         started, *_ = await self.client.publish(
             self.context_id,
             UserStartedSpeakingFrame(second_input=mode),
-            # A turn whose start was rejected has no words of its own.
+            # A turn whose start is rejected has no text.
             TranscriptionFrame(text=line, second_input=mode),
             UserStoppedSpeakingFrame(),
             wait=True,
@@ -165,7 +165,7 @@ class Session:
         if stored.outcome != "applied":
             return
         if isinstance(frame, LLMFullResponseStartFrame):
-            # Also one that nobody here asked for: a function that went on in the background has reported.
+            # Also an answer without a typed line, after a function that ran in the background reported.
             self.answering, self.unanswered = True, False
         if isinstance(frame, UserStartedSpeakingFrame) and self.second_input is None:
             self.page.heard = ""
@@ -183,18 +183,18 @@ class Session:
                 pass
 
     async def _tell_of_client_calls(self) -> None:
-        """Say of those that wait for their client that they do: the tables alone know which function is a client's."""
+        """Print the calls that wait for their client. Only the tables tell which functions belong to a client."""
         for call, name in (await self.work.waiting_for_client(self.context_id)).items():
             if call in self.announced:
                 self.announced.discard(call)
                 self.page.waits(call, name, "the client")
 
     async def _look(self) -> None:
-        """Find out whether the answer is over, and go on with what was typed meanwhile."""
+        """Check whether the answer is complete, and then process the lines typed meanwhile."""
         if self.announced:
             await self._tell_of_client_calls()
         goes_on, version = await self.work.goes_on(self.context_id)
-        # The tables may be ahead of the frames that came: what is still to come is shown first.
+        # The tables may be ahead of the received frames, which are printed first.
         self.stale = version > self.seen
         was, self.answering = self.answering, goes_on or (self.answering and self.stale)
         if self.answering:
@@ -204,7 +204,7 @@ class Session:
             if self.lines:
                 await self._turn(self.lines.popleft())
                 return
-        # Also after a line about what goes on in the background, which stands where the prompt was.
+        # Also after a line about background work, which replaced the prompt.
         if not (self.ended or self.page.prompted):
             self._ask()
 
@@ -215,11 +215,11 @@ class Session:
     async def _why_nobody(self) -> str:
         alive = await self.work.live_inference_workers()
         model = (await self.client.context(self.context_id)).context.to_wire()["settings"].get("model")
-        still = "It is waited for; Ctrl-C gives up."
+        still = "Waiting; Ctrl-C cancels."
         if not alive:
-            return f"No inference service is alive. See `frameledger status`. {still}"
-        of = f", or none of them serves the model {model}" if model else ""
+            return f"No inference service is running. See `frameledger status`. {still}"
+        of = f", or none serves the model {model}" if model else ""
         return (
-            f"No answer has begun for {UNANSWERED_SECONDS:.0f} s: {alive} live inference workers "
-            f"are busy{of}: frameledger sql -c 'SELECT * FROM services'. {still}"
+            f"No answer started within {UNANSWERED_SECONDS:.0f} s: all {alive} running inference workers "
+            f"are busy{of}. See: frameledger sql -c 'SELECT * FROM services'. {still}"
         )

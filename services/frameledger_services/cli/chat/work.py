@@ -1,4 +1,4 @@
-"""What a chat asks beside its conversation: whether it goes on, and who is there to work for it."""
+"""Queries of a chat beside its conversation: whether work is open, and which workers run."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from frameledger_services.store.connections import Connections
 
 
 class Work(Protocol):
-    """Asked of the database, or of a gateway: an `HttpClient` is one."""
+    """Implemented for the database by `StoredWork`, and for a gateway by `HttpClient`."""
 
     async def goes_on(self, context_id: str) -> tuple[bool, int]:
-        """Returns whether a run is open, or a call that the conversation waits for, and the version at which."""
+        """Returns whether a run, or a call that the conversation waits for, is open, and at which version."""
 
     async def waiting_for_client(self, context_id: str) -> dict[str, str]:
-        """Returns the calls that wait for the client which brought their function: the functions' names, by their
-        ids."""
+        """Returns the calls that wait for the client which registered their function: function names by call id."""
 
     async def tools_on_offer(self) -> dict[str, dict[str, Any]]:
-        """Returns the functions that live workers offer: their tools by name, in OpenAI's form."""
+        """Returns the functions that live workers offer: tools by name, in OpenAI's format."""
 
     async def live_inference_workers(self) -> int:
-        """Returns how many there are."""
+        """Returns the number of running inference workers."""
 
 
 class StoredWork:
-    """The work that the database has. `connections` are closed by the caller."""
+    """Queries of the database. The caller closes `connections`."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections

@@ -1,4 +1,4 @@
-"""The end of `frameledger demo`: runs and calls, a look back, the proof, and SQL to try."""
+"""The end of `frameledger demo`: runs and calls, queries of the history, the proof, and SQL to try."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from frameledger_services.demo.proof import Proof
 async def look_back(
     console: Console, connection: AsyncConnection[Any], context_id: ContextId, played: Played
 ) -> None:
-    """Show in SQL which worker did what, and how the conversation was before."""
+    """Print the SQL of the runs, the calls and earlier versions, with its results."""
     for title, sql in _questions(context_id, played):
         console.print()
         console.print(title, style="bold")
         print_sql(console, sql)
-        # What is executed is the text that is shown.
+        # The executed statement is the printed one.
         cursor = await connection.execute(sql.encode())
         names = [column.name for column in cursor.description or ()]
         console.print(render.answer(names, await cursor.fetchall(), console.width))
 
 
 def print_verdict(console: Console, played: Played, found: Proof) -> None:
-    """Print what was proved, or every difference."""
+    """Print the result of the proof, or every difference."""
     console.print()
     for one in found.differences[:5]:
         console.print(f"Version {one.version}, {one.about}", style="bold red")
@@ -52,9 +52,9 @@ def print_verdict(console: Console, played: Played, found: Proof) -> None:
     )
     delays = [1000 * one.delay for one in played.seen]
     console.print(
-        f"{len(played.log)} frames of {len({one.frame.type for one in played.seen})} kinds. From whoever made it to "
-        f"SQL a frame took {statistics.median(delays):.0f} ms in the median, and 19 of 20 took "
-        f"{statistics.quantiles(delays, n=20)[-1]:.0f} ms at most.",
+        f"{len(played.log)} frames of {len({one.frame.type for one in played.seen})} types. Latency from publish "
+        f"to SQL: median {statistics.median(delays):.0f} ms, p95 "
+        f"{statistics.quantiles(delays, n=20)[-1]:.0f} ms.",
         style="dim",
     )
     console.print()
@@ -63,44 +63,45 @@ def print_verdict(console: Console, played: Played, found: Proof) -> None:
 
 
 def print_forgotten(console: Console, forgotten: Forgotten) -> None:
-    """Print what became of the conversation that was erased."""
+    """Print the result of the erasure of the second conversation."""
     receipt = forgotten.receipt
     console.print()
     if not forgotten.right:
         console.print(
-            f"{receipt.context_id} was erased, and {forgotten.frames} frames of it are there",
+            f"{receipt.context_id} was erased, but {forgotten.frames} of its frames are still stored",
             style="bold red",
         )
         return
     console.print(
         Text.assemble(
-            ("Forgotten: ", "bold green"),
-            f"{receipt.context_id}, a second conversation, whose passenger asked for it. Its {receipt.frame_count} "
-            "frames are gone from all tables, the erasure is a record on the log, and a receipt is in erasures.",
+            ("Erased: ", "bold green"),
+            f"{receipt.context_id}, a second conversation, at the request of its passenger. Its "
+            f"{receipt.frame_count} frames are deleted from all tables, the erasure is a record on the log, and the "
+            "receipt is in the table erasures.",
         )
     )
 
 
 def _lessons(found: Proof) -> Iterator[str]:
-    """What was seen, in three sentences."""
+    """Yields the conclusions of the demo."""
     yield (
-        "What a model was told is in SQL as it was after each frame, also what was cut off, corrected or replaced."
+        "SQL has the context of the model after each frame, including what was cut off, corrected or replaced."
     )
     if found.effects:
         yield (
-            "A worker died in the middle of an order, and nobody ordered twice: a table of jobs would have begun it "
-            "again, or forgotten it; here the call was ambiguous until the kitchen said what had happened."
+            "A worker was killed during an order, and the order was placed once. A table of jobs would have run it "
+            "again or lost it; here the call was ambiguous until the kitchen reported the result."
         )
     else:
-        yield "The model ordered nothing, so no worker was killed; the scripted one shows what happens then."
+        yield "The model ordered nothing, so no worker was killed; the scripted model shows that case."
     yield (
-        "All of it comes from the frames in Kafka, which were folded once more just now: the tables can be lost, and "
-        "are made again from them."
+        "All tables derive from the frames in Kafka, which were just folded again: if the tables are lost, they can "
+        "be rebuilt from Kafka."
     )
 
 
 def to_try(context_id: ContextId, played: Played) -> Iterator[str]:
-    """Yields SQL to look around with."""
+    """Yields SQL statements to try."""
     where = f"WHERE context_id = '{context_id}'"
     for view in (
         "transcript",
@@ -118,20 +119,20 @@ def to_try(context_id: ContextId, played: Played) -> Iterator[str]:
 
 
 def print_sql(console: Console, sql: str) -> None:
-    """As a person would type it; never broken, since it is there to be copied."""
+    """Print a statement without wrapping, for copying."""
     console.print(f"  {sql}", style="cyan", soft_wrap=True, markup=False)
 
 
 def _questions(context_id: ContextId, played: Played) -> Iterator[tuple[str, str]]:
     where = f"WHERE context_id = '{context_id}'"
     yield (
-        "Who answered: each run, how often it was tried, and the tokens that it took",
+        "The runs: worker, attempts, status and tokens",
         "SELECT requested_version AS version, substring(worker FROM '[.](\\w+)/') AS worker, attempt AS try, status,\n"
         "    finish_reason AS because, input_tokens AS input, output_tokens AS output\n"
         f"  FROM runs {where} ORDER BY 1;",
     )
     yield (
-        "Who did what they called for",
+        "The function calls: worker, attempts, status and result",
         "SELECT function_name AS function, substring(worker FROM '[.](\\w+)/') AS worker, attempt AS try,\n"
         "    status, resolved_version AS resolved, left(result::text, 38) AS result\n"
         f"  FROM tool_calls {where} ORDER BY requested_version, ordinal;",
@@ -140,14 +141,17 @@ def _questions(context_id: ContextId, played: Played) -> Iterator[tuple[str, str
     if cut is not None:
         version = cut.frame.version
         yield (
-            "Time travel: the context as it was just before the passenger cut in",
+            "Time travel: the context just before the passenger interrupted",
             f"SELECT context_at('{context_id}', {version - 1});",
         )
-        yield "What cutting in did to it", f"SELECT context_diff('{context_id}', {version - 1}, {version});"
+        yield (
+            "The changes of the interruption",
+            f"SELECT context_diff('{context_id}', {version - 1}, {version});",
+        )
     new = next((one for one in played.seen if one.frame.type == "LLMMessagesUpdateFrame"), None)
     if new is not None:
         yield (
-            "The end of the history that the summary replaced: nothing is lost",
+            "The end of the history that the summary replaced: earlier versions are kept",
             f"SELECT position, role, text FROM messages_at('{context_id}', {new.frame.version - 1}) "
             "ORDER BY position DESC LIMIT 3;",
         )

@@ -1,4 +1,4 @@
-"""`frameledger demo`: a conversation with a model and its functions on the real servers, watched in SQL as it grows."""
+"""`frameledger demo`: a scripted conversation on real servers, shown as SQL rows while it grows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from frameledger_services.store.connections import connect
 from frameledger_services.store.offers import tools_on_offer
 from frameledger_services.telemetry import provider as traces
 
-# The embedded servers are for Linux and macOS and imported inside the command: the command line is for all.
+# The embedded servers are imported inside the command: they need Linux or macOS, and the command line runs anywhere.
 if TYPE_CHECKING:
     from frameledger_services.demo.servers import Servers
     from frameledger_services.embedded.forked import ForkServer
@@ -51,14 +51,14 @@ _T = TypeVar("_T")
 TOOLS = "frameledger_services.demo.tools"
 
 STARTED = (*(words[-1] for words in SERVICES_OF_UP), "inference", "functions")
-"""The services that it starts."""
+"""The services that the demo starts."""
 
 commands = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True)
 class _Demo:
-    """One demo. Its services have names of their own, so that they answer this conversation and no other."""
+    """One demo. Its services have unique names, so that they serve only its conversations."""
 
     settings: Settings
     provider: str
@@ -77,7 +77,7 @@ class _Demo:
 
     @property
     def model(self) -> str:
-        """A real model has the name that it has; the scripted one answers to any."""
+        """The name of the real model, or a unique name for the scripted one, which accepts any."""
         if self.wanted_model is not None:
             return self.wanted_model
         return (
@@ -88,7 +88,7 @@ class _Demo:
 
     @property
     def workers(self) -> dict[str, tuple[str, ...]]:
-        """The command of each service that answers, by its name."""
+        """The commands of the inference and function services, by name."""
         inference, functions = f"{self.context_id}.inference", f"{self.context_id}.functions"
         script = ("--script", str(recording.SCRIPT)) if self.provider == "scripted" else ()
         model = ("--model", self.model, "--models", self.model)
@@ -108,21 +108,21 @@ def demo(
         str,
         typer.Option(
             metavar="PROVIDER",
-            help="The provider that answers: scripted, openai, anthropic, or an installed plug-in.",
+            help="Provider: scripted, openai, anthropic, or an installed plug-in.",
         ),
     ] = "scripted",
-    model: Annotated[str | None, typer.Option(metavar="MODEL", help="The provider's model.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="Model of the provider.")] = None,
     speed: Annotated[
-        float, typer.Option(min=0.1, max=1000, metavar="N", help="How many times as fast the people are.")
+        float, typer.Option(min=0.1, max=1000, metavar="N", help="Speed factor of the recorded people.")
     ] = 1.0,
 ) -> None:
-    """Have a conversation on real servers, and show in SQL what becomes of it.
+    """Run a scripted voice conversation on real servers, and show the SQL rows that it produces.
 
-    Starts Kafka, PostgreSQL and the services, or uses those of a running `frameledger up`, and in any case a model
-    and functions of its own, which answer a recorded user. The worker of the functions is killed with SIGKILL in the
-    middle of a call that must not be done twice. Ends with exit code 0 only if `context_at` gives, at every
-    version, what the frames on Kafka fold to, nothing is left open, and what was ordered was ordered once. What it
-    started is stopped at the end; the data stays.
+    Starts Kafka, PostgreSQL and the services, or uses those of a running `frameledger up`, and its own inference and
+    function services, which serve a recorded user. The worker of the functions is killed with SIGKILL during a call
+    that must not be executed twice. Exit code 0 only if `context_at` equals the fold of the frames on Kafka at every
+    version, nothing is left open, and the order was placed once. Everything it started is stopped at the end; the data
+    is kept.
 
     Example: `frameledger demo --provider anthropic`
     """
@@ -142,14 +142,12 @@ def demo(
             right = asyncio.run(_until_signal(_demo(this, console, times, fork_server)))
     except asyncio.CancelledError:
         output.fail(
-            "Stopped before its end; nothing that it started runs any more.", f"Where the time went: {times}."
+            "Stopped before its end. Everything that it started was stopped.", f"Time spent: {times}."
         )
     except (*expected, ExceptionGroup) as error:
-        output.fail(
-            str(backend.expected_error(error, expected)), f"Where the time went: {times}. Logs are in {logs}."
-        )
+        output.fail(str(backend.expected_error(error, expected)), f"Time spent: {times}. Logs are in {logs}.")
     if not right:
-        output.fail("The proof failed: see above.", f"Where the time went: {times}. Logs are in {logs}.")
+        output.fail("The proof failed: see above.", f"Time spent: {times}. Logs are in {logs}.")
 
 
 def _check_key(settings: Settings, provider: str) -> None:
@@ -159,14 +157,14 @@ def _check_key(settings: Settings, provider: str) -> None:
         try:
             plugins.require_key(provider, settings)
         except plugins.MissingKeyError as error:
-            output.fail(error.problem, "Set it, or leave --provider out: then a script of ours answers.")
+            output.fail(error.problem, "Set it, or omit --provider to use a scripted model.")
 
 
 def _default_model(settings: Settings, provider: str) -> str:
     from frameledger_services.providers import plugins
 
     found = plugins.create(provider, plugins.unspoken(settings)).default_model
-    return found or output.fail(f"The provider {provider} has no default model.", "Name one with --model.")
+    return found or output.fail(f"The provider {provider} has no default model.", "Choose one with --model.")
 
 
 async def _demo(this: _Demo, console: Console, times: Times, fork_server: ForkServer | None) -> bool:
@@ -213,13 +211,13 @@ async def _shown(
     console: Console,
     times: Times,
 ) -> tuple[Played, bool]:
-    """Have the conversation, look back in it, and prove what came of it."""
+    """Play the conversation, query its history, and prove the result."""
     since = f"started in {times['servers']:.1f} s" if used.ours else "of the running `frameledger up`"
     console.print(f"{render.addresses(used.record)}: {since}", style="dim", markup=False)
     who = "A scripted model answers" if this.provider == "scripted" else f"{this.model} answers"
     console.print(
         Text.assemble(
-            "A phone call. ", who, ", with real functions. What SQL has of ", (this.context_id, "bold"), ":"
+            "A phone call. ", who, ", with real functions. SQL rows of ", (this.context_id, "bold"), ":"
         )
     )
     console.print(render.LEGEND, style="dim")
@@ -234,8 +232,8 @@ async def _shown(
                 lease = f"{used.settings.work_lease_secs:g} s"
                 page.note(f"kill -9 {kill(functions)}")
                 page.note(
-                    "The worker dies in the middle of order_breakfast, just after it wrote the order. After "
-                    f"{lease} without a heartbeat another one takes over."
+                    "The worker is killed during order_breakfast, just after it wrote the order. After "
+                    f"{lease} without a heartbeat another worker takes over."
                 )
 
             played = await playing.play(
@@ -268,7 +266,7 @@ def _print_next(console: Console, this: _Demo, used: Servers, played: Played) ->
     settings = this.settings
     if used.ours and settings.database_url is None:
         console.print(
-            f"Nothing runs any more, and the data stays in {settings.data_dir}. To look around in it:",
+            f"Everything was stopped; the data is kept in {settings.data_dir}. To inspect it:",
             markup=False,
         )
         if settings.data_dir != Settings().data_dir and not os.environ.get(f"{PREFIX}DATA_DIR"):
@@ -277,7 +275,7 @@ def _print_next(console: Console, this: _Demo, used: Servers, played: Played) ->
         page: str | None = f"http://127.0.0.1:{GATEWAY_PORT}/"
         unless = ", unless `up` prints another address"
     else:
-        console.print("To look around:")
+        console.print("To inspect it:")
         record = read_record(settings.data_dir.resolve())
         page, unless = None if record is None else page_of(record), ""
     if page is not None:
@@ -289,12 +287,12 @@ def _print_next(console: Console, this: _Demo, used: Servers, played: Played) ->
 
 
 def _program() -> str:
-    """This command line as a person here would call it."""
+    """Returns this command line as the user would type it."""
     path = Path(sys.argv[0])
     return str(path) if path.name == "frameledger" and not path.is_absolute() else "frameledger"
 
 
 async def _until_signal(work: Coroutine[Any, Any, _T]) -> _T:
-    """Do the work; the first Ctrl-C, SIGTERM or SIGHUP cancels it, a second one does not disturb its stopping."""
+    """Await `work`. The first Ctrl-C, SIGTERM or SIGHUP cancels it; later ones are ignored while it stops."""
     process.cancel_on_signals()
     return await work

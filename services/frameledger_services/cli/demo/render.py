@@ -1,4 +1,4 @@
-"""What `frameledger demo` shows: a conversation while it grows in SQL, and answers of SQL that fit on a screen."""
+"""Output of `frameledger demo`: a conversation while it grows in SQL, and query results that fit on a screen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from frameledger_services.demo.playing import Seen, Written
 from frameledger_services.embedded.record import Process, Record, State
 
 WHO = {"user": "bold cyan", "assistant": "green", "tool": "yellow", "thought": "magenta"}
-"""Colours by speaker; all else is dim."""
+"""Colours by speaker; others are dim."""
 
 OUTCOMES = {"ignored": "yellow", "unknown": "magenta", "parked": "red"}
 SAYING = {
@@ -39,28 +39,28 @@ SAYING = {
     "TextFrame": "assistant",
     "VisionTextFrame": "assistant",
 }
-"""The speaker of each type of frame that carries speech."""
+"""The speaker of each frame type that carries speech."""
 
 RECORDED = "frameledger/demo/"
-"""The prefix of the sources that are not services."""
+"""Prefix of the sources of the recorded people and programs."""
 
 INDENT = 20
 """Columns before the text: the version and the speaker."""
 
 LEGEND = (
-    "Each frame that is published makes a version of the context: version 70 is what a model would have got after "
-    "70 frames. Shown is each version that wrote a message."
+    "Each published frame creates a version of the context: version 70 is the context of a model after 70 frames. "
+    "Shown is each version that wrote a message."
 )
 
 
 class Conversation:
-    """A conversation on the console: new messages are printed, and what is being spoken changes below them.
+    """A conversation on the console: prints new messages, and shows the current speech in a live line below them.
 
-    Below it there is something only on a terminal; into a file or a pipe goes what is printed.
+    The live line is shown only on a terminal.
     """
 
     def __init__(self, console: Console, total: int) -> None:
-        """`total`: how many lines its recording has."""
+        """`total`: number of lines of the recording."""
         self._console = console
         self._bar = ProgressBar(total=total, completed=0, width=24)
         self._saying = ("", "")
@@ -77,11 +77,11 @@ class Conversation:
         self._live.stop()
 
     def note(self, text: str) -> None:
-        """Print a line of ours."""
+        """Print a remark of the demo."""
         self._print(Text(f"{'──':>12} "), Text(text, "italic dim"))
 
     def show(self, seen: Seen) -> None:
-        """Show a frame that SQL has, and what it wrote."""
+        """Show a stored frame and the messages that it wrote."""
         stored, frame = seen.frame, seen.frame.frame
         if isinstance(frame, FunctionCallInProgressFrame):
             self._calls[frame.tool_call_id] = frame.function_name
@@ -105,7 +105,7 @@ class Conversation:
             who, text = "thought", text.removeprefix("thought: ")
         text = _report(written.message.get("content")) or text
         for call, name in self._calls.items():
-            # Ids that nobody else has are long, and each of these functions is called once.
+            # Unique ids are long, and each of these functions is called once.
             text = text.replace(f"{call} = ", "").replace(call, name)
         said = Text(text if who in ("user", "assistant", "thought") else escape.one_line(text))
         if written.rewritten:
@@ -116,12 +116,12 @@ class Conversation:
 
     def _row(self, version: int, who: str, said: Text, style: str) -> None:
         if who not in ("user", "assistant", "thought"):
-            # Much of it is JSON: the beginning will do.
+            # Much of it is JSON, of which the beginning suffices.
             said.truncate(max(20, self._console.width - INDENT), overflow="ellipsis")
         self._print(Text.assemble((f"{version:>7}  ", "dim"), (f"{who:<11}", style)), said)
 
     def _print(self, head: Text, said: Text) -> None:
-        """Print it with all its lines beside the head, and nothing at their ends."""
+        """Print all lines of a text beside the head, without trailing spaces."""
         indent = len(head)
         for line in said.wrap(self._console, max(20, self._console.width - indent)):
             line.rstrip()
@@ -129,7 +129,7 @@ class Conversation:
             head = Text(" " * indent)
 
     def _listen(self, frame: AnyFrame, *, applied: bool, wrote: bool) -> None:
-        """Follow what is being spoken, from the frames that carry it."""
+        """Update the current speech from a frame that carries it."""
         who = SAYING.get(frame.type)
         if wrote:
             self._saying = ("", "")
@@ -141,7 +141,7 @@ class Conversation:
         who, words = self._saying
         words = escape.one_line(words)
         room = max(20, self._console.width - INDENT - 1)
-        # The end of what is being said, since it is there that it grows.
+        # The end of the speech, where it grows.
         while cell_len(words) > room:
             words = words[1:]
         saying = Text.assemble(
@@ -162,7 +162,7 @@ class Conversation:
 
 
 def starting(processes: Sequence[Process]) -> str:
-    """What the servers are doing while they start, on one line."""
+    """Returns the progress of the starting servers on one line."""
     doing = [
         f"{process.name} {process.word or process.state}"
         for process in processes
@@ -172,18 +172,18 @@ def starting(processes: Sequence[Process]) -> str:
 
 
 def addresses(record: Record) -> str:
-    """Where the servers listen."""
+    """Returns the addresses of the servers."""
     return ", ".join(f"{process.name} {process.address}" for process in record.processes if process.address)
 
 
 def answer(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> RenderableType:
-    """What SQL answered: a single JSON object entry by entry, anything else as a
-    table. What is too long ends in …"""
+    """Returns a query result: a single JSON object entry by entry, anything else as a table. Long values are truncated
+    with …"""
     if len(rows) == 1 and isinstance(rows[0][0], dict):
         return Text("\n").join(_cut(line, width) for line in _lines(rows[0][0]))
     cells = [["" if value is None else escape.one_line(str(value)) for value in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
-    # Only the last column is cut, however narrow the terminal.
+    # Only the last column is truncated, however narrow the terminal.
     widths[-1] = max(1, min(widths[-1], width - sum(widths[:-1]) - 2 * len(widths)))
     table = Table(box=None, padding=(0, 0, 0, 2))
     for name, room in zip(names, widths, strict=True):
@@ -194,14 +194,14 @@ def answer(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> R
 
 
 def _report(content: Any) -> str | None:
-    """What a message of the async-tool protocol says; None for all others."""
+    """Returns the text of a message of the async-tool protocol; None for all others."""
     try:
         said = json.loads(content)
     except (TypeError, ValueError):
         return None
     if not isinstance(said, dict) or said.get("type") != "async_tool":
         return None
-    result = f": {said['result']}" if "result" in said else ", and the conversation goes on"
+    result = f": {said['result']}" if "result" in said else ", and the conversation continues"
     return f"{said['tool_call_id']} {said['status']}{result}"
 
 
@@ -209,22 +209,22 @@ def _remark(frame: AnyFrame) -> str:
     """Returns an explanation of a service's frame, for readers who do not know its type."""
     match frame:
         case LLMFullResponseStartFrame(attempt=int(attempt)) if attempt > 1:
-            return f"The line to the model was lost. Attempt {attempt} begins anew; what was said before is gone."
+            return (
+                f"The connection to the model was lost. Attempt {attempt} starts over and replaces its text."
+            )
         case FunctionCallsStartedFrame(function_calls=calls) if len(calls) > 1:
-            return "Two functions at once." if len(calls) == 2 else f"{len(calls)} functions at once."
+            return "Two functions in parallel." if len(calls) == 2 else f"{len(calls)} functions in parallel."
         case FunctionCallInProgressFrame(waiting=Waiting(for_=whom)):
-            return f"{frame.function_name} waits for a person: {whom}. No process needs to live for that."
+            return f"{frame.function_name} waits for a person: {whom}. No process has to run meanwhile."
         case FunctionCallResultFrame(settled_as="ambiguous"):
             return (
-                f"A new worker finds {frame.function_name} begun and not safe to repeat: it does not run it again. "
-                "Whether it happened is not known: the call is ambiguous."
+                f"A new worker finds {frame.function_name} started and not safe to retry, so it does not run it again. "
+                "It is unknown whether it was executed: the call is ambiguous."
             )
         case FunctionCallResultFrame(settled_as="failed"):
-            return (
-                f"{frame.function_name} failed. The model is told only that; an ErrorFrame has the details."
-            )
+            return f"{frame.function_name} failed. The model only learns that it failed; an ErrorFrame has the details."
         case FunctionCallResultFrame(properties=FunctionCallResultProperties(is_final=False)):
-            return f"{frame.function_name} goes on in the background, and reports."
+            return f"{frame.function_name} continues in the background and reports later."
         case _:
             return ""
 
@@ -233,11 +233,11 @@ def _refused(seen: Seen) -> str:
     """Returns the content of a frame that was not applied, and the reason."""
     words = format_frame.summary(seen.frame.frame)
     what = f'{seen.frame.type} "{words}"' if words else seen.frame.type
-    return f"{what}: {seen.frame.reason or 'kept as it is, and nothing changed'}"
+    return f"{what}: {seen.frame.reason or 'stored without an effect'}"
 
 
 def _lines(value: dict[str, Any]) -> Iterator[str]:
-    """The object as JSON text, with a line for each entry, and for each element of an entry that is a list."""
+    """Yields the object as JSON text, with a line for each entry and for each element of a list."""
     yield "  {"
     for number, (name, one) in enumerate(value.items(), start=1):
         comma = "," if number < len(value) else ""

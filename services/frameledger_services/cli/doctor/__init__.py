@@ -1,1 +1,1 @@
-"""`frameledger doctor`: checks, each with what it found and what to do about it."""
+"""`frameledger doctor`: checks of an installation, each with its finding and remedy."""

@@ -1,4 +1,4 @@
-"""What `doctor` looks at: each check says what it found, what that means, and what to do about it."""
+"""The checks of `doctor`. Each yields findings: the state, its meaning, and the remedy."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from frameledger_services.store import partition_progress, projections, schema, 
 from frameledger_services.store.partition_progress import PartitionProgress
 
 SAMPLE = 200
-"""So many of the newest records are looked at for how they were partitioned."""
+"""Number of newest records of which the partitioning is checked."""
 
 PATIENCE = 3.0
-"""Seconds in which a projector that is behind has to read something."""
+"""Seconds within which a projector that lags must advance."""
 
 Connection = AsyncConnection[Any]
 
 
 async def findings(settings: Settings) -> AsyncIterator[Finding]:
-    """All findings, each when it is there. What cannot be looked at, because what it lies in is not reached, is left
-    out: the finding before says why."""
+    """Yields each finding as soon as it is known. Checks that need an unreachable server are left out; the finding
+    about that server says why."""
     if settings.inference_provider is not None:
         yield _model(settings.inference_provider, settings)
     for finding in servers.disk(settings):
@@ -53,7 +53,7 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
     try:
         topics = await _topics(settings)
     except SettingsError as error:
-        # It says itself what to do.
+        # The message of the error contains the remedy.
         yield Finding("broker", "fail", str(error))
     except BrokerError as error:
         remedy = servers.start_it(settings, "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS")
@@ -77,14 +77,14 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
 
 
 def _model(provider: str, settings: Settings) -> Finding:
-    """Whether the provider that is to answer is there and has a key; if it is right only the provider knows."""
+    """Checks that the configured provider is installed and has a key. Only the provider knows whether it is valid."""
     try:
         plugins.require_key(provider, settings)
     except plugins.MissingKeyError as error:
         return Finding("model", "fail", error.problem, error.remedy)
     except plugins.NoSuchProviderError as error:
         return Finding("model", "fail", str(error), "Set FRAMELEDGER_INFERENCE_PROVIDER to one of them.")
-    return Finding("model", "ok", f"{provider} is to answer, and has what it needs here.")
+    return Finding("model", "ok", f"The provider is {provider}, and it is configured.")
 
 
 async def _topics(settings: Settings) -> dict[str, TopicDescription]:
@@ -97,13 +97,13 @@ def _of_topics(settings: Settings, found: Mapping[str, TopicDescription]) -> Ite
     for sentence in wrong:
         yield Finding("topics", "fail", sentence, "See `frameledger topics`.")
     if not wrong:
-        yield Finding("topics", "ok", f"All {len(found)} topics are as they should be.")
+        yield Finding("topics", "ok", f"All {len(found)} topics exist with the expected configuration.")
     for topic in found.values():
         yield from _copies(topic)
 
 
 def _copies(topic: TopicDescription) -> Iterator[Finding]:
-    """What brokers that are away mean for a topic."""
+    """Yields the effects of brokers that are down on a topic."""
     stopped = {number: why for number in topic.states if (why := unwritable(topic, [number])) is not None}
     behind = [
         number
@@ -113,10 +113,10 @@ def _copies(topic: TopicDescription) -> Iterator[Finding]:
     if stopped:
         first = min(stopped)
         said = f"Nothing can be published to {_partitions(sorted(stopped))} of {topic.name}: {stopped[first]}"
-        yield Finding("copies", "fail", said, "Have the brokers that are away come back.")
+        yield Finding("copies", "fail", said, "Restart the brokers that are down.")
     if behind:
-        said = f"Copies of {_partitions(behind)} of {topic.name} are away or behind; it can be written to."
-        yield Finding("copies", "warn", said, "Have the brokers that are away come back.")
+        said = f"Replicas of {_partitions(behind)} of {topic.name} are down or out of sync; publishing works."
+        yield Finding("copies", "warn", said, "Restart the brokers that are down.")
 
 
 async def _of_database(
@@ -136,19 +136,21 @@ async def _of_database(
     except schema.SchemaError as error:
         yield Finding("schema", "fail", str(error), "Upgrade this release.")
         return
-    yield Finding("schema", "ok", f"Its tables have revision {revision}, which this release works with.")
+    yield Finding("schema", "ok", f"The schema has revision {revision}, which this release supports.")
     if await server.commits_asynchronously(connection):
         yield Finding(
             "commits",
             "warn",
-            "synchronous_commit is off for us: if PostgreSQL dies, what workers claimed and began may be forgotten "
-            "and done twice.",
-            "Set it to on, or to what is stricter, for our role and database.",
+            "synchronous_commit is off for this user: if PostgreSQL crashes, it may lose claims and started calls, and "
+            "the work may be executed twice.",
+            "Set it to on, or to a stricter value, for this role and database.",
         )
     if frames is not None:
         changed = await topic_identity.difference(connection, frames)
         if changed is not None:
-            yield Finding("same topic", "fail", changed, "Services refuse to read it.")
+            yield Finding(
+                "same topic", "fail", changed, "Services do not read it. See `frameledger recover`."
+            )
             return
         async for finding in _of_log(settings, connection, frames):
             yield finding
@@ -174,7 +176,7 @@ def _where(connection: Connection) -> str:
 async def _of_log(
     settings: Settings, connection: Connection, frames: TopicDescription
 ) -> AsyncIterator[Finding]:
-    """Yields a finding for each partition whose log differs from the one that was stored."""
+    """Yields a finding for each partition of which the log differs from the stored frames."""
     try:
         async with open_probe(settings, frames.name) as log:
             for stored in await projections.stored_positions(connection, frames.name):
@@ -185,26 +187,30 @@ async def _of_log(
                     yield Finding("same log", "fail", said, log_check.REMEDY)
     except transient.BROKER as error:
         why = transient.reason(error)
-        yield Finding("same log", "warn", f"The log could not be compared: {why}", "Look again.")
+        yield Finding(
+            "same log", "warn", f"The log could not be compared: {why}", "Run `frameledger doctor` again."
+        )
 
 
 def _owners(
     topic: str, reach: Sequence[PartitionProgress], frames: TopicDescription | None, *, pooled: bool
 ) -> Finding:
-    remedy = "Start one: `frameledger run projector`, or everything with `frameledger up`; its log says why it ended."
+    remedy = "Start one: `frameledger run projector`, or everything: `frameledger up`. Its log says why it stopped."
     if not reach:
-        said = f"The tables know of no projector that ever read {topic}."
+        said = f"No projector has ever read {topic}."
         if frames is None or frames.leaderless:
-            # It may be waiting for just that.
-            said += " Brokers are away or do not know the topic, so one that runs may wait for them."
+            # A running projector may be waiting for the brokers.
+            said += " Brokers are down or do not have the topic; a running projector may be waiting for them."
         return Finding("projector", "fail", said, remedy)
     count = len(reach) if frames is None else frames.partitions
     orphans = [one.partition for one in reach if not one.is_owned]
     orphans += sorted(set(range(count)) - {one.partition for one in reach})
     if len(orphans) >= count:
-        return Finding("projector", "fail", "No projector runs: what is published is not stored.", remedy)
+        return Finding(
+            "projector", "fail", "No projector is running: published frames are not stored.", remedy
+        )
     if orphans:
-        said = f"Nobody reads {_partitions(orphans)}; a projector that has just begun takes them in a moment."
+        said = f"No projector reads {_partitions(orphans)}. A projector that just started takes them over shortly."
         return Finding("projector", "fail", said, remedy)
     owners = {one.owner for one in reach}
     who = "One projector reads" if len(owners) == 1 else f"{len(owners)} projectors read"
@@ -212,23 +218,23 @@ def _owners(
         return Finding(
             "projector",
             "warn",
-            f"{who} all {count} partitions, unless they are gone: a pooler keeps the sessions of those that ended.",
-            "The gap says whether anybody reads; connect to PostgreSQL itself to know more.",
+            f"{who} all {count} partitions, if they still run: a pooler keeps the sessions of stopped projectors.",
+            "The finding `gap` tells whether they read. For certainty, connect to PostgreSQL without the pooler.",
         )
-    known = "" if frames is not None else ", as far as the tables know: the topic could not be asked"
+    known = "" if frames is not None else ", according to the tables; the topic could not be read"
     return Finding("projector", "ok", f"{who} all {count} partitions{known}.")
 
 
 async def _progress(
     settings: Settings, connection: Connection, topic: str, reach: Sequence[PartitionProgress]
 ) -> Finding:
-    """Whether what is on the log now gets into the tables."""
+    """Checks that the records on the log are stored."""
     try:
         async with open_probe(settings, topic) as log:
             ends = {one.partition: (await log.offsets(one.partition))[1] for one in reach}
     except transient.BROKER as error:
-        said = f"The ends of the partitions could not be asked for: {transient.reason(error)}"
-        return Finding("gap", "warn", said, "Look again.")
+        said = f"The end offsets of the partitions could not be read: {transient.reason(error)}"
+        return Finding("gap", "warn", said, "Run `frameledger doctor` again.")
     first = _behind(reach, ends)
     now, deadline = first, asyncio.get_running_loop().time() + PATIENCE
     while now and asyncio.get_running_loop().time() < deadline:
@@ -242,10 +248,12 @@ async def _progress(
         return Finding(
             "gap",
             "fail",
-            f"{gap}, and {_partitions(stuck)} does not get on.",
-            "The projector's log says what it waits for.",
+            f"{gap}, and {_partitions(stuck)} is not advancing.",
+            "The projector's log says what it is waiting for.",
         )
-    return Finding("gap", "warn", f"{gap}; it gets on.", "If it stays so, start more projectors.")
+    return Finding(
+        "gap", "warn", f"{gap}; the projectors are advancing.", "If this persists, start more projectors."
+    )
 
 
 def _behind(reach: Sequence[PartitionProgress], ends: Mapping[int, int]) -> dict[int, int]:
@@ -254,7 +262,7 @@ def _behind(reach: Sequence[PartitionProgress], ends: Mapping[int, int]) -> dict
 
 
 async def _partitioners(settings: Settings, frames: TopicDescription) -> Finding:
-    """How many of the newest records lie in another partition than Java's clients and ours would put them."""
+    """Counts the newest records in another partition than Kafka's Java clients and ours choose."""
     foreign = keyed = 0
     try:
         async with aclosing(last_records(settings, frames.name, SAMPLE)) as records:
@@ -263,15 +271,17 @@ async def _partitioners(settings: Settings, frames: TopicDescription) -> Finding
                     keyed += 1
                     foreign += partition_for(record.key, frames.partitions) != record.partition
     except BrokerError as error:
-        return Finding("forwarding", "warn", str(error), "Look again.")
+        return Finding("forwarding", "warn", str(error), "Run `frameledger doctor` again.")
     if not foreign:
-        return Finding("forwarding", "ok", f"The newest {keyed:,} records lie where their keys belong.")
+        return Finding(
+            "forwarding", "ok", f"The newest {keyed:,} records are in the partitions of their keys."
+        )
     return Finding(
         "forwarding",
         "warn",
-        f"{foreign:,} of the newest {keyed:,} records came through another partitioner and were forwarded: all is "
-        "right with them, but each takes a hop more, and its place is in another partition.",
-        "Let librdkafka's clients (kcat, confluent-kafka ...) set partitioner=murmur2_random.",
+        f"{foreign:,} of the newest {keyed:,} records were published with another partitioner and forwarded to the "
+        "partition of their key: they are stored, but each takes one more hop.",
+        "Set partitioner=murmur2_random in clients of librdkafka (kcat, confluent-kafka ...).",
     )
 
 

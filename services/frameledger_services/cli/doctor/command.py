@@ -1,4 +1,4 @@
-"""`frameledger doctor`: is everything as it should be, and if not, what is to be done?"""
+"""`frameledger doctor`: checks of the whole installation."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ commands = typer.Typer()
 def doctor(
     as_json: options.AsJsonLines = False,
 ) -> None:
-    """Look at everything, and say what is wrong, what it means and what to do.
+    """Check the whole installation, and print each problem with its meaning and its remedy.
 
-    Looked at are the settings, the key of the provider that is to answer, the disk, the broker and its topics, the
-    database and its tables, whether projectors read every partition and get on, what is parked or was set aside,
-    whether somebody takes the runs and calls that are open and ends what is overdue, and how clients partition. It
-    changes nothing. Ends with exit code 1 if anything fails; a warning is no failure.
+    Checks the settings, the provider's key, disk space, the broker and its topics, the database and its schema, whether
+    projectors read every partition and advance, parked conversations and dead letters, whether open runs and calls are
+    served and their timeouts enforced, and how publishers partition. Changes nothing. Exit code 1 if a check fails;
+    warnings do not count.
 
     Example: `frameledger doctor --json`
     """
     try:
         settings = Settings.from_env()
     except SettingsError as error:
-        remedy = "Mend it; `frameledger config` without it lists all settings."
+        remedy = "Correct or unset it; `frameledger config` then lists all settings."
         found = [Finding("settings", "fail", problem, remedy) for problem in error.problems]
     else:
-        found = [Finding("settings", "ok", "They can be read."), *asyncio.run(_findings(settings))]
+        found = [Finding("settings", "ok", "All settings are valid."), *asyncio.run(_findings(settings))]
     if as_json:
         output.print_json(found)
     else:
@@ -50,7 +50,7 @@ def doctor(
 
 
 async def _findings(settings: Settings) -> list[Finding]:
-    # A finding says what aiokafka would log about a broker that is away.
+    # aiokafka's log lines about an unreachable broker repeat a finding.
     log = logging.getLogger("aiokafka")
     before = log.level
     log.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What `doctor` says of conversations: frames of unknown types, and contexts that a provider refuses."""
+"""Findings of `doctor` about conversations: unknown frame types, missing times, and content that a provider rejects."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ NAMED = 3
 
 
 async def unknown_types(connection: Connection) -> Finding:
-    """Whether frames of the last days have types that this release does not know."""
+    """Checks the frames of the last days for types that are unknown to this release."""
     found = await other_releases.unknown_frames(connection)
     since = f"the last {other_releases.UNKNOWN_DAYS} days"
     if found is None:
-        return Finding("types", "ok", f"All frames of {since} have types that are known.")
+        return Finding("types", "ok", f"All frames of {since} have known types.")
     count = f"{found.count:,}" if found.count < other_releases.COUNTED else f"At least {found.count:,}"
-    newest = f"newest {found.newest_type} from {found.newest_source or 'nobody who said so'}"
+    newest = f"newest {found.newest_type} from {found.newest_source or 'an unnamed source'}"
     meant = meant_type(found.newest_type)
     guess = "" if meant is None else f" Was {meant} meant?"
     what = "1 frame of an unknown type" if found.count == 1 else f"{count} frames of unknown types"
@@ -31,37 +31,35 @@ async def unknown_types(connection: Connection) -> Finding:
         "types",
         "warn",
         f"{what} in {since}, {newest}.{guess}",
-        "They are stored and change nothing. Publish anew what is misspelled; with a release that knows the type, "
-        "`frameledger rebuild --outcome unknown --apply` folds what is stored.",
+        "They are stored and not applied. Publish misspelled frames again with the right type. After an upgrade to a "
+        "release that knows the type, apply the stored ones: `frameledger rebuild --outcome unknown --apply`.",
     )
 
 
 async def without_time(connection: Connection) -> Finding:
-    """Whether messages that an older release wrote have their time."""
+    """Checks for messages without a time, which an older release wrote."""
     found = await other_releases.messages_without_time(connection)
     if not found:
-        return Finding("times", "ok", "Every message has the time at which it was said.")
+        return Finding("times", "ok", "Every message has its time.")
     count = f"{found:,}" if found < other_releases.COUNTED else f"At least {found:,}"
     what = "1 message has" if found == 1 else f"{count} messages have"
     return Finding(
         "times",
         "warn",
-        f"{what} no time (said_at), since an older release wrote them: facts_messages and facts_turns, asked for a "
-        "day, leave them out.",
-        'Once no process of that release writes any more: `frameledger sql -c "CALL fill_said_at()"`, while everything '
-        "goes on. Rows that are locked meanwhile are left: call it again.",
+        f"{what} no time (said_at), because an older release wrote them. Queries of facts_messages and facts_turns by "
+        "day leave them out.",
+        'When all processes of that release have stopped, run `frameledger sql -c "CALL fill_said_at()"`. Services '
+        "of this release can keep running. It skips locked rows: repeat it for them.",
     )
 
 
 async def refused(connection: Connection) -> Finding:
-    """Returns how many conversations had their latest run refused for their content, and the newest errors."""
+    """Checks for conversations whose latest run a provider rejected because of their content."""
     rows = await conversations.refused(connection)
     if not rows:
-        return Finding("requests", "ok", "No provider refuses what is in a conversation.")
+        return Finding("requests", "ok", "No provider rejects the content of a conversation.")
     what = (
-        "One conversation is not answered"
-        if len(rows) == 1
-        else f"{len(rows):,} conversations are not answered"
+        "One conversation gets no answer" if len(rows) == 1 else f"{len(rows):,} conversations get no answer"
     )
     named = "; ".join(
         f"{context_id}: {one_line(error or 'no reason was given')}" for context_id, error in rows[:NAMED]
@@ -69,7 +67,7 @@ async def refused(connection: Connection) -> Finding:
     return Finding(
         "requests",
         "warn",
-        f"{what}, since the provider refuses what is in it as it is. {named}{'; ...' if len(rows) > NAMED else ''}",
-        "`frameledger show CONTEXT` shows its messages; what a client put there wrongly (a role that nobody knows, a "
-        "part without a form) is replaced with an LLMMessagesUpdateFrame.",
+        f"{what}, because the provider rejects the content. {named}{'; ...' if len(rows) > NAMED else ''}",
+        "`frameledger show CONTEXT` shows the messages. Replace an invalid one (an unknown role, a malformed part) "
+        "with an LLMMessagesUpdateFrame.",
     )

@@ -1,4 +1,4 @@
-"""What a check of `doctor` hands over."""
+"""A finding of `doctor`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ State = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found. `remedy` is empty if there is nothing to be done."""
+    """The result of a check. `remedy` is empty if nothing has to be done."""
 
     check: str
     state: State

@@ -1,4 +1,4 @@
-"""What `doctor` says of the services that `up` runs: what each says of itself, at its `/readyz`."""
+"""Findings of `doctor` about the services that `up` runs: the answers of their `/readyz`."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from frameledger_services.settings import Settings
 from frameledger_services.telemetry.health import AWAY, CHECK_SECONDS, OK
 
 WITHIN = 2 * CHECK_SECONDS
-"""Seconds: a process that asks a server in vain answers after half of them."""
+"""Timeout in seconds. A process whose own check of a server times out answers after half of it."""
 
 
 async def findings(settings: Settings) -> list[Finding]:
-    """Those of the services that a running `up` has; none without one."""
+    """Returns the findings about the services of a running `up`; none if `up` is not running."""
     asked = _addresses(settings)
     found = await asyncio.gather(*(asyncio.to_thread(_ask, address) for address in asked.values()))
     return of(dict(zip(asked, found, strict=True)))
 
 
 def of(found: Mapping[str, Mapping[str, str]]) -> list[Finding]:
-    """What the checks of these processes mean."""
+    """Converts the readiness checks of these processes to findings."""
     wrong = [
         Finding(
             "ready",
             "fail",
-            f"The {name} says of itself: {', '.join(f'{check}: {said}' for check, said in checks.items())}",
-            f"`frameledger status`, and the log of the {name}, say more.",
+            f"The {name} is not ready: {', '.join(f'{check}: {said}' for check, said in checks.items())}",
+            f"See `frameledger status` and the log of the {name}.",
         )
         for name, checks in found.items()
         if any(said != OK for said in checks.values())
     ]
     if found and not wrong:
-        return [Finding("ready", "ok", f"{', '.join(found).capitalize()} say that they are ready.")]
+        return [Finding("ready", "ok", f"{', '.join(found).capitalize()} are ready.")]
     return wrong
 
 
 def _addresses(settings: Settings) -> dict[str, str]:
-    # The embedded servers are for Linux and macOS; the command line is for all.
+    # The embedded servers need Linux or macOS; the command line also runs on Windows.
     try:
         from frameledger_services.embedded.record import State, read_record
     except ImportError:
@@ -56,7 +56,7 @@ def _addresses(settings: Settings) -> dict[str, str]:
 
 
 def _ask(address: str) -> dict[str, str]:
-    """Returns its checks; what is not `OK` alone if there is such a one."""
+    """Returns the checks that failed, or all checks if none failed."""
     try:
         with urllib.request.urlopen(address, timeout=WITHIN) as answer:
             said = answer.read()
@@ -67,5 +67,5 @@ def _ask(address: str) -> dict[str, str]:
     try:
         checks: dict[str, str] = json.loads(said)["checks"]
     except (ValueError, KeyError, TypeError):
-        return {"process": "It answers something else."}
+        return {"process": "its answer is not that of /readyz"}
     return {check: word for check, word in checks.items() if word != OK} or checks

@@ -1,4 +1,4 @@
-"""What `doctor` says of the servers: the disk of the embedded ones, and what a database server would lose or keep."""
+"""Findings of `doctor` about the servers: disk space of the embedded ones, and the durability of the database."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from frameledger_services.store import server
 from frameledger_services.store.server import Server
 
 LITTLE = 1024 * 1024 * 1024
-"""Bytes. With less than this left on the disk it is time to make room: PostgreSQL's own journal may take as much."""
+"""Free bytes below which `doctor` warns: PostgreSQL's WAL may take as much."""
 
 LEAST = 256 * 1024 * 1024
-"""Bytes without which `up` does not start either."""
+"""Free bytes below which the check fails and `up` does not start."""
 
 LONG_SECONDS = 600.0
-"""A transaction that is open for longer keeps versions of rows that are changed with each batch."""
+"""Age of a transaction, in seconds, above which `doctor` warns: it retains old row versions of every batch."""
 
 
 def disk(settings: Settings) -> Iterator[Finding]:
-    """What is left of the disk of the data directory, if there is one."""
+    """Checks the free disk space of the data directory, if it exists."""
     directory = settings.data_dir.resolve()
     try:
         free = shutil.disk_usage(directory).free
@@ -38,67 +38,67 @@ def disk(settings: Settings) -> Iterator[Finding]:
     yield Finding(
         "disk",
         "fail" if free < LEAST else "warn",
-        f"{said}: Kafka and PostgreSQL end when it is full, and stay away until there is room.",
-        "Make room there; what `frameledger up` runs then comes back by itself, within a minute.",
+        f"{said}: Kafka and PostgreSQL stop when it is full, and restart when there is space.",
+        "Free disk space. What `frameledger up` runs then restarts by itself within a minute.",
     )
 
 
 def start_it(settings: Settings, variable: str) -> str:
-    """What to do about a server that does not answer."""
+    """Returns the remedy for a server that does not answer."""
     if _is_up(settings.data_dir.resolve()):
-        return "`frameledger up` runs and tries to start it again: `frameledger status` says why it is away."
+        return "`frameledger up` is running and restarts it: `frameledger status` says why it is down."
     return f"Start it: `frameledger up`, or set {variable}."
 
 
 async def findings(connection: AsyncConnection[Any]) -> list[Finding]:
-    """All of them; those that have nothing to say are left out, but for standbys that cannot be seen."""
+    """Returns the problems found, and a warning if this user may not see standbys."""
     return list(of(await server.look(connection)))
 
 
 def of(found: Server) -> Iterator[Finding]:
-    """What these answers mean."""
+    """Converts the server's state to findings."""
     if found.is_standby or found.is_read_only:
         what = "a standby" if found.is_standby else "set to read only"
         yield Finding(
             "read only",
             "fail",
-            f"This database is {what}: nothing can be stored in it.",
-            "Let the address lead to the primary; with several hosts in it the one that can be written to is taken.",
+            f"This database is {what}: nothing can be stored.",
+            "Use the address of the primary. Of several hosts in the address, the writable one is chosen.",
         )
     if found.waiting:
         yield Finding(
             "standbys",
             "fail",
             f"{found.waiting:,} commits wait for a standby, the longest for {found.waiting_seconds:,.0f} s.",
-            "Have the standby answer, or take it out of synchronous_standby_names.",
+            "Restart the standby, or remove it from synchronous_standby_names.",
         )
     if found.asynchronous:
         yield Finding(
             "standbys",
             "warn",
-            f"{found.asynchronous:,} standbys get commits after they were acknowledged: a failover to one may forget "
-            "the newest. Frames are folded again from the log; calls whose claim is forgotten are ambiguous.",
-            "Name them in synchronous_standby_names if a failover must forget nothing.",
+            f"{found.asynchronous:,} standbys are asynchronous: a failover to one may lose the newest commits. Frames "
+            "are folded again from the log; calls whose claim is lost become ambiguous.",
+            "Add them to synchronous_standby_names if a failover must lose nothing.",
         )
     if not found.sees_all:
         yield Finding(
             "standbys",
             "ok",
-            "Whether there are standbys and who keeps old rows is not known: our user sees its own sessions only.",
-            "GRANT pg_read_all_stats TO our user lets `doctor` see them.",
+            "Standbys and old transactions are unknown: this database user sees only its own sessions.",
+            "GRANT pg_read_all_stats to this user.",
         )
     if found.oldest_seconds > LONG_SECONDS:
         yield Finding(
             "old rows",
             "warn",
-            f"{found.oldest} has been in a transaction for {found.oldest_seconds:,.0f} s: all rows that were changed "
-            "since are kept, and each batch of a projector takes longer.",
-            "End it if it was forgotten; have long reports read from a standby.",
+            f"A transaction of {found.oldest} has been open for {found.oldest_seconds:,.0f} s: PostgreSQL retains all "
+            "row versions since then, and batches of projectors take longer.",
+            "End it if it is not needed; run long reports on a standby.",
         )
 
 
 def _is_up(directory: Path) -> bool:
-    # The embedded servers are for Linux and macOS; the command line is for all.
+    # The embedded servers need Linux or macOS; the command line also runs on Windows.
     try:
         from frameledger_services.embedded.directory import is_claimed
         from frameledger_services.embedded.program import EmbeddedError

@@ -1,4 +1,4 @@
-"""What `doctor` says of what was set aside, and of what was decided and is not on Kafka yet."""
+"""Findings of `doctor` about parked conversations, dead letters and the outbox."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ OLD_OUTBOX_SECONDS = 30.0
 
 
 async def findings(connection: AsyncConnection[Any]) -> AsyncIterator[Finding]:
-    """Yields all of them, also those that say that nothing waits."""
+    """Yields all three findings, also if nothing waits."""
     left = await work_to_do.count(connection)
     rejected = await dead_letters.count_not_retried(connection)
     yield Finding(
         "parked",
         "warn" if left.contexts_parked else "ok",
         f"Parked conversations: {left.contexts_parked:,}.",
-        "`frameledger parked` says why.",
+        "See `frameledger parked`.",
     )
     yield Finding(
         "dead letters",
         "warn" if rejected else "ok",
-        f"Records set aside: {rejected:,}.",
-        "`frameledger dlq list` says why.",
+        f"Dead letters: {rejected:,}.",
+        "See `frameledger dlq list`.",
     )
     if left.outbox_oldest_seconds <= OLD_OUTBOX_SECONDS:
-        yield Finding("outbox", "ok", "What was decided is on Kafka.")
+        yield Finding("outbox", "ok", "The outbox is empty.")
         return
     least = "At least " if left.outbox == work_to_do.MOST_COUNTED else ""
     yield Finding(
@@ -38,5 +38,5 @@ async def findings(connection: AsyncConnection[Any]) -> AsyncIterator[Finding]:
         "warn",
         f"{least}{left.outbox:,} effects or forwards wait to be published, the oldest for "
         f"{left.outbox_oldest_seconds:,.0f} s.",
-        "A projector publishes them when it takes their partition: is one running, and does Kafka answer?",
+        "The projector of their partition publishes them. Check that one is running and that Kafka answers.",
     )

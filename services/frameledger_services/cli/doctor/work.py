@@ -1,4 +1,4 @@
-"""What `doctor` says of work: unclaimed runs and calls, and whether a timekeeper ends what is overdue."""
+"""Findings of `doctor` about work: unclaimed runs and calls, calls that need attention, and the timekeeper."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Connection = AsyncConnection[Any]
 
 
 async def findings(connection: Connection) -> AsyncIterator[Finding]:
-    """Yields all of them: unclaimed runs by the model, and unclaimed calls by the function, that they wait for."""
+    """Yields all findings: unclaimed runs by model, unclaimed calls by function, and the others."""
     runs = await claims.unserved_runs(connection)
     for run in runs:
         yield _of_runs(run)
     if not runs:
-        yield Finding("runs", "ok", "No run waits for an inference service that is not there.")
+        yield Finding("runs", "ok", "No run waits for an inference service.")
     calls = await claims.unserved_calls(connection)
     for call in calls:
         yield _of_calls(call)
     if not calls:
-        yield Finding("calls", "ok", "No call waits for a function that is not there.")
+        yield Finding("calls", "ok", "No call waits for a function service.")
     for left in await claims.calls_needing_attention(connection):
         yield _of_left(left)
     yield _timekeeper(await claims.open_work(connection))
@@ -38,14 +38,14 @@ def _of_runs(unserved: Unserved) -> Finding:
         return Finding(
             "runs",
             "fail",
-            f"{waits}, and no inference service lives.",
-            "Start one: `frameledger run inference`; its log says why it ended.",
+            f"{waits}, and no inference service is running.",
+            "Start one: `frameledger run inference`. The log of the last one says why it stopped.",
         )
     return Finding(
         "runs",
         "fail",
-        f"{waits} for the model {unserved.name}, and no inference service that lives serves that.",
-        "Start one: `frameledger run inference`; --models says which ones it serves, all if none are named.",
+        f"{waits} for the model {unserved.name}, and no running inference service serves it.",
+        "Start one: `frameledger run inference`. Without --models it serves all models.",
     )
 
 
@@ -53,8 +53,8 @@ def _of_calls(unserved: Unserved) -> Finding:
     return Finding(
         "calls",
         "fail",
-        f"{_waits(unserved, 'call')} for the function {unserved.name}, and no function service that lives has that.",
-        "Start the one that does: `frameledger run functions --module ...`; its log says why it ended.",
+        f"{_waits(unserved, 'call')} for the function {unserved.name}, and no running function service has it.",
+        "Start one that has it: `frameledger run functions --module ...`. The log of the last one says why it stopped.",
     )
 
 
@@ -66,21 +66,21 @@ def _of_left(left: NeedsAttention) -> Finding:
         return Finding(
             "calls",
             "warn",
-            f"{calls} had begun, and the worker is gone that ran {'it' if one else 'them'}, for {oldest}.",
-            "A function service that serves it takes it over, or a timekeeper settles it: run them both.",
+            f"{calls} lost {'its' if one else 'their'} worker while running, for {oldest}.",
+            "A function service takes it over, or the timekeeper settles it: run both.",
         )
     if left.why == "waiting":
         return Finding(
             "calls",
             "warn",
             f"{calls} {'waits' if one else 'wait'} for a person, for {oldest}.",
-            "`frameledger calls list` says for whom, and how to answer.",
+            "`frameledger calls list` shows for whom, and the command that answers it.",
         )
     return Finding(
         "calls",
         "warn",
-        f"{calls} {'is' if one else 'are'} ambiguous, for {oldest}. Nobody knows whether it happened.",
-        "Find out, with the idempotency key that `frameledger calls list` shows, and say so as it shows.",
+        f"{calls} {'is' if one else 'are'} ambiguous, for {oldest}. It is unknown whether it was executed.",
+        "Look up the idempotency key that `frameledger calls list` shows, and record the result with its command.",
     )
 
 
@@ -101,13 +101,15 @@ def _timekeeper(work: OpenWork) -> Finding:
     counts = {"run": work.runs, "call": work.calls, "speaker": work.speakers}
     shown = ", ".join(plural(count, what) for what, count in counts.items() if count)
     if work.timekeepers:
-        who = "One lives" if work.timekeepers == 1 else f"{work.timekeepers} live"
-        return Finding("timekeeper", "ok", f"{who}.")
+        who = "1 timekeeper is" if work.timekeepers == 1 else f"{work.timekeepers} timekeepers are"
+        return Finding("timekeeper", "ok", f"{who} running.")
     if not shown:
-        return Finding("timekeeper", "ok", "None lives, and nothing is open that one could end.")
+        return Finding(
+            "timekeeper", "ok", "No timekeeper is running, and nothing is open that it could close."
+        )
     return Finding(
         "timekeeper",
         "warn",
-        f"None lives, and open are: {shown}. What is overdue of them is not ended by anybody.",
-        "Start one: `frameledger run timekeeper`, or everything with `frameledger up`.",
+        f"No timekeeper is running: the timeouts of {shown} are not enforced.",
+        "Start one: `frameledger run timekeeper`, or everything: `frameledger up`.",
     )

@@ -1,4 +1,4 @@
-"""`frameledger fold`: what the frames of a file make of a context, without any server."""
+"""`frameledger fold`: fold the frames of a file, without any server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ commands = typer.Typer()
 def fold(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE.jsonl", help="One frame as JSON on each line; - is standard input."),
+        typer.Argument(
+            metavar="FILE.jsonl", help="File with one frame as JSON per line, or - for standard input."
+        ),
     ],
     at: Annotated[
         int | None,
@@ -33,19 +35,20 @@ def fold(
         typer.Option(
             metavar="KEY",
             callback=options.context_id,
-            help="The context's key, from which the ids of its runs follow. The file's name without .jsonl.",
+            help="Id of the conversation; run ids derive from it. Default: the file's name without .jsonl.",
         ),
     ] = None,
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Show every line and message of a long file, not only the last ones."),
+        typer.Option("--all", help="Show every line and message of a long file instead of the last ones."),
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show the context after the frames of a file, and what became of each frame.
+    """Fold the frames of a file, and show the context and the outcome of each frame.
 
-    All frames are of one conversation. A line that is no frame is shown as rejected and counts for nothing, as on the
-    log, where it would be set aside; a frame whose id came before is shown as duplicate. Neither is an error.
+    All frames belong to one conversation. A line that is not a valid frame is shown as rejected and has no effect; on
+    the log it would become a dead letter. A frame with an id that came before is shown as duplicate. Neither is an
+    error.
 
     Example: frameledger fold tests/histories/barge-in.jsonl --at 12
     """
@@ -59,7 +62,7 @@ def fold(
 
 
 def _name(file: Path) -> str:
-    """The context's key where none is given. A name may have bytes that are no text; a key has none."""
+    """Returns the default id: the file's name, with bytes replaced that are not text, because ids are text."""
     stem = "stdin" if str(file) == "-" else file.stem
     return stem.encode(errors="replace").decode()
 

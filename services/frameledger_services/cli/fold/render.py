@@ -1,4 +1,4 @@
-"""A folded file as a page for people: a table of its lines, the messages, the terms, and what is still open."""
+"""A folded file as text: a table of its lines, the messages, the request parameters, and the open work."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.frame_file import Line
 
 _ABOUT_FOREIGN_RUNS = (
-    "Some frames name runs that this context did not ask for. A run's id follows from the context's key: "
-    "if the frames come from a context of another key, say which with --context."
+    "Some frames name runs that this conversation did not request. Run ids derive from the conversation's id: "
+    "if the frames come from a conversation with another id, give it with --context."
 )
 
 _COLOURS = {"applied": "", "ignored": "yellow", "unknown": "magenta", "duplicate": "dim", "rejected": "red"}
 
 
 def show(lines: Iterable[Line], folding: Folding, console: Console, *, everything: bool = False) -> None:
-    """Fold the lines and print the page. Of a long file only the last lines are kept, unless `everything`."""
+    """Fold the lines and print the page. Of a long file, prints only the last lines unless `everything` is set."""
     counts: Counter[str] = Counter()
     kept: deque[Line] = deque(maxlen=None if everything else LONG)
     runs: set[str] = set()
@@ -75,7 +75,7 @@ def _table(lines: Iterable[Line]) -> Table:
 def _about_rejected(counts: Counter[str]) -> str:
     count = counts["rejected"]
     if count == counts.total():
-        return "No line is a frame. What is expected is one frame as JSON on each line."
+        return "No line is a valid frame. The file must have one frame as JSON per line."
     if count == 1:
-        return "One line is no frame; on the log it would be set aside."
-    return f"{count:,} lines are no frames; on the log they would be set aside."
+        return "One line is not a valid frame; on the log it would become a dead letter."
+    return f"{count:,} lines are not valid frames; on the log they would become dead letters."

@@ -1,4 +1,4 @@
-"""A folded file as one JSON object, for programs: the context, what is open in it, and every line."""
+"""A folded file as one JSON object: the context, its open work, and every line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from frameledger_services.frame_file import Line
 
 
 def to_json(lines: Iterable[Line], folding: Folding) -> str:
-    """The object in ASCII, on one line. It always has the same keys; what does not apply is null."""
-    frames = [_line(line) for line in lines]  # folds: what comes next is the state after the last of them
+    """Returns the object in ASCII on one line. It always has the same keys; inapplicable ones are null."""
+    frames = [
+        _line(line) for line in lines
+    ]  # consumes the lines, so that the state below is the one after the last
     state, terms = folding.state, folding.state.terms
     whole = {
         "context_id": state.context_id,
@@ -38,7 +40,7 @@ def to_json(lines: Iterable[Line], folding: Folding) -> str:
 
 
 def open_parts(state: State) -> dict[str, Any]:
-    """What the context still waits for: the user's turn, what the model says, the runs and the calls."""
+    """Returns the open work of the context: the user's turn, the model's response, the runs and the calls."""
     turn, speech, runs = state.turn, state.speech, state.runs
     response, thought, run, wanted = speech.response, speech.thought, runs.open, runs.wanted
     return {
@@ -109,8 +111,8 @@ def _change(change: Change) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value with the values in it as objects. What is JSON already stays as it is."""
+    """Returns a value with nested dataclasses as JSON objects. JSON values are returned unchanged."""
     if is_dataclass(value) and not isinstance(value, type | Mapping):
-        # `for_` is `for`, which Python keeps for itself.
+        # `for_` stands for `for`, a keyword of Python.
         return {field.name.rstrip("_"): _plain(getattr(value, field.name)) for field in fields(value)}
     return value

@@ -1,4 +1,4 @@
-"""`frameledger dlq`: what was set aside because it is no frame, to be looked at and published again."""
+"""`frameledger dlq`: dead letters, the records that are not valid frames, listed and published again."""
 
 from __future__ import annotations
 
@@ -33,20 +33,22 @@ commands = typer.Typer(name="dlq", no_args_is_help=True)
 
 @commands.callback()
 def about() -> None:
-    """Dead letters: records that are no frame. They changed nothing, and nothing of them is lost."""
+    """Inspect and republish dead letters: records that are not valid frames, kept byte for byte."""
 
 
 Where = Annotated[
-    str, typer.Argument(metavar="PARTITION:OFFSET", help="Where the record lies, as `dlq list` says it.")
+    str, typer.Argument(metavar="PARTITION:OFFSET", help="Position of the record, as `dlq list` prints it.")
 ]
 
 
 @commands.command("list")
 def list_(
-    limit: Annotated[int, typer.Option("--lines", "-n", min=1, metavar="N", help="How many at most.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--lines", "-n", min=1, metavar="N", help="Maximum number to list.")
+    ] = 50,
     as_json: options.AsJsonLines = False,
 ) -> None:
-    """List them, the newest first.
+    """List dead letters, newest first.
 
     Example: `frameledger dlq list --json`
     """
@@ -58,7 +60,7 @@ def list_(
             typer.echo(json.dumps(_summary(one)))
         return
     if not found:
-        typer.echo("There are none.")
+        typer.echo("There are no dead letters.")
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("where", no_wrap=True)
@@ -82,12 +84,10 @@ def list_(
 @commands.command()
 def show(
     where: Where,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Write the value and nothing else, byte for byte.")
-    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Write only the value, byte for byte.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Show one of them with its key, value and headers, in a form that is safe on a terminal.
+    """Show a dead letter with its key, value and headers, with control characters escaped.
 
     Example: `frameledger dlq show 3:118 --raw > value.json`
     """
@@ -113,30 +113,32 @@ def show(
 def retry(
     where: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PARTITION:OFFSET", help="Where they lie.", show_default=False),
+        typer.Argument(metavar="PARTITION:OFFSET", help="Positions of the records.", show_default=False),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All that were not published again yet, the oldest first.")
+        bool, typer.Option("--all", help="All that were not retried yet, oldest first.")
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Also those that were retried before.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Include records that were already retried.")
+    ] = False,
 ) -> None:
-    """Publish them again as they are, after what stood in their way was mended.
+    """Publish dead letters again unchanged, after the cause was fixed.
 
-    Nothing about them is changed: what is no JSON stays no JSON and is set aside once more. A frame without an id that
-    is published twice counts twice, so what was retried is not retried again unless you say so.
+    Their bytes do not change, so a record that is not JSON becomes a dead letter again. A frame without an id that is
+    published twice is applied twice, so a record is retried only once unless you use --again.
 
     Example: `frameledger dlq retry 3:118`
     """
     if bool(where) == everything:
-        raise typer.BadParameter("name records, or all of them with --all", param_hint="PARTITION:OFFSET")
+        raise typer.BadParameter("give positions of records, or --all", param_hint="PARTITION:OFFSET")
     with backend.exit_on_error(), backend.change():
         settings = Settings.from_env()
         places = [_place(settings, one) for one in where or ()]
         done = asyncio.run(_retry(settings, places, again=again))
     for one, place in done.published:
-        typer.echo(f"{_where(one)} is published again at {place.partition}:{place.offset}.")
+        typer.echo(f"Published {_where(one)} again at {place.partition}:{place.offset}.")
     for one, why in done.left:
-        typer.echo(f"{_where(one)} is not: {why}", err=True)
+        typer.echo(f"{_where(one)} was not published: {why}", err=True)
     if not done.published and not done.left:
         typer.echo("There is nothing to retry.")
     if done.left:
@@ -183,11 +185,13 @@ async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) ->
 
 def _why_not(one: DeadLetter, *, again: bool) -> str | None:
     if one.key is None or not one.key:
-        return "it has no key, and so belongs to no context. Publish its value with `frameledger publish`."
+        return (
+            "it has no key, so it belongs to no conversation. Publish its value with `frameledger publish`."
+        )
     if one.value is None:
         return "it has no value."
     if one.retried_at is not None and not again:
-        return f"it was published again at {one.retried_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC; --again insists."
+        return f"it was retried at {one.retried_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC. Use --again to repeat that."
     return None
 
 
@@ -202,7 +206,7 @@ def _topic(settings: Settings) -> str:
 
 
 def _place(settings: Settings, written: str) -> Place:
-    """A place as `_where` writes it."""
+    """Parses a position in the format of `_where`."""
     match = _WHERE.fullmatch(written)
     if match is None:
         raise typer.BadParameter(
@@ -211,12 +215,12 @@ def _place(settings: Settings, written: str) -> Place:
         )
     generation, partition, offset = (int(number or FIRST_GENERATION) for number in match.groups())
     if max(generation, partition) >= 2**31 or offset >= 2**63:
-        raise typer.BadParameter(f"{written!r} is no place on a topic", param_hint="PARTITION:OFFSET")
+        raise typer.BadParameter(f"{written!r} is not a position on a topic", param_hint="PARTITION:OFFSET")
     return Place(_topic(settings), partition, offset, generation)
 
 
 def _where(place: Place | DeadLetter) -> str:
-    """Where a record lies, for people; with the topic's generation if it is not the first."""
+    """Returns the position of a record, with the topic's generation if it is not the first."""
     where = f"{place.partition}:{place.offset}"
     return where if place.generation == FIRST_GENERATION else f"{place.generation}:{where}"
 
@@ -227,7 +231,7 @@ def _place_of(one: DeadLetter) -> Place:
 
 def _refuse_missing(place: Place) -> NoReturn:
     output.fail(
-        f"No dead letter lies at {_where(place)} of {place.topic}.",
+        f"There is no dead letter at {_where(place)} of {place.topic}.",
         "`frameledger dlq list` lists them.",
     )
 
@@ -250,7 +254,7 @@ def _summary(one: DeadLetter) -> dict[str, Any]:
 
 
 def _whole(one: DeadLetter) -> dict[str, Any]:
-    """The same with all bytes, in base64; text beside it where it is text."""
+    """Returns the summary with all bytes in base64, and as text where they are text."""
     headers = [
         {"name": name, "value_base64": _base64(value)} for name, value in headers_from_json(one.headers)
     ]

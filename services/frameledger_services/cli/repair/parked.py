@@ -1,4 +1,4 @@
-"""`frameledger parked` and `unpark`: conversations that stopped at a frame, and how they go on."""
+"""`frameledger parked` and `unpark`: conversations with a frame that could not be folded, and their resumption."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ commands = typer.Typer()
 def parked(
     as_json: options.AsJsonLines = False,
 ) -> None:
-    """List the conversations that are parked: stored on, and not folded, since a frame that could not be.
+    """List parked conversations: a frame could not be folded, so later frames are stored but not applied.
 
     Example: `frameledger parked --json`
     """
@@ -64,27 +64,25 @@ def parked(
     console.print(table)
     for one in found:
         context = shlex.quote(render_context.text(one.context_id).plain)
-        typer.echo(f"When the cause is mended: frameledger unpark {context}")
+        typer.echo(f"After fixing the cause: frameledger unpark {context}")
 
 
 @commands.command()
 def unpark(
     context: options.Context,
-    why: Annotated[
-        str, typer.Option(metavar="TEXT", help="What was mended; kept with every frame.")
-    ] = "unparked",
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Reason, recorded with every frame.")] = "unparked",
     as_json: options.AsJson = False,
 ) -> None:
-    """Fold what is parked of a conversation, in its order, once the cause is mended.
+    """Resume a parked conversation: fold its stored frames in order, after the cause is fixed.
 
-    Projectors may go on meanwhile. What the frames ask for is asked for if it is younger than five minutes, and closed
-    otherwise. If a frame still cannot be folded, the conversation stays parked from there on, with the new error, and
-    the exit code is 1.
+    Projectors can keep running. Runs and calls that the frames request are dispatched if they are younger than five
+    minutes, and closed otherwise. If a frame still cannot be folded, the conversation stays parked from that frame on
+    with the new error, and the exit code is 1.
 
     Example: `frameledger unpark ctx-1 --why "upgraded to 0.2"`
     """
     if not why.strip() or "\x00" in why:
-        raise typer.BadParameter("say something", param_hint="--why")
+        raise typer.BadParameter("the reason is empty or has a NUL", param_hint="--why")
     with backend.exit_on_error():
         done = _unparked(context, why)
     if as_json:
@@ -92,18 +90,18 @@ def unpark(
         typer.echo(json.dumps(said | {"error": done.error, "published": done.asked, "unsent": done.unsent}))
     elif done.folded:
         typer.echo(
-            f"Folded {plural(done.folded, 'frame')} of {context}; {done.asked} records follow from that."
+            f"Folded {plural(done.folded, 'frame')} of {context}; this produced {plural(done.asked, 'record')}."
         )
     if done.unsent is not None:
         typer.echo(
-            f"They are in the outbox and not on Kafka: {done.unsent}\n"
-            "The partition's next owner publishes them; restart the projector once Kafka is back.",
+            f"The records are in the outbox and not on Kafka: {done.unsent}\n"
+            "The next projector of the partition publishes them: restart the projector when Kafka is available again.",
             err=True,
         )
     if done.error is not None:
         output.fail(
             f"Version {done.parked_version} of {context} still cannot be folded: {done.error}",
-            "The conversation stays parked from there on.",
+            "The conversation stays parked from that version on.",
         )
 
 
@@ -113,7 +111,9 @@ def _unparked(context: str, why: str) -> Unparked:
         with backend.change(lock_timeout=LOCK_TIMEOUT):
             return asyncio.run(_unpark(settings, context, why))
     except NotParkedError:
-        output.fail(f"The context {context!r} is not parked.", "`frameledger parked` lists those that are.")
+        output.fail(
+            f"The conversation {context!r} is not parked.", "`frameledger parked` lists the parked ones."
+        )
     except (ContradictoryHeadError, StoredStateError) as error:
         output.fail(str(error), "Nothing was changed.")
 

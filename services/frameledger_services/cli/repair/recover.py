@@ -1,4 +1,4 @@
-"""`frameledger recover`: what became of a log that changed, and how it is gone on with."""
+"""`frameledger recover`: comparison of the log with the tables, and recovery after the log lost records."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ commands = typer.Typer()
 
 @commands.command()
 def recover(
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; otherwise it only looks.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --apply: do not ask first.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Recover. Without it, only compare.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --apply: do not ask for confirmation.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Go on with a log that changed under the tables.
+    """Recover after the frames topic lost records or was recreated.
 
-    It lost its newest records in a power cut, records expired before they were stored, or the topic was deleted and
-    made again. Without --apply it compares, says what it would do, and ends with exit code 1 if that is anything. What
-    is stored stays. With --apply the topic's next generation begins, in which each partition is read on where log and
-    tables part, and frames that the log lost are put back onto it; their copies change nothing. Projectors may run
-    meanwhile. If it is cut short, run it again. Frames that the topic no longer takes because of their size are told,
-    with exit code 1, and all others are put back.
+    Use it after Kafka lost its newest records (for example in a power cut), records expired before they were stored, or
+    the topic was deleted and recreated. Without --apply it compares log and tables, prints what it would do, and exits
+    with code 1 if there is anything to do. Stored frames are kept. With --apply it starts the topic's next generation:
+    each partition is read from the offset at which log and tables differ, and frames that the log lost are published
+    again; the copies have no effect. Projectors can keep running. If it is interrupted, run it again. Frames that
+    exceed the topic's current size limit are listed, with exit code 1; all others are published.
 
     Example: `frameledger recover --apply`
     """
     if yes and not apply:
-        raise typer.BadParameter("it only looks without --apply", param_hint="--yes")
+        raise typer.BadParameter("use it with --apply", param_hint="--yes")
     with backend.exit_on_error(TimeoutError):
         try:
             _recover(Settings.from_env(), apply=apply, yes=yes, as_json=as_json)
         except psycopg.Error as error:
-            raise failure("The database does not do it", error) from error
+            raise failure("The database rejected the change", error) from error
 
 
 def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> None:
@@ -68,7 +68,7 @@ def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> No
             raise typer.Exit(1)
         return
     if not yes:
-        output.confirm("Do that?", "`frameledger recover` looks again.")
+        output.confirm("Apply this?", "`frameledger recover` compares again.")
     generation, done = asyncio.run(_apply(settings, examined, console))
     if as_json:
         applied = {"generation": generation} | render_recovery.done_as_json(done)
@@ -80,7 +80,7 @@ def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> No
 
 
 async def _with_connection(settings: Settings, function: Callable[..., Any]) -> Any:
-    # Frames that are put back are read at the pace of the broker.
+    # The transaction idles while the broker acknowledges republished frames.
     session = {"idle_in_transaction_session_timeout": "0"}
     async with await database.connect(settings, "frameledger recover", session) as connection:
         await schema.check(connection)
@@ -108,10 +108,10 @@ async def _apply(
 
 @contextmanager
 def _progress(console: Console, expected: int) -> Iterator[Callable[[int], None]]:
-    """Says on a terminal how many frames are put back by now."""
+    """Shows on a terminal how many frames were published again."""
     with console.status(_so_far(0, expected)) as status:
         yield lambda count: status.update(_so_far(count, expected))
 
 
 def _so_far(count: int, expected: int) -> str:
-    return f"Putting frames back onto the log: {count:,} of {expected:,} ..."
+    return f"Publishing frames again: {count:,} of {expected:,} ..."

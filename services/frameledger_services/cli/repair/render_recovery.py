@@ -1,4 +1,4 @@
-"""What `frameledger recover` found and did, for people and for programs."""
+"""Output of `frameledger recover`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from frameledger_services.recovery.republish import Republished
 def show(examined: Examination) -> None:
     topic = examined.topic.name
     if examined.generation is None:
-        typer.echo(f"Nothing of {topic} was ever read into this database: there is nothing to recover.")
+        typer.echo(f"No record of {topic} was ever stored in this database: there is nothing to recover.")
         return
     if examined.is_fine:
-        typer.echo(
-            f"The log is the one that was stored: all {examined.topic.partitions} partitions of {topic}."
-        )
+        typer.echo(f"The log matches the tables: all {examined.topic.partitions} partitions of {topic}.")
         return
     if examined.is_same_topic is False:
-        typer.echo(f"{topic} was deleted and made again: it is another topic by the same name.")
+        typer.echo(f"{topic} was deleted and recreated: it is another topic with the same name.")
     table = Table(box=None, pad_edge=False)
     table.add_column("partition", justify="right", no_wrap=True)
     table.add_column("stored up to", justify="right", no_wrap=True)
@@ -46,7 +44,7 @@ def show(examined: Examination) -> None:
         output.console().print(table)
     else:
         typer.echo(
-            "It has all that is stored of the old one: --apply goes on with it where each partition stands."
+            "It has all stored records of the old topic: --apply continues reading each partition at its stored offset."
         )
 
 
@@ -62,61 +60,61 @@ def _listed(examined: Examination) -> Sequence[Finding]:
 def _happened(one: Finding) -> str:
     match one.happened:
         case "lost_tail":
-            return f"Kafka lost what was stored from {one.begins_at} on{_since(one)}."
+            return f"Kafka lost the stored records from {one.begins_at} on{_since(one)}."
         case "expired":
             gone = f"{one.stored.next_offset} to {one.log.first - 1}"
-            return f"What lay at {gone} expired before it was stored."
+            return f"The records {gone} expired before they were stored."
         case "another_log":
             return f"It is another log{_same_until(one)}."
         case "fine":
-            return "An earlier recovery did not put everything back."
+            return "An earlier recovery did not republish all frames."
 
 
 def _since(one: Finding) -> str:
-    return f"; other records lie there now, up to {one.log.end - 1}" if one.log.end > one.begins_at else ""
+    return f"; it has other records there now, up to {one.log.end - 1}" if one.log.end > one.begins_at else ""
 
 
 def _same_until(one: Finding) -> str:
-    return f", the same up to {one.begins_at}" if one.begins_at > one.log.first else ""
+    return f", identical up to {one.begins_at}" if one.begins_at > one.log.first else ""
 
 
 def _remedy(one: Finding, examined: Examination) -> str:
     frames = plural(examined.to_put_back.get(one.stored.partition, 0), "frame")
     match one.happened:
         case "lost_tail":
-            return f"reads on at {one.begins_at}, and puts {frames} back onto the log"
+            return f"reads from {one.begins_at}, and publishes {frames} again"
         case "expired":
-            return f"reads on at {one.begins_at}; what is missing stays missing"
+            return f"reads from {one.begins_at}; the missing records stay missing"
         case "another_log":
-            return f"reads the new log from {one.begins_at} on; what is stored stays"
+            return f"reads the new log from {one.begins_at}; stored frames are kept"
         case "fine":
-            return f"puts {frames} back onto the log"
+            return f"publishes {frames} again"
 
 
 def show_done(examined: Examination, generation: int | None, done: Republished) -> None:
     topic = examined.topic.name
     if examined.needs_generation:
-        typer.echo(f"Generation {generation} of {topic} has begun; projectors go on in it by themselves.")
+        typer.echo(f"Started generation {generation} of {topic}; projectors switch to it by themselves.")
     if done.frames:
-        typer.echo(f"Put back onto the log: {plural(done.frames, 'frame')}.")
+        typer.echo(f"Published again: {plural(done.frames, 'frame')}.")
     missing = sum(one.missing for one in examined.findings)
     if missing:
-        typer.echo(f"Offsets that are missing for good: {missing:,}. The table `recoveries` keeps which.")
+        typer.echo(f"Offsets that stay missing: {missing:,}. The table `recoveries` lists them.")
     if done.left:
         typer.echo(
-            f"Not put back, since this release cannot read their bytes: {plural(done.left, 'frame')}.",
+            f"Not published again, because this release cannot read their bytes: {plural(done.left, 'frame')}.",
             err=True,
         )
 
 
 def too_large(examined: Examination, done: Republished) -> tuple[str, str]:
-    """What is wrong, and what can be done about it, if the topic does not take some frames."""
+    """Returns the problem and the remedy if some frames exceed the topic's size limit."""
     topic = examined.topic.name
     lines = [
-        f"{topic} does not take {plural(done.too_large, 'frame')} that it took before; all others were put back."
+        f"{topic} rejects {plural(done.too_large, 'frame')} as too large; all others were published again."
     ]
     lines += [
-        f"  {one.context_id!r}: frame {one.frame_id}, {one.bytes:,} bytes, which lay at "
+        f"  {one.context_id!r}: frame {one.frame_id}, {one.bytes:,} bytes, stored from "
         f"{one.partition}:{one.offset} of generation {one.generation}"
         for one in done.named
     ]
@@ -124,13 +122,13 @@ def too_large(examined: Examination, done: Republished) -> tuple[str, str]:
         lines.append(f"  and {more:,} more")
     needed = max(MAX_RECORD_BYTES, *(one.bytes + ROOM for one in done.named))
     return "\n".join(lines), (
-        "Nothing is lost: they are stored, and projectors go on. Have the topic take more, with Kafka's own tool, and "
-        f"run this again: kafka-configs --alter --topic {topic} --add-config max.message.bytes={needed}"
+        "Nothing is lost: the frames are stored, and projectors continue. Raise the limit with Kafka's tool, then run "
+        f"this command again: kafka-configs --alter --topic {topic} --add-config max.message.bytes={needed}"
     )
 
 
 def as_json(examined: Examination) -> dict[str, Any]:
-    """For programs: fields are added, never renamed."""
+    """Returns the comparison as JSON. Fields are added, never renamed."""
     return {
         "topic": examined.topic.name,
         "fine": examined.is_fine,
@@ -153,7 +151,7 @@ def as_json(examined: Examination) -> dict[str, Any]:
 
 
 def done_as_json(done: Republished) -> dict[str, Any]:
-    """What was put back, for programs: fields are added, never renamed."""
+    """Returns the republished frames as JSON. Fields are added, never renamed."""
     return {
         "put_back": done.frames,
         "left": done.left,

@@ -1,4 +1,4 @@
-"""A dead letter as people see it: text where it is text, everything else in hexadecimal."""
+"""A dead letter for a terminal: text as text, other bytes in hexadecimal."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from frameledger_services.store.dead_letters import DeadLetter
 from frameledger_services.store.outbox import headers_from_json
 
 MUCH_BYTES = 4_096
-"""Of a longer value only so much is shown; --raw has all of it."""
+"""Maximum bytes of a value that are shown; --raw writes all of them."""
 
 BYTES_A_LINE = 16
 
 
 def lines(one: DeadLetter) -> Iterator[str]:
-    """Line by line; nothing of it can control a terminal."""
+    """Yields the lines to print, with control characters escaped."""
     generation = "" if one.generation == FIRST_GENERATION else f", generation {one.generation}"
     yield f"where     {one.topic}, partition {one.partition}, offset {one.offset}{generation}"
     yield f"logged    {_time(one.logged_at) or 'unknown'}"
@@ -33,11 +33,11 @@ def lines(one: DeadLetter) -> Iterator[str]:
     yield f"value     {len(one.value):,} bytes:"
     yield from _lines(one.value[:MUCH_BYTES])
     if len(one.value) > MUCH_BYTES:
-        yield f"... {len(one.value) - MUCH_BYTES:,} bytes more (--raw has them)"
+        yield f"... {len(one.value) - MUCH_BYTES:,} bytes more (--raw writes all)"
 
 
 def _lines(value: bytes) -> Iterator[str]:
-    """Text as it is where it is text, else in hexadecimal."""
+    """Yields text as text, and other bytes in hexadecimal."""
     try:
         text = value.decode()
     except UnicodeDecodeError as error:
@@ -63,7 +63,7 @@ def _readable(value: bytes) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text of one line with everything that a terminal would obey as an escape."""
+    """Returns text on one line with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 

@@ -1,1 +1,1 @@
-"""`frameledger replay`: a conversation played again."""
+"""`frameledger replay`: playback of a conversation."""

@@ -1,4 +1,4 @@
-"""`frameledger replay`: a conversation played in the terminal, or published again as a recording."""
+"""`frameledger replay`: playback of a conversation in the terminal, or publication of copies of its frames."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from frameledger_services.store.client_calls import BegunCall
 from frameledger_services.store.connections import Connections
 
 LONGEST_SILENCE = 3.0
-"""Seconds that the terminal waits at most."""
+"""Maximum pause in the terminal, in seconds."""
 
 VERSIONS_AT_ONCE = 500
-"""Of so many it is asked at once which calls of clients began there."""
+"""Versions per query for calls of clients."""
 
 commands = typer.Typer()
 
@@ -42,15 +42,15 @@ def replay(
     context: options.Context,
     speed: Annotated[
         float,
-        typer.Option(min=0, metavar="N", help="So many times as fast as it was; 0 does not wait at all."),
+        typer.Option(min=0, metavar="N", help="Speed factor. 0: without pauses."),
     ] = 1.0,
     first: Annotated[
         int | None,
-        typer.Option("--from", min=1, metavar="VERSION", help="The first frame.", show_default=False),
+        typer.Option("--from", min=1, metavar="VERSION", help="First version to play.", show_default=False),
     ] = None,
     last: Annotated[
         int | None,
-        typer.Option("--until", min=1, metavar="VERSION", help="The last frame.", show_default=False),
+        typer.Option("--until", min=1, metavar="VERSION", help="Last version to play.", show_default=False),
     ] = None,
     topic: Annotated[
         str | None,
@@ -63,7 +63,7 @@ def replay(
         typer.Option(
             "--as",
             metavar="NEW",
-            help="With --to: the id of the copy. Not given: CONTEXT-replay.",
+            help="With --to: id of the copy. Default: CONTEXT-replay.",
             show_default=False,
         ),
     ] = None,
@@ -71,24 +71,24 @@ def replay(
         bool,
         typer.Option(
             "--live",
-            help="With --to: publish what people and programs said and nothing else; models and functions are asked "
-            "anew, really.",
+            help="With --to: publish only the frames of users and applications. Models and functions are really called "
+            "again.",
         ),
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Play a conversation in the terminal as it was heard, or publish copies of its frames with their timing.
+    """Play a conversation in the terminal with its timing, or publish copies of its frames to another conversation.
 
-    In the terminal a silence of more than three seconds is shortened, and it says so. Copies are a recording of another
-    id: everything is folded, and no model and no function acts on it. To publish them again says nothing twice.
+    In the terminal, pauses of more than three seconds are shortened and marked. Copies are a recording with another
+    id: all frames are folded, but no model and no function is called. Repeating the command publishes nothing twice.
 
     Example: `frameledger replay ctx-1 --speed 2 --from 10`
     """
     if topic is None and (new is not None or live):
-        raise typer.BadParameter("these go with --to", param_hint="--as, --live")
+        raise typer.BadParameter("use them with --to", param_hint="--as, --live")
     copy = new or f"{context}-replay"
     if topic is not None and (copy == context or len(copy.encode()) > MAX_KEY_BYTES or "\x00" in copy):
-        raise typer.BadParameter("the copy needs an id of its own of at most 255 bytes", param_hint="--as")
+        raise typer.BadParameter("the copy needs another id, of at most 255 bytes", param_hint="--as")
     with backend.exit_on_error(), suppress(KeyboardInterrupt):
         settings = Settings.from_env()
         if topic is None:
@@ -125,8 +125,8 @@ async def _play(
 
 
 class _Begun:
-    """The calls that a client answers, by the version at which they began; no frame tells of that. Versions are asked
-    for in order, and so many at a time that memory does not grow with their number."""
+    """The calls that a client answers, by the version at which they started, for which there is no frame. Versions are
+    queried in order and in batches, so that memory is bounded."""
 
     def __init__(self, connections: Connections, context_id: str) -> None:
         self._connections = connections
@@ -175,13 +175,13 @@ async def _publish(
     kind = "" if copies.live else ", a recording"
     typer.echo(f"{done:,} frames of {copies.context_id} are on {topic} as {copies.copy}{kind}.")
     if left_out:
-        typer.echo(f"{left_out:,} were left out: {_why(copies)}.")
+        typer.echo(f"Not copied: {left_out:,} ({_why(copies)}).")
 
 
 def _why(copies: Copies) -> str:
     if copies.live:
-        return "answers, calls and speech, which come anew"
-    return "ignored then, of an attempt that was taken back, or an erasure"
+        return "answers, calls and speech, which are generated again"
+    return "ignored frames, frames of superseded attempts, and erasures"
 
 
 async def _until(connections: Connections, context_id: str, last: int | None) -> int:
@@ -191,7 +191,7 @@ async def _until(connections: Connections, context_id: str, last: int | None) ->
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """A frame as `--json` prints it."""
+    """A frame in the output of `--json`."""
 
     version: int
     at: datetime

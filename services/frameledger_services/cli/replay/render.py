@@ -1,4 +1,4 @@
-"""A recorded conversation as it was heard: words as they streamed, and a dim line for each thing that happened."""
+"""Playback of a conversation: text as it streamed, and a dim line for each event."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _COLOURS = {"user": "green", "assistant": "cyan"}
 
 
 class Screen:
-    """What is heard, from top to bottom. Each frame is shown once, in order; one that was not applied is not."""
+    """Prints the playback line after line. Shows each applied frame once, in order."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._within_line = False
         self._speaks = False
-        """Whether words of an answer stand on the line."""
+        """Whether the current line has text of an answer."""
 
         self._ends_in_space = False
 
     def silence(self, seconds: float) -> None:
-        """A silence that is not waited for."""
+        """Print that a pause was shortened."""
         self._note(f"... {seconds:,.1f} s of silence, shortened")
 
     def show(self, frame: AnyFrame) -> None:
-        """A frame that was applied."""
+        """Print an applied frame."""
         match frame:
             case TranscriptionFrame(type="TranscriptionFrame"):
                 self._say("user", frame.text)
@@ -67,7 +67,7 @@ class Screen:
                 self._note(f"the history is kept {keeper}")
             case LLMFullResponseStartFrame():
                 if (frame.attempt or 1) > 1:
-                    self._note(f"attempt {frame.attempt} begins anew; what was said before is taken back")
+                    self._note(f"attempt {frame.attempt} starts over; the text before it is discarded")
                 self._end_line()
             case TextFrame(said_by="model"):
                 self._stream(frame)
@@ -96,13 +96,13 @@ class Screen:
                 pass
 
     def began(self, call: BegunCall) -> None:
-        """A call that began with the frame that was shown last, which does not say so: its client answers it."""
+        """Print a call that its client answers. It started with the last frame shown."""
         name = escape.one_line(call.function_name)
         self._note(f"{name} {escape.one_line(plain(call.arguments))}")
         self._note(f"{name} waits for the client")
 
     def end(self) -> None:
-        """Nothing follows."""
+        """End the output."""
         self._end_line()
 
     def _rewritten(self, frame: LLMMessageRewriteFrame) -> None:
@@ -135,7 +135,7 @@ class Screen:
             self._end_line()
             self._console.print(Text("assistant: ", _COLOURS["assistant"]), end="", soft_wrap=True)
         elif type(frame) is TextFrame and text and not frame.includes_inter_frame_spaces:
-            # One space at a seam without any, as rule R2.2 joins them.
+            # Texts are joined with one space, as in rule R2.2.
             text = text if self._ends_in_space or text[0].isspace() else f" {text}"
         self._speaks = self._within_line = True
         self._ends_in_space = text[-1:].isspace() if text else self._ends_in_space

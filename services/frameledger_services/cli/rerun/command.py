@@ -1,4 +1,4 @@
-"""`frameledger rerun`: what another model, or another prompt, says to a recorded moment; or to many."""
+"""`frameledger rerun`: recorded runs repeated with another model or prompt, and compared."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rerun(
     context: Annotated[
         str | None,
         typer.Argument(
-            metavar="CONTEXT", callback=options.context_id, help="The conversation.", show_default=False
+            metavar="CONTEXT", callback=options.context_id, help="Id of the conversation.", show_default=False
         ),
     ] = None,
     at: Annotated[
@@ -46,36 +46,42 @@ def rerun(
         typer.Option(
             parser=moment.parse,
             metavar="VERSION|TIME",
-            help="The moment to ask about, as of `show`. Not given: what the newest run read.",
+            help="Version or time of the context to ask about. Default: the version that the newest run read.",
             show_default=False,
         ),
     ] = None,
     provider: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Who answers. Not given: as it is set, else who did.", show_default=False
+            metavar="NAME",
+            help="Provider. Default: FRAMELEDGER_INFERENCE_PROVIDER, else the recorded run's.",
+            show_default=False,
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The model, whatever was used.", show_default=False)
+        str | None,
+        typer.Option(metavar="NAME", help="Model, instead of the recorded one.", show_default=False),
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="A system instruction instead of every other.", show_default=False),
+        typer.Option(metavar="TEXT", help="System prompt, replacing all others.", show_default=False),
     ] = None,
-    times: Annotated[int, typer.Option(min=1, metavar="N", help="Ask so many times.")] = 1,
+    times: Annotated[int, typer.Option(min=1, metavar="N", help="Number of repetitions.")] = 1,
     price_list: Annotated[
         Path | None,
         typer.Option(
             "--prices",
             metavar="FILE",
-            help='Prices of a million tokens, TOML or JSON: {"gpt-5-mini": {"input": 0.25, "output": 2, "cache_read": '
+            help='Prices per million tokens in TOML or JSON: {"gpt-5-mini": {"input": 0.25, "output": 2, "cache_read": '
             '0.025, "cache_write": 0.25}}.',
             show_default=False,
         ),
     ] = None,
     all_runs: Annotated[
-        bool, typer.Option("--all-runs", help="Every run that came to its end, and what it sums up to.")
+        bool,
+        typer.Option(
+            "--all-runs", help="Rerun every completed run of the selected conversations, with a summary."
+        ),
     ] = False,
     contexts: Annotated[
         list[str] | None,
@@ -92,46 +98,48 @@ def rerun(
         typer.Option(
             parser=moment.parse,
             metavar="TIME",
-            help="With --all-runs: all conversations with a frame since then.",
+            help="With --all-runs: all conversations with a frame since this time.",
             show_default=False,
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="With --all-runs: so many at once.")] = 4,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="With --all-runs: maximum concurrent reruns.")
+    ] = 4,
     report_to: Annotated[
         Path | None,
         typer.Option(
             "--report",
             metavar="FILE",
-            help="With --all-runs: the JSON file. Not given: rerun-TIME.json here.",
+            help="With --all-runs: JSON file to write. Default: rerun-TIME.json in the current folder.",
             show_default=False,
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="End with exit code 1 unless everything is the same.")
+        bool, typer.Option("--check", help="Exit with code 1 unless all answers are equal.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Ask a recorded moment again, of another model or with another prompt, and compare the answers.
+    """Repeat a recorded run with another model or prompt, and compare the answers.
 
-    The version is one that a run read; not given, the newest of these. The answer is held by an experiment, a
-    conversation that lists leave out, and no function is run: a call gets the recorded result of an equal one, once
-    each, and any other is answered "not available in a rerun" and listed. The provider is asked, and paid, really.
+    Reruns the version that the newest run read, or the one in --at. The answer is stored in an experiment, a separate
+    conversation that lists leave out. No function is executed: a call gets the recorded result of an equal call, each
+    once; any other call gets "not available in a rerun" and is listed. The provider is really called, and charges.
 
     Example: `frameledger rerun ctx-1 --at 12 --provider anthropic --times 3 --prices prices.toml`
     """
     if all_runs:
         if at is not None:
-            raise typer.BadParameter("with --all-runs there is no one version", param_hint="--at")
+            raise typer.BadParameter("it cannot be used with --all-runs", param_hint="--at")
         if since is not None and since.time is None:
-            raise typer.BadParameter("a time such as 2026-05-01", param_hint="--since")
+            raise typer.BadParameter("give a time such as 2026-05-01", param_hint="--since")
         if context is None and not contexts and since is None:
             raise typer.BadParameter(
-                "of which conversations? Name some, or say --since", param_hint="--all-runs"
+                "select conversations with CONTEXT, --context or --since", param_hint="--all-runs"
             )
     elif contexts or since is not None or report_to is not None:
-        raise typer.BadParameter("these go with --all-runs", param_hint="--context, --since, --report")
+        raise typer.BadParameter("use them with --all-runs", param_hint="--context, --since, --report")
     elif context is None:
-        raise typer.BadParameter("which conversation?", param_hint="CONTEXT")
+        raise typer.BadParameter("give the id of a conversation", param_hint="CONTEXT")
     with backend.exit_on_error():
         settings = Settings.from_env()
         named = provider or settings.inference_provider
@@ -151,7 +159,7 @@ def rerun(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for."""
+    """The options of a rerun."""
 
     settings: Settings
     provider: str | None
@@ -200,21 +208,21 @@ async def _all(
             written.end(found)
     except OSError as error:
         output.fail(
-            f"The report {path} cannot be written: {error.strerror}.", "Name another file with --report."
+            f"The report {path} cannot be written: {error.strerror}.", "Choose another file with --report."
         )
     if as_json:
         typer.echo(json.dumps({"summary": found.to_json(), "report": str(path)}))
     elif not found.reruns:
-        typer.echo("No run there came to its end, so nothing was asked.")
+        typer.echo("The selected conversations have no completed run. The provider was not called.")
     else:
         console.print()
         render.summary(found, console)
-        console.print(f"\nAll of it: {path}", soft_wrap=True)
+        console.print(f"\nFull report: {path}", soft_wrap=True)
     return found.same == found.reruns
 
 
 class _Desk:
-    """What reruns need while they go on: a client, connections, and each provider that is asked."""
+    """The resources of reruns: a client, database connections, and a client of each provider."""
 
     def __init__(self, asked: Asked, client: Client, connections: Connections, stack: AsyncExitStack) -> None:
         self.connections = connections
@@ -224,7 +232,7 @@ class _Desk:
         self._rerunners: dict[str | None, Rerunner] = {}
 
     async def rerun(self, run: batch.RunAt) -> Compared:
-        """Ask about one moment, as often as was wanted."""
+        """Rerun one version with the configured number of repetitions."""
         found = await self.connections.read(original, run.context_id, run.version)
         rerunner = self._rerunner(found)
         answers = [await rerunner.rerun(found) for _ in range(self._asked.times)]
@@ -260,7 +268,7 @@ async def _version(connection: AsyncConnection[Any], context_id: str, at: moment
     newest = await reruns.run_versions(connection, context_id)
     if not newest:
         output.fail(
-            f"No run of {context_id!r} has begun, so nothing was answered yet.",
-            "Say --at, and what a model says there is shown.",
+            f"The conversation {context_id!r} has no run.",
+            "Choose a version with --at to see what a model answers there.",
         )
     return newest[0]

@@ -1,4 +1,4 @@
-"""A rerun beside its original, as people read it: the words that differ are marked as `git diff --word-diff` does."""
+"""A rerun beside its original as text. Words that differ are marked like in `git diff --word-diff`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MARKS = {"same": ("", "", ""), "gone": ("[-", "-]", "red"), "new": ("{+", "+}",
 
 
 def show(one: Compared, console: Console) -> None:
-    """Print a moment and its reruns, each beside what is on record."""
+    """Print a version and its reruns, each beside the recorded answer."""
     console.print(Text(f"{escape.printable(one.context_id)} at version {one.version}", "bold"))
     for number, (rerun, comparison) in enumerate(one.reruns, start=1):
         console.print()
         console.print(_side_by_side(one.recorded, rerun, comparison, number))
         for call in rerun.calls:
             if call.answered == "not available":
-                console.print(Text(f"Not on record, so not answered: {_call(call)}", "yellow"))
+                console.print(Text(f"No recorded result for the call: {_call(call)}", "yellow"))
         if rerun.error is not None:
             console.print(Text(f"The provider failed: {escape.one_line(rerun.error)}", "red"))
     _say_unpriced(one.unpriced, console)
@@ -34,11 +34,11 @@ def show(one: Compared, console: Console) -> None:
         console.print("\nNo run read this version, so there is nothing to compare with.")
     elif len(one.reruns) > 1:
         same = sum(comparison is not None and comparison.same for _, comparison in one.reruns)
-        console.print(f"\n{same} of {len(one.reruns)} reruns say and call the same as what is on record.")
+        console.print(f"\n{same} of {len(one.reruns)} reruns equal the recorded answer.")
 
 
 def line(one: Compared) -> Text:
-    """A run and its reruns in one line."""
+    """Returns a run and its reruns on one line."""
     differing = [comparison for _, comparison in one.reruns if comparison is not None]
     failed = len(one.reruns) - len(differing)
     words = {
@@ -54,9 +54,16 @@ def line(one: Compared) -> Text:
 
 
 def summary(found: Summary, console: Console) -> None:
-    """Print what many reruns came to."""
+    """Print the summary of many reruns."""
     counts = Table(box=None, pad_edge=False)
-    for heading in ("reruns", "the same", "text differs", "calls differ", "failed", "calls not on record"):
+    for heading in (
+        "reruns",
+        "the same",
+        "text differs",
+        "calls differ",
+        "failed",
+        "calls not on record",
+    ):
         counts.add_column(heading, justify="right")
     counts.add_row(
         *(f"{count:,}" for count in (found.reruns, found.same, found.text_differs, found.calls_differ)),
@@ -66,7 +73,7 @@ def summary(found: Summary, console: Console) -> None:
     console.print(counts)
     console.print()
     used = Table(box=None, pad_edge=False)
-    for heading in ("", "tokens read", "tokens written", "seconds", "price"):
+    for heading in ("", "input tokens", "output tokens", "seconds", "price"):
         used.add_column(heading, justify="right" if heading else "left")
     used.add_row("recorded", *_used(found.recorded))
     used.add_row("rerun", *_used(found.rerun))
@@ -99,7 +106,7 @@ def _side_by_side(
     for name, ours, theirs in _figures(old, rerun):
         table.add_row(name, ours, theirs)
     table.add_row("model", _model(old), _model(rerun))
-    table.add_row("held in", escape.printable(old.run_id or ""), rerun.context_id or "")
+    table.add_row("kept in", escape.printable(old.run_id or ""), rerun.context_id or "")
     return table
 
 
@@ -145,7 +152,7 @@ def _figures(old: Answer, new: Answer) -> Iterator[tuple[str, str, str]]:
 def _tokens(answer: Answer) -> str:
     if answer.tokens.input is None and answer.tokens.output is None:
         return "-"
-    return f"{_count(answer.tokens.input)} read, {_count(answer.tokens.output)} written"
+    return f"{_count(answer.tokens.input)} in, {_count(answer.tokens.output)} out"
 
 
 def _seconds(answer: Answer) -> str:

@@ -1,4 +1,4 @@
-"""The JSON file of many reruns, written as they come: `{"runs": [...], "summary": {...}}`."""
+"""The JSON report of many reruns, written incrementally: `{"runs": [...], "summary": {...}}`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from frameledger_services.forks.summary import Summary
 
 
 class Report:
-    """A report being written."""
+    """Writes a report."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -31,7 +31,7 @@ class Report:
 
 @contextmanager
 def writing(path: Path) -> Iterator[Report]:
-    """Write a report. Until it is complete it is called `PATH.part`. Raises OSError."""
+    """Yields a report to write. Until it is complete, the file is named `PATH.part`. Raises OSError."""
     part = path.with_name(f"{path.name}.part")
     with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
         yield Report(file)
@@ -39,5 +39,5 @@ def writing(path: Path) -> Iterator[Report]:
 
 
 def default_path() -> Path:
-    """Returns a name in the working directory with the time in it."""
+    """Returns a path in the working directory with the current time in its name."""
     return Path(f"rerun-{datetime.now(UTC):%Y%m%d-%H%M%S}.json")

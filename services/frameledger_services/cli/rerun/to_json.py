@@ -11,7 +11,7 @@ from frameledger_services.forks.summary import side_to_json
 
 
 def compared(one: Compared) -> dict[str, Any]:
-    """A moment, its recorded answer, and each answer that was given anew."""
+    """Returns a version, its recorded answer, and the answer of each rerun."""
     return {
         "context_id": one.context_id,
         "version": one.version,

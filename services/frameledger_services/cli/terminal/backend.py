@@ -1,4 +1,4 @@
-"""What commands share that speak to the servers: a query, a change, and exit code 1 for an error that is expected."""
+"""Helpers for commands that use the servers: queries, changes, and exit code 1 for expected errors."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _T = TypeVar("_T")
 
 @contextmanager
 def exit_on_error(*more: type[Exception]) -> Iterator[None]:
-    """End the command with exit code 1, and the error's message on standard error, for an error that is no bug. Of an
-    exception group of them it is the first one.
+    """Print the message of an expected error to standard error, and end the command with exit code 1. Of an exception
+    group, the first error is printed.
 
-    Expected is every `FrameledgerError`, and `more`.
+    Every `FrameledgerError` is expected, and `more`.
     """
     expected: tuple[type[Exception], ...] = (FrameledgerError, *more)
     caught: tuple[type[Exception], ...] = (*expected, ExceptionGroup)
@@ -49,7 +49,7 @@ async def query(
     *arguments: _P.args,
     **options: _P.kwargs,
 ) -> _T:
-    """Returns what `function` reads, over a read-only connection that is closed afterwards.
+    """Returns the result of `function` on a read-only connection, which is closed afterwards.
 
     Raises `DatabaseError` and `SchemaError`, which `exit_on_error` expects.
     """
@@ -62,7 +62,7 @@ async def query(
 
 @asynccontextmanager
 async def connection(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
-    """A read-only connection for a read that may take its time. Raises what `query` raises."""
+    """Yields a read-only connection for a long read. Raises what `query` raises."""
     try:
         async with await connect(settings) as connected:
             yield connected
@@ -72,14 +72,14 @@ async def connection(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
 
 @contextmanager
 def change(*, lock_timeout: str = "") -> Iterator[None]:
-    """For a change of the database, inside of `exit_on_error`: its errors become `DatabaseError`. A lock that was not
-    had within `lock_timeout` ends the command."""
+    """Convert errors of a database change to `DatabaseError`. Use it inside `exit_on_error`. A lock that is not
+    acquired within `lock_timeout` ends the command."""
     try:
         yield
     except errors.LockNotAvailable:
         output.fail(
             f"A projector held the conversation's partition for more than {lock_timeout}.",
-            "Try again; `frameledger doctor` says whether projectors get on.",
+            "Try again. `frameledger doctor` shows whether the projectors advance.",
         )
     except psycopg.Error as error:
-        raise failure("The database does not do it", error) from error
+        raise failure("The database rejected the change", error) from error

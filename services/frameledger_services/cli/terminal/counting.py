@@ -1,4 +1,4 @@
-"""How far long work is, on standard error and on a terminal only."""
+"""A running count on standard error during long work, on a terminal only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from rich.console import Console
 
 EVERY = 1_000
-"""What is counted between two looks of the terminal."""
+"""The count is redrawn after so many."""
 
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[], None]]:
-    """Show how many were counted so far, as long as the block lasts. `what` has a place for the number: `{count:,}`."""
+    """Show a running count during the block. `what` is a format string with `{count:,}`. Yields a function that counts
+    one."""
     console = Console(stderr=True, highlight=False)
     count = 0
     with console.status(what.format(count=0)) as status:

@@ -1,4 +1,5 @@
-"""What frames did and what a context is, in short words for people. Whatever clients appended has words too."""
+"""Short descriptions, for people, of the effects of frames and of the state of a context. Accepts any message that a
+client can append."""
 
 from __future__ import annotations
 
@@ -35,20 +36,20 @@ from frameledger.tools import tool_names
 from frameledger_services.frame_file import Line
 
 _SHORT = 40
-"""Characters of a text that is only mentioned."""
+"""Maximum characters of a quoted text."""
 
 
 def outcome_text(line: Line) -> str:
-    """What a line did, or why it did nothing; of one that only carried text on, that text."""
+    """Returns the effect of a line, or why it had none. For a line that only extends a text, returns that text."""
     match line.outcome:
         case "rejected":
             return f"{line.reason}: {line.detail}"
         case "ignored":
             return str(line.reason)
         case "unknown":
-            return "this release does not know it"
+            return "unknown to this release"
         case "duplicate":
-            return "its id came before"
+            return "duplicate id"
         case "applied":
             if line.changes:
                 return ", ".join(_change(change) for change in line.changes)
@@ -76,7 +77,7 @@ def speaker_and_text(message: Message) -> tuple[str, str]:
 def request_terms(
     tools: Sequence[Mapping[str, Any]], tool_choice: Any, settings: Mapping[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """What a context has beside its messages, as far as it was set."""
+    """Yields name and text of the tools, tool choice and settings of a context, as far as they are set."""
     if tools:
         yield "tools", ", ".join(tool_names(tools))
     if tool_choice is not None:
@@ -86,11 +87,11 @@ def request_terms(
 
 
 def kept_by(mirror: str) -> str:
-    return f"{mirror} keeps the history, and what it does not say is not written"
+    return f"{mirror} writes the history; only what it publishes is stored"
 
 
 def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
-    """What a request takes along beside the messages, as far as it was set, and what the context waits for."""
+    """Yields the request parameters beside the messages, as far as they are set, and the open work of the context."""
     terms, turn, speech, runs = state.terms, state.turn, state.speech, state.runs
     yield from request_terms(terms.tools, terms.tool_choice, terms.settings)
     if terms.prompt_caching is not None:
@@ -100,13 +101,13 @@ def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
     if terms.limits:
         yield "limits", plain(terms.limits)
     if terms.recording:
-        yield "recording", "nothing is done about its runs and calls"
+        yield "recording", "its runs and calls are not executed"
     if terms.mirror is not None:
         yield "mirror", kept_by(terms.mirror)
     if terms.ended:
-        yield "ended", "asks for nothing until it is opened again"
+        yield "ended", "starts no runs or calls until it is reopened"
     if turn is not None:
-        doing = "the user speaks" if turn.speaking else "the user stopped, last words may come"
+        doing = "the user speaks" if turn.speaking else "the user stopped, transcriptions may follow"
         yield "open turn", _so_far(doing, trimmed(turn.words))
     if runs.open is not None:
         yield "open run", _run(runs.open)
@@ -119,16 +120,16 @@ def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
     for one in state.calls.ambiguous:
         yield (
             "ambiguous call",
-            f"{one.tool_call_id}, of version {one.requested_version}: a person may resolve it",
+            f"{one.tool_call_id}, requested at version {one.requested_version}: resolve it",
         )
     if runs.wanted is not None:
-        yield "next run", f"{runs.wanted.run_id}, asked for at version {runs.wanted.asked_version}"
+        yield "next run", f"{runs.wanted.run_id}, requested at version {runs.wanted.asked_version}"
     if runs.owed_to_turn:
-        yield "owed run", "to the end of the user's turn"
+        yield "owed run", "starts when the user's turn ends"
     if runs.owed_to_bot:
-        yield "owed run", "to the bot's stop"
+        yield "owed run", "starts when the bot stops"
     if speech.bot_since is not None:
-        yield "bot", f"speaks since version {speech.bot_since}"
+        yield "bot", f"speaking since version {speech.bot_since}"
 
 
 def _change(change: Change) -> str:
@@ -138,7 +139,7 @@ def _change(change: Change) -> str:
         case MessageReplaced(position):
             return f"message {position} rewritten"
         case MessageEnded(position):
-            return f"message {position} taken back"
+            return f"message {position} removed"
         case ContextErased():
             return "everything before it erased"
         case EraBegan():
@@ -146,13 +147,13 @@ def _change(change: Change) -> str:
         case SettingChanged(name):
             return f"{name} set"
         case RunRequested():
-            return "run asked for"
+            return "run requested"
         case RunOpened():
             return "run opened"
         case RunStarted(_, attempt):
             return f"attempt {attempt} began" if attempt else "run adopted"
         case RunClosed(_, end):
-            return "run over with the context" if end == "context_ended" else f"run {end}"
+            return "run closed with the conversation" if end == "context_ended" else f"run {end}"
         case CallAnnounced(tool_call_id=call, function_name=name):
             return f"{call} announced: {name}"
         case CallDispatched(tool_call_id=call):
@@ -162,7 +163,7 @@ def _change(change: Change) -> str:
         case CallWaiting(tool_call_id=call, for_=for_):
             return f"{call} waits for {for_}"
         case CallInterrupted(tool_call_id=call):
-            return f"{call} to be cancelled"
+            return f"{call} cancellation requested"
         case CallProgressed(tool_call_id=call):
             return f"{call} progressed"
         case CallSettled(tool_call_id=call, end=end):
@@ -177,10 +178,10 @@ def _run(run: Run) -> str:
     if run.attempt:
         progress = f"attempt {run.attempt}"
     elif run.adopted:
-        progress = "answered without its id"
+        progress = "answered without its run id"
     else:
-        progress = "nobody has answered yet"
-    return f"{run.run_id}, asked for at version {run.asked_version}, {progress}"
+        progress = "no attempt yet"
+    return f"{run.run_id}, requested at version {run.asked_version}, {progress}"
 
 
 def _call(call: Call) -> str:
@@ -190,7 +191,7 @@ def _call(call: Call) -> str:
         if call.running.waiting:
             notes.append("waits for a person")
         if call.running.interrupted:
-            notes.append("owed a cancel")
+            notes.append("cancellation due")
     return f"{call.tool_call_id} = {call.function_name}: {', '.join(notes)}"
 
 
@@ -215,7 +216,7 @@ def _so_far(doing: str, text: str) -> str:
 
 
 def plain(value: Any) -> str:
-    """Text as it is, any other JSON value as JSON on one line."""
+    """Returns text unchanged, and any other JSON value as JSON on one line."""
     return value if isinstance(value, str) else json.dumps(without_media(value), ensure_ascii=False)
 
 

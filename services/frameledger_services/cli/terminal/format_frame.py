@@ -1,4 +1,4 @@
-"""What a frame says, in a few words of one line for people."""
+"""A one-line summary of a frame for people."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from frameledger_services.cli.terminal.format_fold import speaker_and_text
 
 
 def summary(frame: AnyFrame) -> str:
-    """The text, the last message, the call and its result ...; empty for a frame whose type says it all."""
-    # As JSON, since a frame of an unknown type has anything under any name.
+    """Returns the text, the last message, or the call and its result. Empty if the frame's type says everything."""
+    # As JSON, since a frame of an unknown type has arbitrary fields.
     return escape.one_line(_words(json.loads(encode_frame(frame))))
 
 
 def error(frame: ErrorFrame) -> str:
-    """What went wrong, in one line: the last one, since a traceback ends with it."""
+    """Returns the last line of an error's text, because a traceback ends with the error."""
     lines = (frame.message or frame.code or "").strip().splitlines()
-    return escape.one_line(lines[-1]) if lines else "an error without a word"
+    return escape.one_line(lines[-1]) if lines else "an error without a message"
 
 
 def settle_command(command: Literal["answer", "resolve"], context_id: str, tool_call_id: str) -> str:
-    """The whole command that settles a call, to be copied; the result is left to be written."""
+    """Returns the command that settles a call, for copying, with a placeholder for the result."""
     words = shlex.join(escape.printable(one) for one in (context_id, tool_call_id))
     return f"frameledger calls {command} {words} --result JSON"
 

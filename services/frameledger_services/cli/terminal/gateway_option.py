@@ -1,4 +1,4 @@
-"""How a command reaches conversations: Kafka and PostgreSQL, or a gateway over HTTP."""
+"""The option `--url`: use a gateway over HTTP instead of Kafka and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Url = Annotated[
     typer.Option(
         "--url",
         metavar="URL",
-        help="A gateway to speak HTTP to, instead of Kafka and PostgreSQL; its token is FRAMELEDGER_TOKEN. Not given: "
+        help="Gateway to use instead of Kafka and PostgreSQL, with the token in FRAMELEDGER_TOKEN. Default: "
         "FRAMELEDGER_URL. Empty: no gateway.",
         show_default=False,
     ),
@@ -22,15 +22,15 @@ Url = Annotated[
 
 
 def address(settings: Settings, url: Url) -> str | None:
-    """Returns the address of the gateway to speak to; None for none."""
+    """Returns the address of the gateway to use, or None for Kafka and PostgreSQL."""
     return (settings.url if url is None else url) or None
 
 
 def conversations(settings: Settings, url: str | None, source: str) -> Conversations:
-    """Returns a client of this gateway; with None, of Kafka and PostgreSQL. Raises `MissingExtraError`."""
+    """Returns a client of this gateway, or of Kafka and PostgreSQL if `url` is None. Raises `MissingExtraError`."""
     if url is None:
         return Client(settings, source=source)
-    # Imported here: httpx takes a tenth of a second, and an extra.
+    # Imported here: httpx takes a tenth of a second to import and is an extra.
     from frameledger_services.client import HttpClient
 
     return HttpClient(url, settings=settings)

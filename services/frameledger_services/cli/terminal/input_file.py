@@ -1,4 +1,4 @@
-"""A file that a command reads."""
+"""Errors of a file that a command reads."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from frameledger_services.cli.terminal import output
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """End the command with exit code 1 if the file cannot be read in the block."""
+    """End the command with exit code 1 if reading the file in the block fails."""
     try:
         yield
     except (ConnectionError, TimeoutError):
-        # Errors of the system too, but of a server.
+        # These are subclasses of OSError too, but concern a server.
         raise
     except OSError as error:
         output.fail(f"{path} cannot be read: {error.strerror}.", "Give the path of a file.")

@@ -1,6 +1,6 @@
-"""Commands that are imported when they are called: until then a command is its name, one line, and where it is.
+"""Commands that are imported when they are called. Until then a command is a name, a line of help and a module.
 
-Each module of commands brings what it works with, and `frameledger --version` needs none of that.
+The modules of commands import their dependencies, and `frameledger --version` needs none of those.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typer.main import get_group
 from frameledger_services import extras
 
 STYLE: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_show_locals": False}
-"""How every command prints. A traceback with local variables would print conversations."""
+"""Options of every Typer app. Tracebacks omit local variables, which would print conversations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +25,17 @@ class LazyCommand:
     """A command that is not imported yet."""
 
     module: str
-    """The module of `cli` whose Typer app `commands` has it."""
+    """The module in `cli` whose Typer app `commands` has the command."""
 
     line: str
     """The first paragraph of its help."""
 
     extras: tuple[str, ...] = ()
-    """The extras that it needs beside `cli`."""
+    """The extras that it needs in addition to `cli`."""
 
 
 def group_of(titled: Mapping[str, Mapping[str, LazyCommand]]) -> type[TyperGroup]:
-    """A class of groups, as Typer wants one, with these commands beneath their titles, in their order."""
+    """Returns a Typer group class with these commands under their titles, in this order."""
     table = {name: lazily for commands in titled.values() for name, lazily in commands.items()}
 
     class Group(TyperGroup):
@@ -48,7 +48,7 @@ def group_of(titled: Mapping[str, Mapping[str, LazyCommand]]) -> type[TyperGroup
             }
 
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-            # Who only lists the commands, for help or for a shell that completes, does not come by here.
+            # Help and shell completion only list the commands and do not call this.
             name, command, rest = super().resolve_command(ctx, args)
             return name, command and imported(name or "", table), rest
 
@@ -56,7 +56,7 @@ def group_of(titled: Mapping[str, Mapping[str, LazyCommand]]) -> type[TyperGroup
 
 
 def imported(name: str, table: Mapping[str, LazyCommand]) -> Any:
-    """The command itself. Raises `MissingExtraError` if it needs more than is installed."""
+    """Imports and returns the command. Raises `MissingExtraError` if it needs an extra that is not installed."""
     extras.check(*table[name].extras)
     app = typer.Typer(**STYLE)
     app.add_typer(import_module(f"frameledger_services.cli.{table[name].module}").commands)

@@ -1,4 +1,4 @@
-"""`--at`: a version of a conversation, or a time, and the moment of the conversation that it names."""
+"""The option `--at`: a version of a conversation or a time, and its lookup in the database."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ LARGEST_VERSION = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """What was asked for: at most one of the two."""
+    """The parsed option: a version, a time, or neither."""
 
     version: int | None = None
     time: datetime | None = None
 
 
 def parse(written: str) -> At:
-    """Read the option's text. A time without an offset from UTC is UTC."""
+    """Parses the option's text. A time without an offset is UTC."""
     if written.isascii() and written.isdigit():
         if int(written) > LARGEST_VERSION:
-            raise typer.BadParameter("no conversation has so many frames")
+            raise typer.BadParameter(f"a version is at most {LARGEST_VERSION}")
         return At(version=int(written))
     try:
-        # RFC 3339 takes the T and the Z in either case.
+        # RFC 3339 allows T and Z in either case.
         time = datetime.fromisoformat(written.upper())
     except ValueError:
         raise typer.BadParameter(
@@ -47,15 +47,15 @@ Option = Annotated[
         "--at",
         parser=parse,
         metavar="VERSION|TIME",
-        help="After so many frames, or at an ISO 8601 time by the broker's clock; UTC if it names no offset. Now, if "
-        "not given.",
+        help="A version (number of frames), or an ISO 8601 time of the broker's clock, UTC without an offset. Default: "
+        "the newest version.",
         show_default=False,
     ),
 ]
 
 
 async def find(connection: AsyncConnection[Any], context_id: str, at: At | None) -> Moment:
-    """The moment that was asked for; ends the command if the conversation, or that version of it, is not there."""
+    """Returns the requested version. Ends the command if the conversation or that version does not exist."""
     asked = at or At()
     found = await moments.moment(connection, context_id, version=asked.version, time=asked.time)
     if found is None:
@@ -66,7 +66,7 @@ async def find(connection: AsyncConnection[Any], context_id: str, at: At | None)
     if not found.exists:
         erased = found.erased_version
         output.fail(
-            f"The context {context_id!r} has no version {found.version}.",
-            f"It has {erased} to {found.newest}." + (" What was before was erased." if erased else ""),
+            f"The conversation {context_id!r} has no version {found.version}.",
+            f"It has {erased} to {found.newest}." + (" Earlier versions were erased." if erased else ""),
         )
     return found

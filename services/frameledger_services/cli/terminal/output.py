@@ -1,4 +1,4 @@
-"""What commands print: tables and pages for people on standard output, and one error on standard error."""
+"""Output of commands: tables and pages on standard output, and one error on standard error."""
 
 from __future__ import annotations
 
@@ -14,53 +14,54 @@ import typer
 from rich.console import Console
 
 WIDTH_OF_A_FILE = 100
-"""Columns where no terminal says how wide it is."""
+"""Columns where standard output is not a terminal."""
 
 
 def console() -> Console:
-    """Standard output as it is now, for people: in colour on a terminal, unless `NO_COLOR` is set.
+    """Returns a console on the current standard output: in colour on a terminal, unless `NO_COLOR` is set.
 
-    Into a file or a pipe it writes plain text of a constant width, so that what is printed twice is the same.
+    To a file or a pipe it writes plain text of a constant width, so that equal output is equal byte for byte.
     """
     width = None if sys.stdout.isatty() else WIDTH_OF_A_FILE
     return Console(width=width, highlight=False, emoji=False)
 
 
 def print_json(values: Iterable[Any]) -> None:
-    """Print dataclasses as JSON objects, one a line, as `json_text` has them."""
+    """Print dataclasses as JSON Lines, in the format of `json_text`."""
     for one in values:
         print_json_object(asdict(one))
 
 
 def print_json_object(value: Mapping[str, Any]) -> None:
-    """Print a JSON object on a line of its own, as `json_text` has it."""
+    """Print a JSON object on one line, in the format of `json_text`."""
     typer.echo(json_text(value))
 
 
 def json_text(value: object) -> str:
-    """A value as JSON, without a line break; times as ISO 8601 in UTC, ids as text, bytes in hexadecimal."""
+    """Returns a value as JSON on one line: times in ISO 8601 and UTC, ids as text, bytes in hexadecimal."""
     return json.dumps(value, default=_as_text)
 
 
 def fail(problem: str, remedy: str) -> NoReturn:
-    """End the command with exit code 1, saying what is wrong and what can be done about it."""
+    """Print the problem and the remedy to standard error, and end the command with exit code 1."""
     typer.echo(f"{problem}\n{remedy}", err=True)
     raise typer.Exit(1)
 
 
 def confirm(question: str, otherwise: str) -> None:
-    """Ask a person; end the command with exit code 1 on a no, or if standard input is no terminal."""
+    """Ask for confirmation. Ends the command with exit code 1 if the answer is no or standard input is not a
+    terminal."""
     if not can_ask():
         fail(
-            "Nothing was changed: standard input is no terminal, so nobody can be asked.",
-            "Say --yes if it is meant.",
+            "Nothing was changed: confirmation is required, and standard input is not a terminal.",
+            "Use --yes to confirm.",
         )
     if not typer.confirm(question, err=True):
         fail("Nothing was changed.", otherwise)
 
 
 def can_ask() -> bool:
-    """Whether standard input is a terminal."""
+    """Returns whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 

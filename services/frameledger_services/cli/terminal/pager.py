@@ -1,8 +1,8 @@
-"""What a command prints for people line by line: through a pager where standard output is a terminal, as git does it.
+"""Line output through a pager if standard output is a terminal, like git.
 
-The pager is `FRAMELEDGER_PAGER`, else `PAGER`, else `less`, as a shell command; `cat` and an empty `PAGER` mean none.
-Unless `LESS` is set, less gets `FRX`: it ends at once if all fits on the screen, passes colors on, and leaves the text
-there. Into a file or a pipe lines go as they are, without color and of a constant width.
+The pager is the shell command in `FRAMELEDGER_PAGER`, else `PAGER`, else `less`; `cat` and an empty `PAGER` mean none.
+Unless `LESS` is set, less runs with `FRX`: it exits at once if everything fits on the screen, shows colors, and leaves
+the text on the screen. To a file or a pipe, lines are written without color and with a constant width.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ STYLES = {
 }
 
 Piece = tuple[str, str]
-"""A text without control characters, and the name of its style in `STYLES`."""
+"""A text without control characters, and the name of a style in `STYLES`."""
 
 
 class Page:
-    """Where lines go. `width`: columns of a line. `in_color`: whether styles are shown."""
+    """The output of lines. `width`: columns of a line. `in_color`: whether styles are shown."""
 
     def __init__(self, file: IO[str], width: int, *, in_color: bool) -> None:
         self.width = width
@@ -47,7 +47,7 @@ class Page:
         self._file = file
 
     def line(self, *pieces: Piece) -> None:
-        """Print a line, cut at the page's width, with an ellipsis for what is left out."""
+        """Print a line, truncated to the page's width with an ellipsis."""
         left = self.width
         told: list[str] = []
         for text, style in pieces:
@@ -59,11 +59,11 @@ class Page:
         self._file.write("".join(told).rstrip() + "\n")
 
     def whole(self, text: str, style: str) -> None:
-        """Print a line that is not cut: there is something to be copied in it."""
+        """Print a line without truncation, because it has text to copy."""
         self._file.write(self.styled(text, style) + "\n")
 
     def console(self) -> Console:
-        """A console that prints here, for what is more than lines."""
+        """Returns a console that prints to this page, for output other than lines."""
         terminal = self.in_color or None
         return Console(
             file=self._file,
@@ -75,15 +75,15 @@ class Page:
         )
 
     def styled(self, text: str, style: str) -> str:
-        """The text with the codes of its style, where styles are shown."""
+        """Returns the text with the codes of its style if styles are shown."""
         return f"{STYLES[style]}{text}{RESET}" if self.in_color and style and text else text
 
 
 @contextmanager
 def page(preferred: str | None = None) -> Iterator[Page]:
-    """Standard output for many lines. `preferred`: the pager of the settings.
+    """Yields the page that prints to the pager or to standard output. `preferred`: the pager of the settings.
 
-    Where the pager is closed before the end, the rest of the block is left out, and that is no error.
+    If the user closes the pager before the end, the rest of the block is skipped without an error.
     """
     if not sys.stdout.isatty():
         yield Page(sys.stdout, output.WIDTH_OF_A_FILE, in_color=False)
@@ -96,7 +96,7 @@ def page(preferred: str | None = None) -> Iterator[Page]:
         yield Page(sys.stdout, width, in_color=in_color)
         return
     try:
-        # Ctrl-C was for the pager, which goes on showing what it has; and whoever closes it has read enough.
+        # Ctrl-C is for the pager, which keeps running; a broken pipe means that the user closed it.
         with suppress(BrokenPipeError, KeyboardInterrupt):
             yield Page(process.stdin, width, in_color=in_color)
     finally:
@@ -104,20 +104,20 @@ def page(preferred: str | None = None) -> Iterator[Page]:
 
 
 def fit(text: str, width: int) -> str:
-    """The beginning of a text that takes at most so many columns, with an ellipsis if it is not all of it."""
+    """Returns the text truncated to so many columns, with an ellipsis if it was longer."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
 
 
 def padded(text: str, width: int) -> str:
-    """The text in exactly so many columns."""
+    """Returns the text truncated or padded to exactly so many columns."""
     cut = fit(text, width)
     return cut + " " * (width - cell_len(cut))
 
 
 def _pager(preferred: str | None) -> str | None:
-    """The command that shows pages; None for none."""
+    """Returns the pager's shell command, or None for no pager."""
     chosen = preferred or os.environ.get("PAGER")
     if chosen is None:
         chosen = "less" if shutil.which("less") else ""
@@ -135,7 +135,7 @@ def _started(pager: str) -> subprocess.Popen[str] | None:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Tell the pager that this was all, and wait until the person has read it."""
+    """Close the pager's input, and wait until the user closes the pager."""
     if process.stdin is not None:
         with suppress(BrokenPipeError):
             process.stdin.close()

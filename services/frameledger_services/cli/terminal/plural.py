@@ -1,8 +1,8 @@
-"""Numbers of things, as a person says them."""
+"""Counts with singular and plural nouns."""
 
 from __future__ import annotations
 
 
 def plural(count: int, thing: str) -> str:
-    """`1 frame`, `2 frames`, `1,000 frames`: of things whose plural has an s."""
+    """Returns `1 frame`, `2 frames` or `1,000 frames`; the plural is formed with an s."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""A bar on standard error while long work goes on; nothing where that is no terminal."""
+"""A progress bar on standard error, on a terminal only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def shown(what: str, total: int | None = None) -> Iterator[Advance]:
-    """Yields a function that is told how much more is done, of `total` if that is known."""
+    """Yields a function to call with the amount of work completed since the last call, of `total` if that is known."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

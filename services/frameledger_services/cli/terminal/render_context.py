@@ -1,4 +1,4 @@
-"""A context as people read it on a terminal: its messages by position, and what else there is to say of it."""
+"""A context on a terminal: its messages by position, and its details."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from frameledger_services.cli.terminal import format_fold
 from frameledger_services.cli.terminal.plural import plural
 
 LONG = 200
-"""More messages, or more lines of any kind, than this are not all shown..."""
+"""Maximum number of messages, or of other lines, that are shown completely; of more, only the last `LAST`."""
 
 LAST = 40
-"""...but so many of the last."""
+"""Number of last lines that are shown of a long list."""
 
 MUCH = 600
-"""Characters of one text that are shown."""
+"""Maximum characters of a text that are shown."""
 
-# What would move the cursor, change colours or turn the direction of writing on a terminal.
+# Characters that move the cursor, change colours or turn the writing direction on a terminal.
 _CONTROLS = dict.fromkeys(
     {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\n")},
     "\N{REPLACEMENT CHARACTER}",
@@ -36,8 +36,8 @@ def show(
     *,
     everything: bool = False,
 ) -> None:
-    """Print the title, the messages (of many only the last ones, unless `everything`), and a line for each detail,
-    which is a name and a text."""
+    """Print the title, the messages, and a line for each detail, which is a name and a text. Of many messages it shows
+    only the last ones unless `everything` is set."""
     console.print(text(title, "bold"))
     if len(rows) > LONG and not everything:
         console.print(not_shown(len(rows) - LAST, "messages"))
@@ -46,7 +46,7 @@ def show(
 
 
 def title(context_id: str, version: int, count: int) -> str:
-    """What stands above a context of so many messages."""
+    """Returns the title of a context with so many messages."""
     return f"{context_id} at version {version}: {plural(count, 'message')}"
 
 
@@ -55,14 +55,14 @@ def not_shown(count: int, what: str) -> Text:
 
 
 def text(written: str, style: str = "") -> Text:
-    """The text as it may be shown: cut if very long, and unable to control the terminal."""
+    """Returns the text with control characters replaced, truncated if very long."""
     if len(written) > MUCH:
         written = f"{written[:MUCH]}... ({len(written) - MUCH:,} characters more)"
     return Text(plain(written), style)
 
 
 def plain(written: str) -> str:
-    """The text without what would control the terminal; its lines stay."""
+    """Returns the text with control characters replaced and its line breaks kept."""
     return written.translate(_CONTROLS)
 
 
@@ -76,7 +76,7 @@ def _lines(
 
 
 def _grid(lines: Iterable[tuple[str, str, str]]) -> Table:
-    """A table of lines: a position or none, the speaker or the name of a detail, and the text."""
+    """Returns a table of lines: position or empty, speaker or name of a detail, and text."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", no_wrap=True, min_width=4)
     grid.add_column(max_width=16, overflow="fold", style="cyan")

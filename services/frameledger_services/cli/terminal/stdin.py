@@ -1,4 +1,4 @@
-"""Standard input line by line, read in a thread beside an event loop: a terminal, a pipe, or a file."""
+"""Lines of standard input (terminal, pipe or file), read by a thread for an event loop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PIECE = 65_536
 
 
 def read_lines(file: int, tell: Callable[[str | None], None]) -> None:
-    """From now on tell each line that comes from this file descriptor, and None at its end, in the running loop.
+    """Start reading: call `tell` in the running loop for each line of this file descriptor, and with None at its end.
 
-    Returns at once. A terminal edits its lines itself, and hands one over when it is finished.
+    Returns at once. A terminal delivers a line when the user finishes it.
     """
     loop = asyncio.get_running_loop()
 
@@ -34,8 +34,8 @@ def read_lines(file: int, tell: Callable[[str | None], None]) -> None:
         if not rest or told(rest.decode(errors="replace")):
             told(None)
 
-    # A daemon, because nothing can end a read; and of the descriptor, since the interpreter, when it ends, wants to
-    # lock `sys.stdin`.
+    # A daemon thread, because a blocking read cannot be stopped. It reads the descriptor, because the interpreter locks
+    # `sys.stdin` at exit.
     threading.Thread(target=read, name="typed", daemon=True).start()
 
 
@@ -43,5 +43,5 @@ def _read(file: int) -> bytes:
     try:
         return os.read(file, PIECE)
     except OSError:
-        # The terminal is gone.
+        # The terminal was closed.
         return b""

@@ -1,4 +1,4 @@
-"""Which words of a text changed, and texts of several styles broken into lines."""
+"""Word-level differences of two texts, and wrapping of styled text into lines."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from rich.cells import cell_len
 from frameledger_services.cli.terminal.pager import Piece
 
 MOST_WORDS = 1_000
-"""Words and spaces, from the first to the last difference, that are compared; comparing takes their square."""
+"""Maximum words and spaces, from the first to the last difference, that are compared. Comparing takes quadratic time.
+"""
 
 KEPT = 8
-"""Words before and after a change that are shown where nothing changed."""
+"""Unchanged words that are shown before and after a change."""
 
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 
 
 def changed(before: str, after: str) -> list[tuple[str, str]]:
-    """What became of a text, as pieces: each is kept (`""`), `removed` or `added`, and long kept ones are shortened.
+    """Returns the difference as pieces with the style `""` (unchanged), `removed` or `added`.
 
-    The pieces that are kept or added make the new text, but for what is shortened.
+    Unchanged and added pieces together are the new text, except that long unchanged pieces are shortened.
     """
     old, new = _WORD.findall(before), _WORD.findall(after)
     begin = _alike(old, new)
@@ -53,7 +54,7 @@ def _compared(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def marked(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The pieces for readers without color: [-removed-] and {+added+}, as git marks words."""
+    """Marks the pieces for output without color, like `git diff --word-diff`: [-removed-] and {+added+}."""
     for text, style in pieces:
         match style:
             case "removed":
@@ -65,7 +66,7 @@ def marked(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def lines(pieces: Iterable[Piece], width: int) -> Iterator[list[Piece]]:
-    """The pieces broken into lines of at most so many columns, between words where that is possible; at least one."""
+    """Wraps the pieces into lines of at most so many columns, between words if possible. Yields at least one line."""
     line: list[Piece] = []
     left = width
     for text, style in pieces:
@@ -77,7 +78,7 @@ def lines(pieces: Iterable[Piece], width: int) -> Iterator[list[Piece]]:
                     continue
             rest = word
             while cell_len(rest) > width and not rest.isspace():
-                # No word of a language: an address, or JSON.
+                # Longer than a line: a URL, or JSON.
                 yield [(rest[: width // 2], style)]
                 rest = rest[width // 2 :]
             line.append((rest, style))
@@ -86,13 +87,13 @@ def lines(pieces: Iterable[Piece], width: int) -> Iterator[list[Piece]]:
 
 
 def _alike(old: list[str], new: list[str]) -> int:
-    """How many words both begin with."""
+    """Returns the length of the common prefix in words."""
     pairs = enumerate(zip(old, new, strict=False))
     return next((number for number, (a, b) in pairs if a != b), min(len(old), len(new)))
 
 
 def _shortened(words: list[str], before: int, after: int) -> str:
-    """Words that did not change: the first ones and the last ones, so many of each, and all if there are few."""
+    """Returns unchanged words as text: the first `before` and the last `after`, or all if there are few."""
     if len(words) <= before + after + 2 * KEPT:
         return "".join(words)
     return "".join(words[:before]) + " … " + "".join(words[len(words) - after :])

@@ -1,4 +1,4 @@
-"""A file that a command writes: whole under its name, or not there."""
+"""Atomic output files: complete under their name, or absent."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from frameledger_services.cli.terminal import output
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[BinaryIO]:
-    """A file to write; standard output without a path. It gets its name when the block ends, and is on disk then, in
-    place of what had that name; an error removes it.
+    """Yields a file to write, or standard output if there is no path. At the end of the block the file is flushed to
+    disk and renamed, replacing a file of that name. An error removes it.
 
-    A process that is killed leaves only a file whose name ends with `.partial`. Ends the command with exit code 1 if
-    the file cannot be written.
+    A killed process leaves only a file whose name ends with `.partial`. Ends the command with exit code 1 if the file
+    cannot be written.
     """
     if path is None:
         yield sys.stdout.buffer
@@ -34,9 +34,9 @@ def whole_file(path: Path | None) -> Iterator[BinaryIO]:
     except BaseException as error:
         with suppress(OSError):
             partial.unlink()
-        # Those two are of a server.
+        # ConnectionError and TimeoutError concern a server.
         if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
             output.fail(
-                f"{path} cannot be written: {error.strerror}.", "Give another path, or make room there."
+                f"{path} cannot be written: {error.strerror}.", "Choose another path, or free disk space."
             )
         raise

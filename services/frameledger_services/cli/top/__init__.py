@@ -1,1 +1,1 @@
-"""`frameledger top`: the whole installation, live in a terminal."""
+"""`frameledger top`: live activity of an installation in a terminal."""

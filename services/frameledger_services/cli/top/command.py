@@ -1,4 +1,4 @@
-"""`frameledger top`: the whole installation, live in a terminal."""
+"""`frameledger top`: live activity of an installation in a terminal."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rich.live import Live
 from frameledger_services import database
 from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.cli.top import screen, stages
-from frameledger_services.cli.top.snapshot import Look, Sample, look, sample
+from frameledger_services.cli.top.snapshot import Sample, Snapshot, sample, take_snapshot
 from frameledger_services.cli.top.stages import Stages
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, DatabaseUnavailableError
 
-_Looked = tuple[Look, Stages | None]
+_Looked = tuple[Snapshot, Stages | None]
 
 commands = typer.Typer()
 
@@ -29,28 +29,28 @@ commands = typer.Typer()
 @commands.command()
 def top(
     every: Annotated[
-        float, typer.Option("--every", min=0.2, metavar="SECONDS", help="Seconds from look to look.")
+        float, typer.Option("--every", min=0.2, metavar="SECONDS", help="Refresh interval.")
     ] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one screen and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one screen and exit.")] = False,
     metrics: Annotated[
         list[str] | None,
         typer.Option(
             "--metrics",
             metavar="URL",
-            help="Where a projector serves /metrics; again for each. Without it those that `up` runs here.",
+            help="URL of a projector's /metrics. Repeatable. Default: the projectors that `up` runs in this directory.",
             show_default=False,
         ),
     ] = None,
     as_json: options.AsJsonLines = False,
 ) -> None:
-    """Show what the whole installation does just now, until Ctrl-C.
+    """Show live activity of the whole installation until Ctrl-C.
 
-    Records a second and how far they are behind, what the last minute's runs and calls were and how long users waited
-    for first words, what is in progress and for how long, what went wrong, and what waits for somebody, as `frameledger
-    doctor` says it. It reads the database, so it can be anywhere; where a projector's metrics are reached, also how
-    long the stages of a batch take. A database that is away is waited for.
+    Shows records per second and lag, the runs and calls of the last minute with their time to first text, work in
+    progress, recent failures, and problems as `frameledger doctor` reports them. It reads the database, so it runs on
+    any machine; from the metrics of projectors it also shows the duration of the stages of a batch. It waits for an
+    unavailable database.
 
-    With --json each look is an object on a line; --once prints one and ends.
+    With --json, prints one object per line for each refresh; --once prints one and exits.
 
     Example: frameledger top --once --json
     """
@@ -61,7 +61,7 @@ def top(
 
 
 class _Watch:
-    """Looks at an installation again and again."""
+    """Takes snapshots of an installation at an interval."""
 
     def __init__(self, settings: Settings, addresses: Sequence[str], every: float) -> None:
         self._connections = Connections(settings, "frameledger top", most=1)
@@ -71,18 +71,18 @@ class _Watch:
         self._title = f"frameledger top, {_where(settings)}"
 
     async def show(self, *, once: bool, as_json: bool) -> None:
-        """Show samples until Ctrl-C, or one. Raises what the first look raises; later ones wait for the database,
-        unless one is all that is asked for."""
+        """Show samples until Ctrl-C, or one. Raises the errors of the first snapshot; later snapshots wait for the
+        database, except with `once`."""
         try:
-            first = await self._look()
+            first = await self._snapshot()
             if as_json:
-                await self._go_on(first, lambda found: output.print_json([found]), once=once)
+                await self._repeat(first, lambda found: output.print_json([found]), once=once)
             elif once:
-                await self._go_on(first, lambda found: output.console().print(self._page(found)), once=True)
+                await self._repeat(first, lambda found: output.console().print(self._page(found)), once=True)
             else:
                 with Live(console=output.console(), screen=True, auto_refresh=False) as live:
                     live.update(self._page(_between(first, first)), refresh=True)
-                    await self._go_on(
+                    await self._repeat(
                         first,
                         lambda found: live.update(self._page(found), refresh=True),
                         lambda error: live.update(self._trouble(error), refresh=True),
@@ -90,7 +90,7 @@ class _Watch:
         finally:
             await self._connections.close()
 
-    async def _go_on(
+    async def _repeat(
         self,
         before: _Looked,
         show: Callable[[Sample], object],
@@ -98,12 +98,12 @@ class _Watch:
         *,
         once: bool = False,
     ) -> None:
-        """Look again and again, each time `show` what happened since the look before, and `wait` for a database that is
-        away; or look once."""
+        """Take snapshots at the interval. Call `show` with the sample since the previous snapshot, and `wait` with the
+        error while the database is unavailable. With `once`, take one."""
         while True:
             await asyncio.sleep(min(self._every, 1.0) if once else self._every)
             try:
-                after = await self._look()
+                after = await self._snapshot()
             except DatabaseUnavailableError as error:
                 if once:
                     raise
@@ -118,10 +118,10 @@ class _Watch:
         return screen.page(found, self._title)
 
     def _trouble(self, error: DatabaseUnavailableError) -> RenderableType:
-        return screen.trouble(self._title, str(error), f"It is asked again in {self._every:g} s.")
+        return screen.trouble(self._title, str(error), f"Retrying every {self._every:g} s.")
 
-    async def _look(self) -> _Looked:
-        found = await self._connections.read(look, self._topic)
+    async def _snapshot(self) -> _Looked:
+        found = await self._connections.read(take_snapshot, self._topic)
         return found, await asyncio.to_thread(stages.read, self._addresses)
 
 
@@ -131,8 +131,8 @@ def _between(before: _Looked, after: _Looked) -> Sample:
 
 
 def _of_projectors(settings: Settings) -> list[str]:
-    """Where the projectors that `up` runs in the data directory serve their metrics."""
-    # The embedded servers are an extra, for Linux and macOS; this command is for all.
+    """Returns the metrics URLs of the projectors that `up` runs in the data directory."""
+    # The embedded servers are an extra and need Linux or macOS; this command does not.
     try:
         from frameledger_services.embedded.record import read_record
     except ImportError:
@@ -144,6 +144,6 @@ def _of_projectors(settings: Settings) -> list[str]:
 
 
 def _where(settings: Settings) -> str:
-    """The database as a person names it, without its password."""
+    """Returns host, port and name of the database, without the password."""
     said = conninfo_to_dict(database.address(settings, "frameledger top"))
     return f"{said.get('host', 'localhost')}:{said.get('port', 5432)}/{said.get('dbname', '')}"

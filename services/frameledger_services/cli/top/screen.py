@@ -1,4 +1,4 @@
-"""What `frameledger top` shows: one sample, for people."""
+"""The screen of `frameledger top`: one sample."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDENT = (0, 0, 0, 2)
 
 
 def page(sample: Sample, title: str) -> RenderableType:
-    """The whole screen. `title` says which installation it is."""
+    """Returns the whole screen. `title` names the installation."""
     head = Text.assemble((title, "bold"), f"  {sample.at.astimezone():%H:%M:%S}")
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(style="dim", no_wrap=True)
@@ -31,14 +31,14 @@ def page(sample: Sample, title: str) -> RenderableType:
     return Group(
         head,
         lines,
-        *_section("In progress, the longest first", [_in_progress(sample.in_progress)], sample.in_progress),
-        *_section("Went wrong in the last hour", [_went_wrong(sample.went_wrong)], sample.went_wrong),
-        *_section("Needs somebody", [_needs(sample)], sample.needs),
+        *_section("In progress, longest first", [_in_progress(sample.in_progress)], sample.in_progress),
+        *_section("Failures of the last hour", [_went_wrong(sample.went_wrong)], sample.went_wrong),
+        *_section("Problems", [_needs(sample)], sample.needs),
     )
 
 
 def trouble(title: str, problem: str, remedy: str) -> RenderableType:
-    """The screen while there is nothing to look at."""
+    """Returns the screen for an unavailable database."""
     return Group(Text(title, "bold"), Text(one_line(problem), "red"), Text(remedy, "dim"))
 
 
@@ -51,7 +51,7 @@ def _section(title: str, body: Iterable[RenderableType], rows: Sequence[object])
 
 def _road(road: Road, rate: float) -> Text:
     if not road.partitions:
-        return Text("no projector ever read it", "red")
+        return Text("no projector has read it", "red")
     stored = Text(f"{rate:,.0f} records/s, ")
     if road.gap:
         stored.append(f"{road.gap:,} behind by {road.lag_seconds:,.1f} s", "yellow")
@@ -74,9 +74,9 @@ def _finished(finished: Finished) -> Text:
     said = Text(_counted(finished.runs, "run"))
     if finished.first_text_p50 is not None and finished.first_text_p95 is not None:
         said.append(
-            f", first words after {finished.first_text_p50:,.2f} s (p50), {finished.first_text_p95:,.2f} s (p95)"
+            f", first text after {finished.first_text_p50:,.2f} s (p50), {finished.first_text_p95:,.2f} s (p95)"
         )
-    said.append(f", {finished.input_tokens:,} tokens read, {finished.output_tokens:,} written")
+    said.append(f", {finished.input_tokens:,} input tokens, {finished.output_tokens:,} output tokens")
     return said.append(f"; {_counted(finished.calls, 'call')}")
 
 

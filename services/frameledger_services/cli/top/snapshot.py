@@ -1,4 +1,4 @@
-"""One look at an installation, and what two of them say together: rates."""
+"""Snapshots of an installation, and the rates between two of them."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Road:
-    """How far the log is stored."""
+    """How much of the log is stored."""
 
     partitions: int
     read: int
-    """Partitions that a live projector reads."""
+    """Partitions that a running projector reads."""
 
     projectors: int
     stored: int
-    """Records that were read since the topic began."""
+    """Records read since the start of the topic."""
 
     gap: int
-    """Records on the log that are not stored, as of when their projectors last looked."""
+    """Records on the log that are not stored, at the projectors' latest check."""
 
     lag_seconds: float
-    """The age of the oldest of what is stored last, where there is a gap."""
+    """Largest age of the last stored record among partitions with a gap."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What there is at one moment."""
+class Snapshot:
+    """The state at one moment."""
 
     at: datetime
     clock: float
@@ -61,21 +61,21 @@ class Look:
     in_progress: Sequence[InProgress]
     went_wrong: Sequence[WentWrong]
     needs: Sequence[Finding]
-    """What waits for somebody, in the words of `frameledger doctor`."""
+    """Problems, as `frameledger doctor` reports them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What `frameledger top --once --json` prints."""
+    """A snapshot with rates, as `frameledger top --once --json` prints it."""
 
     at: datetime
     seconds: float
-    """Between the two looks that the rates are from."""
+    """Time between the two snapshots of the rates."""
 
     records_per_second: float
     road: Road
     stages: Mapping[str, float] | None
-    """Milliseconds of a batch in each stage, in that time; None if no projector's metrics were read."""
+    """Milliseconds per batch in each stage during that time; None if no projector's metrics were read."""
 
     frames_of_a_batch: float | None
     finished: Finished
@@ -85,12 +85,13 @@ class Sample:
     needs: Sequence[Finding]
 
 
-async def look(connection: AsyncConnection[Any], topic: str) -> Look:
-    """Returns what there is now. A dozen statements on indexes of what is open; none grows with the archive."""
+async def take_snapshot(connection: AsyncConnection[Any], topic: str) -> Snapshot:
+    """Returns the current state. Takes a dozen statements on indexes of open work; their cost does not grow with the
+    archive."""
     reach = await partition_progress.progress(connection, topic)
     needs = [finding async for finding in waiting.findings(connection)]
     needs += [finding async for finding in work.findings(connection)]
-    return Look(
+    return Snapshot(
         datetime.now(UTC),
         monotonic(),
         Road(
@@ -109,14 +110,14 @@ async def look(connection: AsyncConnection[Any], topic: str) -> Look:
     )
 
 
-def sample(before: Look, now: Look, stages: tuple[Stages, Stages] | None) -> Sample:
-    """Returns the later look, with what happened between the two."""
+def sample(before: Snapshot, now: Snapshot, stages: tuple[Stages, Stages] | None) -> Sample:
+    """Returns the later snapshot with the rates since the earlier one."""
     seconds = now.clock - before.clock
     spent = None if stages is None else stages[1].since(stages[0])
     return Sample(
         now.at,
         seconds,
-        # Fewer than before: the topic was made again meanwhile.
+        # Negative if the topic was recreated in between.
         max(0, now.road.stored - before.road.stored) / seconds if seconds else 0.0,
         now.road,
         None if spent is None else spent.milliseconds,

@@ -1,4 +1,4 @@
-"""The stages of batches, from what projectors serve at `/metrics`."""
+"""Durations of the stages of batches, from the `/metrics` of projectors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWER_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a batch took, on average; nothing of a stage that no batch came through."""
+    """Average durations per batch. Stages without a batch are left out."""
 
     milliseconds: Mapping[str, float]
     frames: float | None
@@ -24,19 +24,19 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Sums over some projectors since each began."""
+    """Sums over several projectors since their start."""
 
     seconds: Mapping[str, float]
     """By stage."""
 
     batches: Mapping[str, float]
-    """By stage: how many went through it."""
+    """By stage: the number of batches."""
 
     frames: float
     commits: float
 
     def since(self, before: Stages) -> Spent:
-        """Returns what was spent after an earlier reading. A projector that began anew counts from its beginning."""
+        """Returns the averages since an earlier reading. A restarted projector counts from its start."""
         milliseconds = {}
         for stage, count in self.batches.items():
             batches, seconds = count - before.batches.get(stage, 0.0), self.seconds[stage]
@@ -52,14 +52,14 @@ class Stages:
 
 
 def read(addresses: Iterable[str]) -> Stages | None:
-    """Returns the sums of the projectors at these addresses of `/metrics`; None if none answered. Blocks for up to
+    """Returns the sums of the projectors at these `/metrics` URLs, or None if none answered. Blocks up to
     `ANSWER_SECONDS` for each."""
     texts = [text for address in addresses if (text := _fetched(address)) is not None]
     return parsed(texts) if texts else None
 
 
 def parsed(texts: Iterable[str]) -> Stages | None:
-    """Returns the sums of these expositions; None if none of them is a projector's."""
+    """Returns the sums of these metrics texts, or None if none is a projector's."""
     seconds: dict[str, float] = {}
     batches: dict[str, float] = {}
     frames = commits = 0.0

@@ -1,4 +1,4 @@
-"""An exported file that is not as it was written."""
+"""Errors of a damaged export file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frameledger_services.transfer.lines import BadFileError
 
 @contextmanager
 def named_if_damaged(path: Path) -> Iterator[None]:
-    """End the command with exit code 1 if the block finds a wrong line in this file."""
+    """End the command with exit code 1 if the block finds an invalid line in this file."""
     try:
         yield
     except BadFileError as error:

@@ -1,4 +1,4 @@
-"""`frameledger export`: conversations to a file, to take them along."""
+"""`frameledger export`: conversations written to files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ commands = typer.Typer()
 
 
 class Format(StrEnum):
-    """What an export is written as."""
+    """The format of an export."""
 
     JSONL = "jsonl"
     CLOUDEVENTS = "cloudevents"
@@ -40,7 +40,7 @@ class Format(StrEnum):
 
 @dataclass(slots=True)
 class _Sum:
-    """What was exported."""
+    """The totals of an export."""
 
     format: str
     conversations: int = 0
@@ -64,46 +64,48 @@ def export(
     since: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="With --all: those with a frame at this time or later.", show_default=False
+            metavar="TIME",
+            help="With --all: only conversations with a frame since this time.",
+            show_default=False,
         ),
     ] = None,
-    format_: Annotated[Format, typer.Option("--format", help="What it is written as.")] = Format.JSONL,
+    format_: Annotated[Format, typer.Option("--format", help="Format of the export.")] = Format.JSONL,
     out: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE|FOLDER",
-            help="Where to: a folder for parquet. Else standard output, if not given.",
+            help="Output file, or folder for parquet. Default: standard output.",
         ),
     ] = None,
     at: moment.Option = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Write conversations to a file, to take them along.
+    """Export conversations to a file.
 
-    jsonl loses nothing, and `frameledger import` makes the same conversations of it in another database: same frames,
-    same chain. cloudevents is a JSON array of CloudEvents 1.0. openai is one context, as it is or --at a version, as
-    the chat completions API takes it: messages, tools, tool_choice. parquet is a folder with frames.parquet,
+    Formats: jsonl is lossless, and `frameledger import` restores the same frames and hash chain in another database.
+    cloudevents is a JSON array of CloudEvents 1.0. openai is the context of one conversation, current or at --at, as
+    a request of the chat completions API: messages, tools, tool_choice. parquet is a folder with frames.parquet,
     messages.parquet, runs.parquet and calls.parquet (pip install 'frameledger[parquet]').
 
-    Each conversation is as of one moment. --json prints what was written; for that the file needs a name.
+    Each conversation is exported from one snapshot. --json prints a summary and needs -o.
 
     Example: `frameledger export ctx-1 -o ctx-1.jsonl`
     """
     named = contexts_ or []
     if bool(named) == everything:
-        raise typer.BadParameter("name conversations, or say --all", param_hint="CONTEXT")
+        raise typer.BadParameter("give ids of conversations, or --all", param_hint="CONTEXT")
     if since is not None and not everything:
-        raise typer.BadParameter("it goes with --all", param_hint="--since")
+        raise typer.BadParameter("use it with --all", param_hint="--since")
     if as_json and out is None:
-        raise typer.BadParameter("it needs -o FILE: standard output has the export", param_hint="--json")
+        raise typer.BadParameter("use it with -o FILE: standard output has the export", param_hint="--json")
     if at is not None and format_ is not Format.OPENAI:
         raise typer.BadParameter(
-            "it goes with --format openai; the others have every version", param_hint="--at"
+            "use it with --format openai; the other formats have every version", param_hint="--at"
         )
     if format_ is Format.OPENAI and len(named) != 1:
-        raise typer.BadParameter("openai is the form of one context; name it", param_hint="CONTEXT")
+        raise typer.BadParameter("the format openai exports a single conversation", param_hint="CONTEXT")
     if format_ is Format.PARQUET and out is None:
         raise typer.BadParameter("parquet needs a folder", param_hint="-o")
     from_time = None if since is None else _time(since)
@@ -146,7 +148,7 @@ async def _export(
 async def _export_tables(
     settings: Settings, named: Sequence[str], since: datetime | None, folder: Path, done: _Sum
 ) -> None:
-    # Imported here: it needs an extra of its own.
+    # Imported here: it needs an extra.
     from frameledger_services.transfer.parquet import Parquet
 
     async with _reading(settings) as connection:
@@ -186,13 +188,13 @@ async def _reading(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
 async def _export_context(
     settings: Settings, context_id: str, at: moment.At | None, file: BinaryIO, done: _Sum
 ) -> None:
-    # Imported here: it needs no SDK, and the adapters take a while.
+    # Imported here: importing the adapters takes time.
     from frameledger_services.transfer import chat
 
     found = await backend.query(settings, moment.find, context_id, at)
     stored = await backend.query(settings, contexts.context, context_id, found.version)
     text = json.dumps(chat.request_parts(stored), indent=2, ensure_ascii=False) + "\n"
-    # Half of a surrogate pair, which a message may have, has no form in UTF-8; JSON has an escape for it.
+    # A lone surrogate, which a message may have, cannot be encoded in UTF-8; JSON has an escape for it.
     content = text.encode(errors="backslashreplace")
     file.write(content)
     done.conversations, done.frames, done.bytes = 1, found.version, len(content)
@@ -209,5 +211,5 @@ def _counting(file: BinaryIO, done: _Sum) -> Callable[[bytes], None]:
 def _time(written: str) -> datetime:
     asked = moment.parse(written)
     if asked.time is None:
-        raise typer.BadParameter("say a time: 2026-05-01T12:00:00+02:00", param_hint="--since")
+        raise typer.BadParameter("give a time such as 2026-05-01T12:00:00+02:00", param_hint="--since")
     return asked.time.astimezone(UTC)

@@ -1,4 +1,4 @@
-"""`frameledger import`: the conversations of an exported file as conversations of this database."""
+"""`frameledger import`: conversations of an exported file, inserted into this database."""
 
 from __future__ import annotations
 
@@ -31,18 +31,21 @@ _FEW = 10
 
 @commands.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `frameledger export` wrote as jsonl.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File that `frameledger export` wrote as jsonl.")
+    ],
     as_json: options.AsJson = False,
 ) -> None:
-    """Make the conversations of an exported file conversations of this database: same frames, same chain.
+    """Import an exported file: same frames, same hash chain.
 
-    The whole file is checked before anything is written; a line that is not as it was written is named. A conversation
-    whose id is taken by another one, or was erased here, refuses the file. Each is imported in one transaction: after
-    an interruption the same command goes on with those that are missing.
+    The whole file is checked before anything is written; the error names an invalid line. The file is rejected if one
+    of its conversations has an id that another conversation uses or that was erased in this database. Each conversation
+    is imported in one transaction, so repeating the command after an interruption imports the missing ones.
 
-    Nothing is published and nothing happens: what was open is ended by an EndFrame, one version more, and the
-    conversation goes on when somebody publishes to it. The frames are on no log of this database, so tables that are
-    made anew from Kafka do not have them: keep the file. The database's user needs the rights of a projector.
+    Nothing is published and no effect starts: in a conversation with open work, an EndFrame is added that closes it.
+    The conversation continues with the next frame that is published to it. The imported frames are not on this
+    installation's log, so a rebuild of the tables from Kafka does not have them: keep the file. The database user needs
+    the privileges of a projector.
 
     Example: `frameledger import ctx-1.jsonl`
     """
@@ -50,8 +53,8 @@ def import_(
         kind = proof_files.kind_of(file)
     if kind != "export":
         output.fail(
-            f"{file} is no export: its first line is not that of a conversation.",
-            "`frameledger export CONTEXT -o FILE` writes what can be imported.",
+            f"{file} is not an export: its first line is not that of a conversation.",
+            "Give a file written by `frameledger export CONTEXT -o FILE`.",
         )
     checked: list[Checked] = []
     with backend.exit_on_error(), readable(file), named_if_damaged(file):
@@ -61,22 +64,22 @@ def import_(
         return
     said = f"Imported {plural(done.conversations, 'conversation')}, {plural(done.frames, 'frame')}."
     if done.there_already:
-        said += f" {done.there_already:,} {'was' if done.there_already == 1 else 'were'} here already."
+        said += f" {done.there_already:,} {'was' if done.there_already == 1 else 'were'} already imported."
     if done.ended:
-        said += f" In {done.ended:,} something was open: an EndFrame ended it."
+        said += f" {done.ended:,} had open work, which an EndFrame closed."
     typer.echo(said)
     for one in checked[:_FEW]:
         name = escape.printable(one.header.context_id)
         typer.echo(
-            f"By the rules of this release {name} differs from the file: what became of version {one.refolded[0]}.",
+            f"By the rules of this release {name} differs from the file: the outcome of version {one.refolded[0]}.",
             err=True,
         )
     if len(checked) > _FEW:
-        typer.echo(f"... and {len(checked) - _FEW:,} more; --json tells of all.", err=True)
+        typer.echo(f"... and {len(checked) - _FEW:,} more; --json prints all.", err=True)
 
 
 async def _import(settings: Settings, path: Path, refolded: list[Checked]) -> Imported:
-    """Check and import; `refolded` gets the conversations that this release folds otherwise."""
+    """Check and import the file. Appends to `refolded` the conversations that this release folds differently."""
     with backend.change():
         async with await database.connect(settings, "frameledger import") as connection:
             await schema.check(connection)
@@ -98,6 +101,6 @@ async def _check(connection: AsyncConnection[Any], path: Path, refolded: list[Ch
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file; of one that is too long for an export no more than shows that."""
+    """Yields the lines of a file, and of a line that is too long for an export only as much as shows that."""
     while line := file.readline(LONGEST_LINE + 2):
         yield line

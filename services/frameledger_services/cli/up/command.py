@@ -1,4 +1,4 @@
-"""`frameledger up`, `down` and `status`: the embedded servers and the services, as one thing."""
+"""`frameledger up`, `down` and `status`: the embedded servers and the services together."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from frameledger_services.embedded import stack
     from frameledger_services.embedded.forked import ForkServer
 
-# The embedded servers are imported inside the commands: they are for Linux and macOS, the command line is for all.
+# The embedded servers are imported inside the commands: they need Linux or macOS, and the command line runs anywhere.
 
 SERVICES: tuple[tuple[str, ...], ...] = (("run", "projector"), ("run", "timekeeper"))
-"""Commands that `up` keeps running, each in a process of its own."""
+"""Commands that `up` keeps running, each in its own process."""
 
 ANSWERING = ("run", "inference")
-"""And this one too, if the settings name a provider."""
+"""Also run if the settings name a provider."""
 
 GATEWAY = ("run", "gateway")
-"""And this one, if its extra is installed."""
+"""Also run if its extra is installed."""
 
 METRICS_PORT = 18091
-"""Of the first service; the others have those that follow. Any of them may be another one, if it is taken."""
+"""Metrics port of the first service; the others use the following ports. A port in use is replaced by a free one."""
 
 NOBODY_ANSWERS = (
-    "No model answers here: FRAMELEDGER_INFERENCE_PROVIDER (scripted, openai, anthropic) is set neither in the "
-    "environment nor in {file}."
+    "No inference service runs here: FRAMELEDGER_INFERENCE_PROVIDER (scripted, openai, anthropic) is set neither in "
+    "the environment nor in {file}."
 )
 
 DOWN_WITHIN = 90.0
@@ -50,7 +50,9 @@ commands = typer.Typer()
 
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", metavar="DIR", help="Instead of FRAMELEDGER_DATA_DIR, which is .frameledger."),
+    typer.Option(
+        "--data-dir", metavar="DIR", help="Data directory. Default: FRAMELEDGER_DATA_DIR, else .frameledger."
+    ),
 ]
 
 
@@ -58,15 +60,15 @@ DataDir = Annotated[
 def up(
     data_dir: DataDir = None,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Give the terminal back when everything runs.")
+        bool, typer.Option("--detach", "-d", help="Run in the background; return when everything is running.")
     ] = False,
 ) -> None:
-    """Start Kafka, PostgreSQL and all services, and keep them running.
+    """Start Kafka, PostgreSQL and all services, and restart any that stops.
 
-    The servers are real ones, from packages, in one data directory; the first start fetches the broker's jars. With
-    FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS or FRAMELEDGER_DATABASE_URL set it uses those instead. A model answers if
-    FRAMELEDGER_INFERENCE_PROVIDER names whose. Ctrl-C stops everything; the data stays. Settings that hold in every
-    terminal stand in the file frameledger.env of the data directory, a line NAME=value each.
+    The servers come from packages and store their data in one directory; the first start downloads the broker's jars.
+    With FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS or FRAMELEDGER_DATABASE_URL it uses those servers instead. It runs an
+    inference service if FRAMELEDGER_INFERENCE_PROVIDER is set. Ctrl-C stops everything and keeps the data. Put settings
+    for every terminal into the file frameledger.env of the data directory, one line NAME=value each.
 
     Example: `frameledger up --detach`
     """
@@ -84,14 +86,14 @@ def up(
     except EmbeddedError as error:
         output.fail(error.problem, error.remedy)
     if not ready:
-        output.fail("Stopped before everything ran.", "Start it again with: frameledger up")
+        output.fail("Stopped before everything was running.", "Start it again with: frameledger up")
 
 
 @commands.command()
 def down(data_dir: DataDir = None) -> None:
-    """Stop everything that `up` started here, also what a killed `up` left behind.
+    """Stop everything that `up` started in this directory, including leftovers of a killed `up`.
 
-    Ends with exit code 0 when nothing runs any more, whether something ran before or not.
+    Exit code 0 if nothing is running afterwards, whether or not anything was running before.
 
     Example: `frameledger down`
     """
@@ -101,7 +103,7 @@ def down(data_dir: DataDir = None) -> None:
 
     directory = settings_of(data_dir, look_for_running=False).data_dir.resolve()
     if not directory.is_dir():
-        typer.echo(f"Nothing runs in {directory}: there is no such folder.")
+        typer.echo(f"Nothing is running: the folder {directory} does not exist.")
         return
     try:
         stopped = is_claimed(directory)
@@ -112,11 +114,11 @@ def down(data_dir: DataDir = None) -> None:
     except EmbeddedError as error:
         output.fail(error.problem, error.remedy)
     if left:
-        typer.echo(f"Ended what a killed `up` had left: {', '.join(left)}.")
+        typer.echo(f"Stopped leftovers of a killed `up`: {', '.join(left)}.")
     elif stopped:
-        typer.echo(f"Stopped. The data stays in {directory}.")
+        typer.echo(f"Stopped. The data is kept in {directory}.")
     else:
-        typer.echo(f"Nothing runs in {directory}.")
+        typer.echo(f"Nothing is running in {directory}.")
 
 
 @commands.command()
@@ -124,10 +126,10 @@ def status(
     data_dir: DataDir = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """List every process with its pid, address, state and uptime, and how far each partition was read.
+    """List every process with its pid, address, state and uptime, and the lag of each partition.
 
-    The gap is in records and the lag in time, both as the projector saw them last; `frameledger doctor` looks for
-    itself. Ends with exit code 1 if not everything runs.
+    The gap is in records and the lag in time, at the projector's latest check; `frameledger doctor` checks the log
+    itself. Exit code 1 if a process is not running.
 
     Example: `frameledger status --json`
     """
@@ -167,7 +169,7 @@ def _services(settings: Settings) -> list[stack.Command]:
 
 
 def setup() -> list[stack.Command]:
-    """What `up` runs once, in this order, when the servers are ready that it needs."""
+    """Returns the commands that `up` runs once, in this order, when the servers that they need are ready."""
     from frameledger_services.embedded import stack
 
     return [
@@ -177,7 +179,7 @@ def setup() -> list[stack.Command]:
 
 
 def _run(settings: Settings) -> bool:
-    """Run everything in this process until a signal comes; returns whether everything ran."""
+    """Run everything in this process until a signal. Returns whether everything was running."""
     from frameledger_services import logs
     from frameledger_services.embedded.forked import forking
 
@@ -209,7 +211,7 @@ async def _supervise(
 
 
 def _stop_supervisor(directory: Path) -> None:
-    """Ask the `up` that holds this directory to stop; kill it if it does not in time. It is gone on return."""
+    """Stop the `up` that locks this directory, and kill it after a timeout. The process has ended on return."""
     from frameledger_services.embedded.program import EmbeddedError
     from frameledger_services.embedded.record import find_process, read_record
 
@@ -217,14 +219,14 @@ def _stop_supervisor(directory: Path) -> None:
     supervisor = find_process(record.pid, record.started) if record else None
     if record is None or supervisor is None:
         raise EmbeddedError(
-            f"Somebody holds {directory}, and it is not known who.",
-            "If that is an `up` that has just begun, try again.",
+            f"Another process has locked {directory}, and its pid is unknown.",
+            "If it is an `up` that was just started, try again.",
         )
     with output.console().status("Stopping ..."):
         supervisor.send_signal(signal.SIGTERM)
         supervisor.send_signal(signal.SIGCONT)
         deadline = time.monotonic() + DOWN_WITHIN
-        # Not until it lets go of the directory: it does so a moment before it is gone itself.
+        # It releases the lock of the directory a moment before the process ends.
         while find_process(record.pid, record.started) is not None:
             if time.monotonic() > deadline:
                 supervisor.kill()
@@ -232,7 +234,7 @@ def _stop_supervisor(directory: Path) -> None:
 
 
 def _start_detached(settings: Settings) -> bool:
-    """Run everything in a process of its own, and show its progress until everything runs."""
+    """Run everything in a separate process, and show its progress until everything is running."""
     from frameledger_services.embedded.detached import detached
     from frameledger_services.embedded.program import EmbeddedError, failed
     from frameledger_services.embedded.record import Phase, read_record
@@ -261,10 +263,10 @@ def _start_detached(settings: Settings) -> bool:
 
 
 def settings_of(data_dir: Path | None, *, look_for_running: bool) -> Settings:
-    """Returns the settings in force, with this data directory if one is given; exits on an error."""
+    """Returns the effective settings, with this data directory if one is given. Ends the command on an error."""
     try:
-        # The settings file is looked for in that directory, too.
+        # The settings file of that directory is read, too.
         given = {} if data_dir is None else {f"{PREFIX}DATA_DIR": str(data_dir)}
         return load({**os.environ, **given}, look_for_running=look_for_running).settings
     except SettingsError as error:
-        output.fail(str(error), "`frameledger config --help` says more.")
+        output.fail(str(error), "See `frameledger config --help`.")

@@ -1,5 +1,5 @@
-"""What the commands import that `up` and the demo run in processes of their own: it is imported once, in the process
-that they are forked from. A module that is missing here costs time and nothing else: who needs it imports it."""
+"""The modules of the commands that `up` and the demo run in separate processes. They are imported once, in the process
+from which the others are forked. A module missing here only costs time: the command imports it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable
 OURS = "frameledger_services"
 
 SETUP = (f"{OURS}.cli.migrate", "alembic.runtime.migration", f"{OURS}.cli.topics")
-"""First, since it is run first."""
+"""Imported first, because these commands run first."""
 
 SERVICES = (f"{OURS}.cli.run", f"{OURS}.cli.ops", "uvloop")
-"""Of every service."""
+"""Modules of every service."""
 
 OF_EACH = {
     "projector": (f"{OURS}.projector.service",),
@@ -20,9 +20,9 @@ OF_EACH = {
     "functions": (f"{OURS}.functions", f"{OURS}.functions.app_module", f"{OURS}.providers.plugins"),
     "gateway": (f"{OURS}.gateway.service",),
 }
-"""Of each service by its name."""
+"""Further modules by service."""
 
 
 def of(services: Iterable[str]) -> list[str]:
-    """Returns the modules for these services, and for what is run before them."""
+    """Returns the modules for these services and the setup commands."""
     return [*SETUP, *SERVICES, *(module for name in services for module in OF_EACH[name])]

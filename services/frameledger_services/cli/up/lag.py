@@ -1,4 +1,4 @@
-"""How far the projectors are behind the log, by partition: a table of `frameledger status`."""
+"""The lag of the projectors by partition, for `frameledger status`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ANSWER_SECONDS = 3
 
 
 def reach(settings: Settings) -> list[PartitionProgress] | None:
-    """How far each partition was read; None if no database is set and none runs, or if it does not answer at once or
-    has another shape: `doctor` says why."""
+    """Returns the progress of each partition. None if no database is configured or running, or if it does not answer
+    quickly or has another schema; `doctor` says why."""
     running = read_running(settings.data_dir).get("database_url")
     if settings.database_url is None:
         if running is None:
@@ -37,7 +37,7 @@ def reach(settings: Settings) -> list[PartitionProgress] | None:
 
 
 def table(found: Sequence[PartitionProgress]) -> Table:
-    """For people."""
+    """Returns the progress as a table."""
     rows = Table(box=None, pad_edge=False)
     for heading in ("partition", "next offset", "gap", "lag"):
         rows.add_column(heading, justify="right", no_wrap=True)
@@ -54,7 +54,7 @@ def table(found: Sequence[PartitionProgress]) -> Table:
 
 
 def as_json(found: Sequence[PartitionProgress] | None) -> list[dict[str, Any]] | None:
-    """For programs: fields are added, never renamed."""
+    """Returns the progress as JSON. Fields are added, never renamed."""
     return None if found is None else [asdict(one) for one in found]
 
 

@@ -1,4 +1,4 @@
-"""`frameledger logs`: what the processes of `frameledger up` wrote, and write."""
+"""`frameledger logs`: the log files of the processes of `frameledger up`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from frameledger_services.cli.up.command import DataDir, settings_of
 
 POLL = 0.1
 READ = 1 << 20
-"""Bytes that are read of a file at once; of its past no more than these are looked at."""
+"""Bytes to read at once, and the maximum that is read from the end of an existing file."""
 
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
 
@@ -30,18 +30,23 @@ commands = typer.Typer()
 def logs(
     processes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PROCESS", help="Only of these, by the names of `frameledger status`."),
+        typer.Argument(metavar="PROCESS", help="Only these processes, as named by `frameledger status`."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")
+    ] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of each at first.")
+        int,
+        typer.Option(
+            "--lines", "-n", min=0, metavar="N", help="Number of last lines of each process to start with."
+        ),
     ] = 20,
     as_json: options.AsJsonLines = False,
     data_dir: DataDir = None,
 ) -> None:
     """Print the last log lines of each process that `frameledger up` runs.
 
-    They are read from the files in the data directory, so those of an `up` that has ended are there as well.
+    Reads the log files in the data directory, which also has those of an earlier `up`.
 
     Example: `frameledger logs projector --follow`
     """
@@ -53,7 +58,7 @@ def logs(
     if processes and (unknown := set(processes) - files.keys()):
         output.fail(
             f"There is no log of {', '.join(sorted(unknown))} in {folder}.",
-            f"There are: {', '.join(known) or 'none'}.",
+            f"Processes with logs: {', '.join(known) or 'none'}.",
         )
     page = _Page(as_json)
     with suppress(KeyboardInterrupt):
@@ -62,14 +67,14 @@ def logs(
                 page.show(name, line)
         while follow:
             for name, file in (_files(folder, processes) | files).items():
-                # Of one that came meanwhile everything is new.
+                # All lines of a new file are new.
                 for line in files.setdefault(name, file).more():
                     page.show(name, line)
             time.sleep(POLL)
 
 
 class LogFile:
-    """A log that is read while it grows. One that was set aside for a new one, or truncated, is read from its start."""
+    """A log file that is read while it grows. After a rotation or truncation it is read from its start."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -78,7 +83,7 @@ class LogFile:
         self._unfinished = b""
 
     def last(self, count: int) -> list[str]:
-        """Returns its last lines, as far as they are in its last `READ` bytes. `more` goes on after them."""
+        """Returns the last lines, within the last `READ` bytes. `more` continues after them."""
         with suppress(OSError):
             status = self._path.stat()
             self._inode, self._next = status.st_ino, max(0, status.st_size - READ)
@@ -88,7 +93,7 @@ class LogFile:
         return list(lines)
 
     def more(self) -> list[str]:
-        """Returns the whole lines that were written since the last call."""
+        """Returns the complete lines that were written since the last call."""
         try:
             with self._path.open("rb") as file:
                 status = self._path.stat()
@@ -121,5 +126,5 @@ class _Page:
             colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
             text = escape.printable(line.expandtabs())
             self._console.print(Text.assemble((f"{name:<10} ", colour), text), soft_wrap=True)
-        # A pipe is followed too.
+        # The reader of a pipe follows too.
         sys.stdout.flush()

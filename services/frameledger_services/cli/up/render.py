@@ -1,4 +1,4 @@
-"""What `up` and `status` show: a table of processes that changes while they start, and where everything listens."""
+"""Output of `up` and `status`: a live table of the starting processes, and the addresses of all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WELL = {State.RUNNING, State.EXTERNAL, State.DONE}
 
 
 class ProcessReport(BaseModel):
-    """One line of `frameledger status`, which programs may read: fields are added, never renamed."""
+    """A process in the JSON of `frameledger status`. Fields are added, never renamed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,7 +35,7 @@ class ProcessReport(BaseModel):
     pid: int | None
     address: str | None
     metrics: str | None
-    """The address of its `/metrics`; `/livez` and `/readyz` are beside it."""
+    """URL of its `/metrics`; `/livez` and `/readyz` are at the same port."""
 
     state: State
     uptime_seconds: float | None
@@ -44,23 +44,23 @@ class ProcessReport(BaseModel):
 
 
 class Report(BaseModel):
-    """What `frameledger status` says."""
+    """The JSON of `frameledger status`."""
 
     model_config = ConfigDict(frozen=True)
 
     data_dir: str
     running: bool
-    """Whether every process is as it should be."""
+    """Whether every process is in its expected state."""
 
     supervisor: int | None
-    """The pid of `up`; none when it does not run."""
+    """The pid of `up`, or null if it is not running."""
 
     problem: str
     processes: tuple[ProcessReport, ...]
 
 
 def report(directory: Path, record: Record | None, now: float) -> Report:
-    """The record, compared with the processes that really live. `now` is Unix time."""
+    """Returns the recorded processes with the state of those that actually run. `now` is Unix time."""
     if record is None:
         return Report(data_dir=str(directory), running=False, supervisor=None, problem="", processes=())
     supervisor = find_process(record.pid, record.started)
@@ -76,13 +76,13 @@ def report(directory: Path, record: Record | None, now: float) -> Report:
 
 
 def status_page(report: Report) -> RenderableType:
-    """The report for people."""
+    """Returns the report as a table."""
     if not report.processes:
-        return Text(f"Nothing runs in {report.data_dir}. Start it with: frameledger up")
+        return Text(f"Nothing is running in {report.data_dir}. Start it with: frameledger up")
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "pid", "address", "state", "uptime", ""):
         justify: JustifyMethod = "right" if heading in ("pid", "uptime") else "left"
-        # An address is there to be copied, so nothing is cut.
+        # Addresses are for copying, so nothing is truncated.
         table.add_column(heading, justify=justify, no_wrap=heading != "", overflow="fold")
     for process in report.processes:
         table.add_row(
@@ -94,19 +94,21 @@ def status_page(report: Report) -> RenderableType:
             process.word or (f"restarted {process.restarts} times" if process.restarts else ""),
         )
     if report.supervisor is None:
-        what = report.problem or "`up` does not run here any more; `frameledger down` ends what it left."
+        what = (
+            report.problem or "`up` is no longer running here; `frameledger down` stops what it left running."
+        )
         return Group(table, Text(what, "red"))
     return table
 
 
 def page_of(record: Record) -> str | None:
-    """Returns the address of the web page; None if no gateway runs."""
+    """Returns the address of the web page, or None if no gateway is running."""
     gateways = (one.address for one in record.processes if one.name == "gateway" and one.address)
     return next((f"{address}/" for address in gateways), None)
 
 
 class Progress:
-    """Shows each record as it comes: on a terminal one table that changes, elsewhere a line for each change."""
+    """Shows the progress of a start: on a terminal one live table, elsewhere a line for each change."""
 
     def __init__(self, console: Console, data_dir: Path, *, detached: bool = False) -> None:
         self.was_ready = False
@@ -128,7 +130,7 @@ class Progress:
         self._live.stop()
 
     def show(self, record: Record) -> None:
-        """Show what has changed. When all runs for the first time, also where."""
+        """Show what changed, and the addresses when everything is running for the first time."""
         if record.phase is Phase.READY and not self.was_ready:
             self.was_ready = True
             if self._live.is_started:
@@ -151,7 +153,7 @@ class Progress:
 
 
 def _done(process: Process) -> tuple[State, str]:
-    """What gets a line when it changes: each thing that is done, but not each of the forty jars."""
+    """Returns what gets a line when it changes: each step, but not each of the forty jars."""
     return process.state, process.word.partition(" ")[0]
 
 
@@ -183,7 +185,7 @@ def _progress_table(processes: tuple[Process, ...]) -> Table:
 
 
 def _spinning(state: State) -> RenderableType:
-    # Its step comes from the clock, so it turns although the table is made anew at each change.
+    # The spinner's step comes from the clock, so it turns although the table is rebuilt at each change.
     return (
         Spinner("dots", state) if state is State.STARTING else Text(f"  {state}", COLOURS.get(state, "dim"))
     )
@@ -194,18 +196,18 @@ def _print_ready(console: Console, record: Record, data_dir: Path, detached: boo
     for process in record.processes:
         if address := process.address or process.metrics:
             table.add_row(process.name, address, process.word or _metrics(process))
-    console.print(Text("Everything runs.", "bold green"), table, "")
+    console.print(Text("Everything is running.", "bold green"), table, "")
     if (page := page_of(record)) is not None:
         console.print(f"Read and replay conversations in a browser: {page}", soft_wrap=True, markup=False)
     if (database := read_running(data_dir).get("database_url")) is not None:
-        # On a line of its own and unbroken: it is there to be copied.
+        # On one line without wrapping, for copying.
         console.print(f"psql '{database}'", soft_wrap=True, markup=False)
     stop = "frameledger down" if detached else "Ctrl-C"
-    console.print(f"Logs are in {data_dir / 'logs'}. Look: frameledger status. Stop: {stop}.", markup=False)
+    console.print(f"Logs are in {data_dir / 'logs'}. Status: frameledger status. Stop: {stop}.", markup=False)
 
 
 def _metrics(process: Process) -> str:
-    """Where the metrics are of what has another address, too."""
+    """Returns the metrics URL of a process that also has another address."""
     return process.metrics if process.address and process.metrics else ""
 
 
