@@ -14,7 +14,7 @@ from frameledger.context import LLMContext
 from frameledger.evolve import State, Step, evolve
 from frameledger.evolve.changes import Message
 from frameledger.evolve.erasure import is_of_an_earlier_life
-from frameledger.evolve.state import Place, RequestParameters
+from frameledger.evolve.state import MessageCursor, RequestParameters
 from frameledger.frames import AnyFrame, LLMContextEraseFrame
 from frameledger.ids import ContextId, Position
 from frameledger.messages import Messages
@@ -41,7 +41,9 @@ class Conversation:
     ) -> Conversation:
         """A conversation that starts with these terms and messages, as if they had always been there."""
         rows = tuple((Position(place), message) for place, message in enumerate(messages, start=1))
-        return cls(State(context_id, place=Place(next_position=Position(len(rows) + 1)), terms=terms), rows)
+        return cls(
+            State(context_id, place=MessageCursor(next_position=Position(len(rows) + 1)), terms=terms), rows
+        )
 
     @property
     def messages(self) -> tuple[Message, ...]:

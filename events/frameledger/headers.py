@@ -78,7 +78,7 @@ FIRST_GENERATION = 1
 
 
 @value
-class Place:
+class LogPosition:
     """Where a record lies. A `generation` of a topic lasts as long as its offsets count on: when the log lost
     records or was made anew, the next one begins (`frameledger recover`), and offsets come again in it."""
 
@@ -153,19 +153,19 @@ def trace_id_in(traceparent: str | None) -> str | None:
     return None if traceparent is None else traceparent[3:35]
 
 
-def forwarded_from(headers: Named) -> Place | None:
+def forwarded_from(headers: Named) -> LogPosition | None:
     """Where the record of which this is a copy lies; null if this is the record itself."""
     value = headers.get(FORWARDED_FROM)
     return None if value is None else read_place(value)
 
 
-def read_place(text: bytes) -> Place | None:
-    """The place that a text of `Place` names; null if it is none."""
+def read_place(text: bytes) -> LogPosition | None:
+    """The place that a text of `LogPosition` names; null if it is none."""
     match = _PLACE.fullmatch(text)
     if match is None:
         return None
     topic, generation, partition, offset = match.groups()
-    return Place(topic.decode(), int(partition), int(offset), int(generation))
+    return LogPosition(topic.decode(), int(partition), int(offset), int(generation))
 
 
 def originally_logged_ms(headers: Named) -> int | None:

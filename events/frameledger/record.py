@@ -15,7 +15,7 @@ from frameledger.headers import (
     FORWARDED_FROM,
     ORIGINALLY_LOGGED,
     Headers,
-    Place,
+    LogPosition,
     causation_id_of,
     forwarded_from,
     frame_id_of,
@@ -33,9 +33,9 @@ __all__ = [
     "MAX_KEY_BYTES",
     "MAX_VALUE_BYTES",
     "DecodeError",
+    "LogPosition",
     "LoggedFrame",
     "Outgoing",
-    "Place",
     "Record",
     "decode",
     "derived_id",
@@ -63,7 +63,7 @@ class Record:
     headers: Headers = ()
     timestamp_ms: int | None = None
     generation: int = FIRST_GENERATION
-    """The topic's generation, by the account of whoever reads it: see `Place`. The broker does not know."""
+    """The topic's generation, by the account of whoever reads it: see `LogPosition`. The broker does not know."""
 
 
 @value
@@ -88,7 +88,7 @@ class LoggedFrame:
     """Of which trace it is, and of which span in that, by its publisher's account (W3C). What follows from the frame
     passes it on."""
 
-    place: Place
+    place: LogPosition
     """Where its publisher's record lies, which for a forwarded copy is another place than that of
     `record`."""
 
@@ -139,7 +139,7 @@ def read(record: Record) -> LoggedFrame:
     )
 
 
-def derived_id(place: Place) -> FrameId:
+def derived_id(place: LogPosition) -> FrameId:
     """The id of a frame that came without one: a uuid5 of `topic:partition:offset` of the record that its
     publisher wrote, with the generation behind the topic if it is not the first: an offset that comes again is
     another place. A copy has the id of its original."""
@@ -148,9 +148,9 @@ def derived_id(place: Place) -> FrameId:
     return FrameId(str(uuid5(DERIVED_IDS, f"{topic}:{where}")))
 
 
-def place_of(record: Record) -> Place:
+def place_of(record: Record) -> LogPosition:
     """Where this very record lies, whatever it is a copy of."""
-    return Place(record.topic, record.partition, record.offset, record.generation)
+    return LogPosition(record.topic, record.partition, record.offset, record.generation)
 
 
 def outgoing(

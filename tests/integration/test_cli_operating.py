@@ -30,7 +30,7 @@ from frameledger.frames import (
     encode_frame,
 )
 from frameledger.partition import partition_for
-from frameledger.record import Outgoing, Place, outgoing
+from frameledger.record import LogPosition, Outgoing, outgoing
 from frameledger_services.claims import unserved
 from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.producer import Producer
@@ -393,7 +393,7 @@ def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):
                 )
             retried = await asyncio.to_thread(command, "dlq", "retry", "--all")
             again = await asyncio.to_thread(command, "dlq", "retry", f"{bad.partition}:999")
-            await until_projected(settings, [Place(topic, bad.partition, 2)])
+            await until_projected(settings, [LogPosition(topic, bad.partition, 2)])
         return bad, retried, again
 
     bad, retried, again = asyncio.run(run())

@@ -9,7 +9,7 @@ from tests.support import erasing
 from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
 
 from frameledger.frames import LLMMessagesAppendFrame
-from frameledger.record import Place
+from frameledger.record import LogPosition
 from frameledger_services.client import Client
 from frameledger_services.event_log import reader
 from frameledger_services.event_log.topics import TopicNames
@@ -25,7 +25,7 @@ async def asked_for(settings, context_id):
     records = [
         record
         for partition in range(settings.topic_partitions)
-        for record in await reader.records_from(settings, Place(topic, partition, 0))
+        for record in await reader.records_from(settings, LogPosition(topic, partition, 0))
     ]
     return [dict(one.headers)["ce_id"] for one in records if one.key == context_id.encode()]
 

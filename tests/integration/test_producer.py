@@ -17,7 +17,7 @@ from tests.support.logs import BadName, frames_topic, make, read, reading, send_
 from tests.support.looking import look_again
 
 from frameledger.partition import librdkafka_default, partition_for
-from frameledger.record import MAX_VALUE_BYTES, Outgoing, Place
+from frameledger.record import MAX_VALUE_BYTES, LogPosition, Outgoing
 from frameledger_services.event_log import broker, producer, sender
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.producer import (
@@ -63,7 +63,7 @@ def test_a_record_comes_back_as_it_was_sent_with_the_time_of_the_broker(log):
     (place,) = publish(log, [sent])
     (received,) = read_back(log, 1)
     assert (received.key, received.value, received.headers) == (sent.key, sent.value, sent.headers)
-    assert Place(received.topic, received.partition, received.offset) == place
+    assert LogPosition(received.topic, received.partition, received.offset) == place
     assert received.timestamp_ms > 1_700_000_000_000
 
 

@@ -15,7 +15,7 @@ from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.timekeeper_process import timekeeper
 
 from frameledger.published_root import PublishedRoot
-from frameledger.record import Outgoing, Place
+from frameledger.record import LogPosition, Outgoing
 from frameledger_services.audit import heads, roots
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.producer import Producer
@@ -30,7 +30,7 @@ HEAD = """
 
 
 def published(road):
-    found = asyncio.run(records_from(road.settings, Place(road.names.roots, 0, 0)))
+    found = asyncio.run(records_from(road.settings, LogPosition(road.names.roots, 0, 0)))
     return [json.loads(record.value) for record in found]
 
 

@@ -163,7 +163,7 @@ def test_a_life_that_does_not_go_on_from_its_receipt_is_caught(monkeypatch):
         ("limits.announcement", lambda *_: None, 13, "no run has more calls than it may"),
         ("limits._round_of", lambda *_: None, 83, "no model calls itself more often than it may"),
         ("limits.count", lambda *_: None, 3, "no second has more frames than it may"),
-        ("room.fits", lambda *_, **__: True, 23, "no context has more messages than it may"),
+        ("capacity.fits", lambda *_, **__: True, 23, "no context has more messages than it may"),
         ("runs.hold", lambda *_: None, 13, "an input that coalesces is held while a run is open"),
         ("inputs.interrupt", lambda *_: None, 23, "an input that interrupts is written"),
     ],

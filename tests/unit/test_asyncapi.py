@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from frameledger import headers
 from frameledger.effects import CallFunction, Cancel, RunInference
 from frameledger.frames import FRAME_TYPES
-from frameledger.record import Place, Record, forward, outgoing
+from frameledger.record import LogPosition, Record, forward, outgoing
 from frameledger_services.audit.heads import Root
 from frameledger_services.cli import application
 from frameledger_services.event_log.asyncapi import document
@@ -28,7 +28,7 @@ from frameledger_services.settings import Settings
 OFFICIAL = Path(__file__).parents[1] / "support" / "asyncapi" / "schema-3.0.0.json.gz"
 SHA256 = "abe96881dbfaad495ccbb6bd8d3fb43ca18a13b9d7564849ccb66f39d5e5b20f"
 NAMES = TopicNames(Settings().topic_prefix)
-PLACE = Place("llm.frames", 3, 41)
+PLACE = LogPosition("llm.frames", 3, 41)
 
 CAUSE = UUID("575e39bf-ef94-4016-ba0a-fab1436d631e")
 """Its text is part of the names of tests, which are the same in every process."""

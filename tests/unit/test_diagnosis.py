@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from frameledger.record import Place, Record, derived_id, forward, read
+from frameledger.record import LogPosition, Record, derived_id, forward, read
 from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.projector.log_check import LogState, symptom
 from frameledger_services.recovery import diagnosis
@@ -244,11 +244,11 @@ def test_what_was_not_finished_is_not_put_back_onto_another_log():
 
 
 def test_the_ids_of_the_first_generation_never_change():
-    assert derived_id(Place("llm.frames", 3, 118)) == "905f8ae6-1206-5f8b-9f89-b09c725b7205"
+    assert derived_id(LogPosition("llm.frames", 3, 118)) == "905f8ae6-1206-5f8b-9f89-b09c725b7205"
 
 
 def test_an_offset_that_comes_again_is_another_place():
-    ids = {derived_id(Place("llm.frames", 3, 118, generation)) for generation in (1, 2, 3)}
+    ids = {derived_id(LogPosition("llm.frames", 3, 118, generation)) for generation in (1, 2, 3)}
     assert len(ids) == 3
     assert read(Record("llm.frames", 3, 118, b"ctx", b'{"type":"LLMRunFrame"}', generation=2)).frame_id in ids
 
@@ -343,12 +343,12 @@ def test_one_that_is_too_large_does_not_keep_back_those_behind_it():
     log = []
 
     async def publish(records):
-        places: list[Place | None] = [None] * len(records)
+        places: list[LogPosition | None] = [None] * len(records)
         for number, record in enumerate(records):
             if record.value == values[1]:
                 raise TooLargeError("too large", places)
             log.append(record.value)
-            places[number] = Place("llm.frames", 3, 100 + len(log))
+            places[number] = LogPosition("llm.frames", 3, 100 + len(log))
         return places
 
     published = asyncio.run(publish_copies("llm.frames", [*frames, unreadable], publish))

@@ -18,7 +18,16 @@ from frameledger.frames import (
     encode_frame,
 )
 from frameledger.headers import headers_for, originally_logged_ms
-from frameledger.record import MAX_VALUE_BYTES, Place, Record, decode, derived_id, forward, outgoing, read
+from frameledger.record import (
+    MAX_VALUE_BYTES,
+    LogPosition,
+    Record,
+    decode,
+    derived_id,
+    forward,
+    outgoing,
+    read,
+)
 
 RUN = b'{"type":"LLMRunFrame"}'
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -338,7 +347,7 @@ def test_a_record_is_read_with_what_its_headers_say():
     assert (logged.frame_id, logged.has_own_id) == ("f-1", True)
     assert logged.frame == LLMRunFrame(id="f-1")
     assert (logged.source, logged.trace_id) == ("//demo", TRACE)
-    assert logged.place == Place("llm.frames", 3, 7)
+    assert logged.place == LogPosition("llm.frames", 3, 7)
     assert logged.record.value is value
 
 
@@ -350,8 +359,8 @@ def test_an_id_that_is_missing_follows_from_the_place():
 
 
 def test_derived_ids_never_change():
-    assert derived_id(Place("llm.frames", 3, 7)) == "de345e27-071e-56ab-887f-44165c02c054"
-    assert UUID(derived_id(Place("llm.frames", 3, 7))).version == 5
+    assert derived_id(LogPosition("llm.frames", 3, 7)) == "de345e27-071e-56ab-887f-44165c02c054"
+    assert UUID(derived_id(LogPosition("llm.frames", 3, 7))).version == 5
 
 
 def test_a_number_is_no_id_and_stays_in_the_payload():
@@ -463,7 +472,7 @@ def test_a_forwarded_record_has_the_bytes_and_the_id_of_its_original():
         ("fl_originally_logged_ms", str(original.timestamp_ms).encode()),
     )
     assert read(copy).frame_id == read(original).frame_id
-    assert read(copy).place == Place("llm.frames", 3, 7)
+    assert read(copy).place == LogPosition("llm.frames", 3, 7)
 
 
 def test_a_copy_of_a_copy_names_the_original_and_its_time():
@@ -484,7 +493,7 @@ def test_a_time_of_an_original_that_cannot_be_read_counts_as_absent(header):
 )
 def test_a_forward_header_that_cannot_be_read_counts_as_absent(header):
     logged = read(record(headers=[("fl_forwarded_from", header)]))
-    assert logged.place == Place("llm.frames", 3, 7)
+    assert logged.place == LogPosition("llm.frames", 3, 7)
 
 
 def test_a_record_without_key_or_value_is_not_forwarded():

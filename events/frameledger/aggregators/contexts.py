@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from frameledger.aggregators.half import Half, Role, known_frame, side_of
 from frameledger.aggregators.sharing import held_by
+from frameledger.aggregators.side import Half, Role, known_frame, side_of
 from frameledger.context import HasWire, LLMContext
 from frameledger.evolve.changes import Message
 from frameledger.frames import ContextSnapshot, Frame, KnownFrame, LLMContextFrame, TextFrame

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from frameledger.aggregators.half import Half, Role, known_frame, side_of
 from frameledger.aggregators.sharing import held_by
+from frameledger.aggregators.side import Half, Role, known_frame, side_of
 from frameledger.context import LLMContext
 from frameledger.frames import (
     Frame,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from weakref import ref
 
-from frameledger.aggregators.half import Held, Role
+from frameledger.aggregators.side import Held, Role
 from frameledger.context import HasWire
 from frameledger.frames import KnownFrame
 

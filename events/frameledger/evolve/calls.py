@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from frameledger.evolve import call_messages, groups, limits, open_calls, results, room
+from frameledger.evolve import call_messages, capacity, groups, limits, open_calls, results
 from frameledger.evolve.changes import (
     CallAnnounced,
     CallInterrupted,
@@ -17,7 +17,7 @@ from frameledger.evolve.changes import (
     CallWaiting,
 )
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.fence import is_anothers, refusal
+from frameledger.evolve.fence import is_anothers, refusal, supersedes
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Announced, Call, Running
 from frameledger.frames import (
@@ -187,7 +187,7 @@ def _dispatch(draft: Draft, call: Call) -> None:
 
 def _wait_for_client(draft: Draft, call: Call) -> None:
     """Start a call that no worker starts: it is synchronous, and waits (RA5.client)."""
-    if room.is_limited(draft) and not room.fits(draft, room.of_start(call, call)):
+    if capacity.is_limited(draft) and not capacity.fits(draft, capacity.of_start(call, call)):
         open_calls.forget(draft, call)
         groups.wait_no_longer(draft, (call.group,))
         return
@@ -211,7 +211,7 @@ def _announcing_response(draft: Draft, frame: FunctionCallsStartedFrame) -> Vers
 
 
 def _has_no_room(draft: Draft, frame: FunctionCallInProgressFrame, call: Call | None) -> bool:
-    return room.is_limited(draft) and not room.fits(draft, room.of_start(frame, call))
+    return capacity.is_limited(draft) and not capacity.fits(draft, capacity.of_start(frame, call))
 
 
 def _means_another(call: Call | None, frame: FunctionCallInProgressFrame) -> bool:
@@ -270,11 +270,15 @@ def _started_again(
         open_calls.put(draft, replace(call, running=replace(running, waiting=True)))
         _note_waiting(draft, call, frame)
         return None
-    if running.safe_to_retry and _is_next(running, frame):
-        assert frame.call_attempt is not None
+    attempt = frame.call_attempt
+    if (
+        running.safe_to_retry
+        and attempt is not None
+        and supersedes(attempt, frame.claim, running.call_attempt or 0, running.claim)
+    ):
         taken_over = replace(
             running,
-            call_attempt=Attempt(frame.call_attempt),
+            call_attempt=Attempt(attempt),
             worker=frame.worker,
             waiting=frame.waiting is not None,
             claim=frame.claim,
@@ -284,14 +288,6 @@ def _started_again(
         _note_waiting(draft, call, frame)
         return None
     return "call_started"
-
-
-def _is_next(running: Running, frame: FunctionCallInProgressFrame) -> bool:
-    if frame.call_attempt is None:
-        return False
-    if frame.call_attempt == running.call_attempt:
-        return running.claim is not None and is_anothers(frame.claim, running.claim)
-    return frame.call_attempt > (running.call_attempt or 0)
 
 
 def _holds_the_queue(call: Call) -> bool:

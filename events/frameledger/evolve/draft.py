@@ -15,7 +15,7 @@ from frameledger.evolve.changes import (
     MessageEnded,
     MessageReplaced,
 )
-from frameledger.evolve.state import Place, State
+from frameledger.evolve.state import MessageCursor, State
 from frameledger.ids import ContextId, Era, Position, RunId, Version
 from frameledger.json_values import size
 from frameledger.values import replace
@@ -88,7 +88,7 @@ class Draft:
         place = self.place
         position = place.next_position
         length = place.bytes + size(message)
-        self.place = Place(place.era, Position(position + 1), place.gaps, place.fixed, length)
+        self.place = MessageCursor(place.era, Position(position + 1), place.gaps, place.fixed, length)
         self.changes.append(MessageAppended(position, message, run_id))
         self.changed_version = self.version
         return position
@@ -104,6 +104,6 @@ class Draft:
         self.changed_version = self.version
 
     def begin_era(self) -> None:
-        self.place = Place(Era(self.place.era + 1))
+        self.place = MessageCursor(Era(self.place.era + 1))
         self.changes.append(EraBegan(self.place.era))
         self.changed_version = self.version

@@ -14,7 +14,16 @@ from __future__ import annotations
 
 from frameledger.evolve.changes import ContextErased
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.state import Calls, Erased, Pace, Place, RequestParameters, Runs, Speech, State
+from frameledger.evolve.state import (
+    Calls,
+    Erased,
+    MessageCursor,
+    Pace,
+    RequestParameters,
+    Runs,
+    Speech,
+    State,
+)
 from frameledger.frames import AnyFrame, FunctionCallInProgressFrame, LLMMirrorFrame, OfContext, UnknownFrame
 from frameledger.ids import ContextId, Version
 from frameledger.values import replace
@@ -33,7 +42,7 @@ def beginning(context_id: ContextId, version: Version) -> State:
 
 def erased(draft: Draft) -> None:
     """Forget everything but how many frames there were."""
-    draft.place = Place()
+    draft.place = MessageCursor()
     draft.terms = RequestParameters()
     draft.turn = None
     draft.speech = Speech()

@@ -41,6 +41,16 @@ def refusal(draft: Draft, frame: OfARun) -> Reason | None:
     return "attempt_superseded" if is_anothers(frame.claim, run.claim) else None
 
 
+def supersedes(attempt: int, claim: str | None, latest_attempt: int, latest_claim: str | None) -> bool:
+    """Whether a start replaces the latest one: it is of a higher attempt, or of the same attempt under another claim.
+
+    Of two claims of one attempt the last one folded wins: it is most likely the one that the database still has.
+    """
+    if attempt == latest_attempt:
+        return latest_claim is not None and is_anothers(claim, latest_claim)
+    return attempt > latest_attempt
+
+
 def is_anothers(claim: str | None, started: str | None) -> bool:
     """Whether a frame under this claim comes from somebody else than the start under that one, though both are of one
     attempt: a database that lost its latest commits had given it out twice. What names no claim is nobody else's."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from frameledger.evolve.outcome import Reason
-from frameledger.evolve.state import Place
+from frameledger.evolve.state import MessageCursor
 from frameledger.ids import Position
 from frameledger.values import replace
 
 GAPS_REMEMBERED = 256
 
 
-def refusal(place: Place, position: int) -> Reason | None:
+def refusal(place: MessageCursor, position: int) -> Reason | None:
     """Why the message at this position cannot be rewritten, or None if there is one."""
     if position >= place.next_position or _is_within(place.gaps, position):
         return "no_such_position"
@@ -26,7 +26,7 @@ def refusal(place: Place, position: int) -> Reason | None:
     return None
 
 
-def emptied(place: Place, position: Position) -> Place:
+def emptied(place: MessageCursor, position: Position) -> MessageCursor:
     """The place once the message at this position, which is there, is gone."""
     if place.fixed is not None and place.fixed[0] <= position <= place.fixed[1]:
         return place

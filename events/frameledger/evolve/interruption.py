@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frameledger.evolve import calls, groups, history, responses, room, runs, turns
+from frameledger.evolve import calls, capacity, groups, history, responses, runs, turns
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
 from frameledger.frames import InterruptionFrame
@@ -32,10 +32,10 @@ def interrupted(draft: Draft, frame: InterruptionFrame) -> None:
 def _heard(draft: Draft, frame: InterruptionFrame) -> str | None:
     """What was heard, if there is room to write it (R8.4): otherwise the text stays as it was said."""
     heard = frame.heard_text
-    if heard is None or not room.is_limited(draft):
+    if heard is None or not capacity.is_limited(draft):
         return heard
-    need = (1, room.CHARACTER * len(heard) + room.ENVELOPE)
-    return heard if room.fits(draft, need) else None
+    need = (1, capacity.CHARACTER * len(heard) + capacity.ENVELOPE)
+    return heard if capacity.fits(draft, need) else None
 
 
 def ended(draft: Draft) -> Reason | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from frameledger.evolve import room
+from frameledger.evolve import capacity
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Announced
@@ -53,7 +53,7 @@ def refusal(draft: Draft, frame: AnyFrame, logged_at: datetime | None) -> Reason
         second = _second(logged_at)
         if second == draft.pace.second and draft.pace.frames >= most:
             return "too_many_frames"
-    return room.refusal(draft, frame)
+    return capacity.refusal(draft, frame)
 
 
 def count(draft: Draft, frame: AnyFrame, logged_at: datetime | None) -> None:

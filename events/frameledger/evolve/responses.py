@@ -10,7 +10,7 @@ from frameledger import derived
 from frameledger.evolve import calls, runs
 from frameledger.evolve.changes import RunStarted
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.fence import OfARun, is_anothers, refusal
+from frameledger.evolve.fence import OfARun, is_anothers, refusal, supersedes
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Response, Run, Speech, Thought
 from frameledger.evolve.text import plus, trimmed
@@ -58,7 +58,7 @@ def _attempt_started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason |
     if run is None or run.run_id != frame.run_id:
         return "run_over"
     attempt = Attempt(frame.attempt or 1)
-    if not _is_next(run, attempt, frame.claim):
+    if not supersedes(attempt, frame.claim, run.attempt, run.claim):
         return "attempt_superseded"
     response = draft.speech.response
     if response is not None and response.run_id != run.run_id:
@@ -71,14 +71,6 @@ def _attempt_started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason |
     draft.changes.append(RunStarted(run.run_id, attempt, frame.claim))
     _open(draft, Response(draft.version, run.run_id, fenced=True))
     return None
-
-
-def _is_next(run: Run, attempt: Attempt, claim: str | None) -> bool:
-    """Whether a start takes the place of what the run's latest one began: a higher attempt, or the same one given out
-    once more. Of these the one that is folded last is answered by the claim that is kept, most likely."""
-    if attempt == run.attempt:
-        return run.claim is not None and is_anothers(claim, run.claim)
-    return attempt > run.attempt
 
 
 def _retract_earlier_attempts(draft: Draft, run: Run, response: Response | None) -> None:

@@ -6,7 +6,7 @@ An ambiguous call has a second end: a person says what became of it (R3.8).
 
 from __future__ import annotations
 
-from frameledger.evolve import call_messages, groups, open_calls, room, runs
+from frameledger.evolve import call_messages, capacity, groups, open_calls, runs
 from frameledger.evolve.changes import CallEnd, CallKey, CallProgressed, CallResolved, Message
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.fence import is_anothers
@@ -27,7 +27,7 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
     call, running = found
     if frame.properties is not None and not frame.properties.is_final:
         return _intermediate(draft, call, running, frame)
-    has_room = not room.is_limited(draft) or room.fits(draft, room.of_result(frame))
+    has_room = not capacity.is_limited(draft) or capacity.fits(draft, capacity.of_result(frame))
     open_calls.settle(draft, call, _end(frame), frame.result)
     if not has_room:
         groups.wait_no_longer(draft, (call.group,))

@@ -23,7 +23,7 @@ Stage = Literal["announced", "queued", "dispatched", "running"]
 
 
 @value
-class Place:
+class MessageCursor:
     """Where the next message goes. A position is given once and never reused within its era.
 
     `gaps` are the positions that are empty again, as ranges in ascending order. Only so many are remembered (`gaps`):
@@ -285,7 +285,7 @@ class State:
 
     context_id: ContextId
     version: Version = Version(0)
-    place: Place = Place()
+    place: MessageCursor = MessageCursor()
     terms: RequestParameters = field(default_factory=RequestParameters)
     turn: Turn | None = None
     speech: Speech = Speech()

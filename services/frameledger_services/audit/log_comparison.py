@@ -18,7 +18,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from frameledger.record import LoggedFrame, Place, Record
+from frameledger.record import LoggedFrame, LogPosition, Record
 from frameledger.values import replace
 from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.event_log.log_probe import open_probe
@@ -92,7 +92,7 @@ async def compare_with_log(
             async with (
                 aclosing(by_partition.of(part.partition)) as kept,
                 aclosing(
-                    records_between(settings, Place(topic, part.partition, part.first), part.end)
+                    records_between(settings, LogPosition(topic, part.partition, part.first), part.end)
                 ) as records,
             ):
                 await comparing.run(kept, records, progress)

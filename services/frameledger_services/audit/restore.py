@@ -18,7 +18,7 @@ from psycopg import AsyncConnection
 
 from frameledger.chain import next_link
 from frameledger.ids import ContextId
-from frameledger.record import LoggedFrame, Place, Record
+from frameledger.record import LoggedFrame, LogPosition, Record
 from frameledger.values import replace
 from frameledger_services.event_log.log_probe import LogProbe
 from frameledger_services.event_log.reader import records_between
@@ -150,7 +150,7 @@ class Restoring:
         first = first if before is None else max(first, on_log.first_behind(before))
         end = end if behind is None else min(end, on_log.end_before(behind))
         seen: set[object] = set()
-        place = Place(self._topic, partition, first)
+        place = LogPosition(self._topic, partition, first)
         async with aclosing(records_between(self._settings, place, end)) as records:
             async for record in records:
                 if record.key != key:

@@ -14,7 +14,7 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from frameledger.published_root import PublishedRoot
-from frameledger.record import Outgoing, Place
+from frameledger.record import LogPosition, Outgoing
 from frameledger_services.audit import heads
 from frameledger_services.audit.heads import Root
 from frameledger_services.event_log.producer import Producer
@@ -36,7 +36,7 @@ class Turn:
     """Seconds until the next root is due, by the database's clock."""
 
 
-async def publish(producer: Producer, settings: Settings, root: Root) -> Place:
+async def publish(producer: Producer, settings: Settings, root: Root) -> LogPosition:
     """Publish a root. Returns where it lies. Raises as `Producer.publish`; published again it is there twice."""
     record = Outgoing(KEY, json.dumps(root.to_json()).encode(), ())
     [place] = await producer.publish(TopicNames(settings.topic_prefix).roots, [record])

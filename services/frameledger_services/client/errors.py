@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from frameledger.errors import ConfigurationError, FrameledgerError, RefusedError, TransientError
 from frameledger.frames import AnyFrame
-from frameledger.record import Place
+from frameledger.record import LogPosition
 from frameledger_services.client.outcomes import PublishedFrame
 
 
@@ -66,7 +66,7 @@ class NotVisibleError(TransientError):
     rejected, once it has come so far.
     """
 
-    def __init__(self, sentence: str, places: Sequence[Place], frames: Sequence[AnyFrame] = ()) -> None:
+    def __init__(self, sentence: str, places: Sequence[LogPosition], frames: Sequence[AnyFrame] = ()) -> None:
         super().__init__(sentence)
         self.places = tuple(places)
         self.frames = tuple(frames)

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import psycopg
 
-from frameledger.record import Place
+from frameledger.record import LogPosition
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections, projections
 from frameledger_services.store.schema import SchemaError
@@ -56,7 +56,7 @@ class Notifications:
                 while self.mark(topic, partition) == mark:
                     await self._notified()
 
-    async def passed(self, place: Place, *, within: float) -> None:
+    async def passed(self, place: LogPosition, *, within: float) -> None:
         """Return when a projector has notified that it is past a place, or when it is time to poll."""
         with suppress(TimeoutError):
             async with asyncio.timeout(min(within, POLL_SECONDS)):

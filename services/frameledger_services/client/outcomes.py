@@ -9,7 +9,7 @@ from uuid import UUID
 from psycopg import AsyncConnection
 
 from frameledger.frames import AnyFrame
-from frameledger.record import Place
+from frameledger.record import LogPosition
 from frameledger.values import replace, value
 from frameledger_services.store import erasures
 from frameledger_services.store.erasures import Receipt
@@ -20,7 +20,7 @@ Connection = AsyncConnection[Any]
 
 
 @value
-class PublishedFrame(Place):
+class PublishedFrame(LogPosition):
     """A frame that was published: where it lies on the log, and, with `wait`, its outcome."""
 
     frame_id: str = ""
@@ -58,7 +58,7 @@ Stored = Mapping[UUID, _Stored]
 """Rows by the id under which a frame is stored."""
 
 
-def acknowledged(place: Place, frame: AnyFrame) -> PublishedFrame:
+def acknowledged(place: LogPosition, frame: AnyFrame) -> PublishedFrame:
     """Returns a frame that the broker acknowledged, without an outcome."""
     return PublishedFrame(
         place.topic, place.partition, place.offset, place.generation, frame.id or "", frame.type
@@ -142,7 +142,7 @@ def _with_outcome(published: PublishedFrame, stored: _Stored | None, rejected: s
 
 
 async def _rejected(
-    connection: Connection, context_id: str, places: Sequence[Place]
+    connection: Connection, context_id: str, places: Sequence[LogPosition]
 ) -> dict[tuple[int, int], str]:
     """Returns the codes of rejected records of a conversation, by partition and offset, in the newest generation of the
     topic."""

@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 from frameledger.evolve.changes import Message
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
-from frameledger.record import Place, Record
+from frameledger.record import LogPosition, Record
 from frameledger_services.client import Client, StoredFrame, with_defaults
 from frameledger_services.client.reading import newest_version, next_offset
 from frameledger_services.demo import people
@@ -115,7 +115,7 @@ class _Stand:
     """Publishes the frames of all participants."""
 
     def __init__(self, client: Client, talk: Talk) -> None:
-        self.first: Place | None = None
+        self.first: LogPosition | None = None
         self.notes: dict[UUID, str] = {}
         self._client = client
         self._talk = talk
@@ -153,7 +153,7 @@ async def _seen(connection: AsyncConnection[Any], frame: StoredFrame, note: str)
 
 
 async def _read_back(
-    settings: Settings, connection: AsyncConnection[Any], talk: Talk, first: Place
+    settings: Settings, connection: AsyncConnection[Any], talk: Talk, first: LogPosition
 ) -> list[Record]:
     """Wait until no worker has a claim and all frames are stored. Returns all records of the conversation."""
     log: list[Record] = []

@@ -11,7 +11,7 @@ from typing import Any, Self
 from aiokafka import errors as kafka_errors
 
 from frameledger.errors import RefusedError, TransientError
-from frameledger.record import Outgoing, Place
+from frameledger.record import LogPosition, Outgoing
 from frameledger_services.event_log.broker import Broker, BrokerError, connect
 from frameledger_services.event_log.budget import Budget
 from frameledger_services.event_log.compression import batch_size
@@ -49,7 +49,7 @@ class PublishError(EventLogError):
     Remedy: `UnacknowledgedError`: publish them again. `RecordRefusedError`: mend them.
     """
 
-    def __init__(self, sentence: str, places: Sequence[Place | None]) -> None:
+    def __init__(self, sentence: str, places: Sequence[LogPosition | None]) -> None:
         super().__init__(sentence)
         self.places = tuple(places)
 
@@ -111,7 +111,7 @@ class Producer:
 
     async def publish(
         self, topic: str, records: Sequence[Outgoing], *, within: float = ACKNOWLEDGED_WITHIN
-    ) -> list[Place]:
+    ) -> list[LogPosition]:
         """Publish records in their order. Returns where each lies, once all in-sync replicas have it.
 
         A broker that goes away is waited for, up to `within` seconds; then it raises `UnacknowledgedError`. Raises
@@ -119,7 +119,7 @@ class Producer:
         one that the broker refuses: of the others, those that share its partition and come after it are not published,
         and the rest are; and `BrokerError` when no broker answers at all or there is no such topic: nothing was sent.
         """
-        places: list[Place | None] = [None] * len(records)
+        places: list[LogPosition | None] = [None] * len(records)
         sizes = [_size(record) for record in records]
         _check_sizes(topic, sizes, places)
         said: BaseException | None = None
@@ -148,7 +148,7 @@ class Producer:
         records: Sequence[Outgoing],
         sizes: Sequence[int],
         numbers: Sequence[int],
-        places: list[Place | None],
+        places: list[LogPosition | None],
     ) -> BaseException | None:
         """Send the records of these indices once, and enter their places. Returns an error if some have none yet."""
         sender = await self._connected(topic)
@@ -233,7 +233,7 @@ class Producer:
         topic: str,
         records: Sequence[Outgoing],
         sizes: Sequence[int],
-        places: Sequence[Place | None],
+        places: Sequence[LogPosition | None],
     ) -> None:
         """Raise `TooLargeError` for a record that the topic does not take, before anything is sent."""
         # The limit may have been raised since it was read.
@@ -250,7 +250,7 @@ class Producer:
                 )
 
     async def _in_the_way(
-        self, topic: str, records: Sequence[Outgoing], places: Sequence[Place | None]
+        self, topic: str, records: Sequence[Outgoing], places: Sequence[LogPosition | None]
     ) -> str | None:
         """Returns why the records without a place are not acknowledged, if a broker says so soon; else None."""
         known = self._topics.get(topic)
@@ -303,7 +303,7 @@ def _failure(answer: asyncio.Future[Any]) -> BaseException | None:
 
 
 def _note(
-    topic: str, answers: Iterable[tuple[int, asyncio.Future[Any]]], places: list[Place | None]
+    topic: str, answers: Iterable[tuple[int, asyncio.Future[Any]]], places: list[LogPosition | None]
 ) -> list[BaseException]:
     """Enter the places of acknowledged records. Returns the errors of the others that have an answer."""
     failures = []
@@ -313,7 +313,7 @@ def _note(
         if (failure := answer.exception()) is not None:
             failures.append(failure)
         elif (offset := (lies := answer.result()).offset) >= 0:
-            places[number] = Place(topic, lies.partition, offset)
+            places[number] = LogPosition(topic, lies.partition, offset)
         # Below zero: it was sent twice, and the broker no longer knows the first one's offset. It is sent once more and
         # then has a place.
     return failures
@@ -325,7 +325,7 @@ def _size(record: Outgoing) -> int:
     return len(record.key) + len(record.value) + headers
 
 
-def _check_sizes(topic: str, sizes: Sequence[int], places: Sequence[Place | None]) -> None:
+def _check_sizes(topic: str, sizes: Sequence[int], places: Sequence[LogPosition | None]) -> None:
     largest = max(sizes, default=0)
     if largest > BYTES_ON_THE_WAY:
         raise TooLargeError(
@@ -351,7 +351,11 @@ def _refusal(topic: str, error: BaseException) -> str:
 
 
 def _late(
-    topic: str, places: Sequence[Place | None], within: float, said: BaseException | None, why: str | None
+    topic: str,
+    places: Sequence[LogPosition | None],
+    within: float,
+    said: BaseException | None,
+    why: str | None,
 ) -> str:
     left = sum(place is None for place in places)
     because = "" if said is None else f" The last that was heard: {said!r}."

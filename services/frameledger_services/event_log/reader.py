@@ -10,7 +10,7 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from frameledger.record import Place, Record
+from frameledger.record import LogPosition, Record
 from frameledger_services.event_log.broker import BrokerError, connect
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import consumer, to_record
@@ -48,7 +48,7 @@ async def last_records(
         await closed(reader.stop())
 
 
-async def records_from(settings: Settings, place: Place) -> list[Record]:
+async def records_from(settings: Settings, place: LogPosition) -> list[Record]:
     """Returns all records of a partition from this place to its present end, in order.
 
     Raises `BrokerError` when the broker does not give them.
@@ -56,7 +56,9 @@ async def records_from(settings: Settings, place: Place) -> list[Record]:
     return [record async for record in records_between(settings, place, None)]
 
 
-async def records_between(settings: Settings, place: Place, end: int | None) -> AsyncGenerator[Record, None]:
+async def records_between(
+    settings: Settings, place: LogPosition, end: int | None
+) -> AsyncGenerator[Record, None]:
     """Yields the records of a partition from this place on and below `end`, its present end if None, in order.
 
     Raises `BrokerError` when the broker does not give them, or gives nothing for `SILENT_SECONDS`.

@@ -6,7 +6,7 @@ import orjson
 
 from frameledger import headers
 from frameledger.effects import CallFunction, Cancel, Effect, RunInference, to_wire
-from frameledger.record import LoggedFrame, Place, Record, forward
+from frameledger.record import LoggedFrame, LogPosition, Record, forward
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.store.outbox import OutboxRow
 
@@ -21,7 +21,7 @@ def effect_topics(names: TopicNames) -> dict[str, str]:
 
 
 def effect_row(
-    effect: Effect, cause: Place, ordinal: int, to_topic: str, traceparent: str | None = None
+    effect: Effect, cause: LogPosition, ordinal: int, to_topic: str, traceparent: str | None = None
 ) -> OutboxRow:
     """An effect as it is published: in the place of the record that caused it, as the `ordinal`-th of its effects, and
     in the trace of that record, if it has one."""

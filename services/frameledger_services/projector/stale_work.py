@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 
 from frameledger.effects import CallFunction, RunInference
 from frameledger.frames import ErrorFrame, FunctionCallCancelFrame
-from frameledger.record import Place, outgoing
+from frameledger.record import LogPosition, outgoing
 from frameledger_services.projector.outbox_rows import effect_row
 from frameledger_services.store.held_effects import OpenCall, OpenRun
 from frameledger_services.store.outbox import OutboxRow
@@ -47,9 +47,9 @@ def open_work_rows(
 ) -> Iterator[OutboxRow]:
     """Yields the rows that request open work of a partition, or close it if `closing` is given. `effects` has the topic
     of each effect."""
-    ordinals: Counter[Place] = Counter()
+    ordinals: Counter[LogPosition] = Counter()
     for one in work:
-        place, effect = Place(topic, partition, one.offset, one.generation), one.effect
+        place, effect = LogPosition(topic, partition, one.offset, one.generation), one.effect
         if closing is None:
             yield effect_row(effect, place, ordinals[place], effects[effect.effect])
         else:
@@ -58,7 +58,7 @@ def open_work_rows(
 
 
 def closing_row(
-    effect: RunInference | CallFunction, cause: Place, ordinal: int, closing: Closing
+    effect: RunInference | CallFunction, cause: LogPosition, ordinal: int, closing: Closing
 ) -> OutboxRow:
     """Returns the frame that closes the work of an old effect, as a row of the outbox: its cause is that of the
     effect."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from frameledger.record import Place
+from frameledger.record import LogPosition
 from frameledger_services.event_log.reader import records_between
 from frameledger_services.projector.log_check import LogState
 from frameledger_services.recovery.diagnosis import NO_END, ByPartition, last_common_offset
@@ -87,7 +87,9 @@ async def _compared(
             read_until = None if is_same_topic is False else one.stored.last_logged_at
             async with (
                 aclosing(in_turn.of(one.partition)) as kept,
-                aclosing(records_between(settings, Place(topic, one.partition, first), one.end)) as records,
+                aclosing(
+                    records_between(settings, LogPosition(topic, one.partition, first), one.end)
+                ) as records,
             ):
                 upto = await last_common_offset(kept, records, read_until)
             if upto is not None:

@@ -19,12 +19,12 @@ from frameledger.headers import (
     headers_for,
 )
 from frameledger.ids import ContextId
-from frameledger.record import DecodeError, Outgoing, Place, Record, forward, read
+from frameledger.record import DecodeError, LogPosition, Outgoing, Record, forward, read
 from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.recovery import LostFrame
 
-Publish = Callable[[Sequence[Outgoing]], Awaitable[list[Place]]]
+Publish = Callable[[Sequence[Outgoing]], Awaitable[list[LogPosition]]]
 """Publishes records to the frames' topic, in their order. Returns their places. Raises `TooLargeError`, with the places
 of those that were published, if one is too large for the topic."""
 
@@ -46,7 +46,7 @@ class TooLarge:
 class Published:
     """Places of the published copies, the number of frames whose bytes could not be read, and frames too large."""
 
-    places: Sequence[Place]
+    places: Sequence[LogPosition]
     left: int
     too_large: Sequence[TooLarge]
 
@@ -58,7 +58,7 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
     """
     made = [(one, copied) for one in frames if (copied := copy(topic, one)) is not None]
     try:
-        places: Sequence[Place | None] = await publish([copied for _, copied in made])
+        places: Sequence[LogPosition | None] = await publish([copied for _, copied in made])
     except TooLargeError as error:
         # The error does not name the record, and those after it in its partition were not published.
         places = error.places
@@ -72,7 +72,7 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
     return Published(found, len(frames) - len(made), too_large)
 
 
-async def _publish_first(publish: Publish, candidates: Sequence[Outgoing]) -> Place | None:
+async def _publish_first(publish: Publish, candidates: Sequence[Outgoing]) -> LogPosition | None:
     """Publish the first of these that the topic accepts. Returns its place, None if it accepts none."""
     for one in dict.fromkeys(candidates):
         try:

@@ -24,7 +24,7 @@ from frameledger.evolve.state import State
 from frameledger.frames import LLMContextEraseFrame
 from frameledger.ids import ContextId, Version
 from frameledger.react import react
-from frameledger.record import Place
+from frameledger.record import LogPosition
 from frameledger.values import replace as replaced
 from frameledger_services import transient
 from frameledger_services.event_log.topics import TopicNames
@@ -277,7 +277,7 @@ class _Part:
         for ordinal, (cause, effect) in enumerate(self._caused):
             if not _is_due(effect, before, after):
                 continue
-            place = Place(self._names.frames, cause.partition, cause.offset, cause.generation)
+            place = LogPosition(self._names.frames, cause.partition, cause.offset, cause.generation)
             if isinstance(effect, Cancel) or now - cause.logged_at < MAX_AGE:
                 yield effect_row(effect, place, ordinal, topics[effect.effect])
             else:

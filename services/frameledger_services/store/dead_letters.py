@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg.rows import class_row
 
-from frameledger.record import Place
+from frameledger.record import LogPosition
 from frameledger_services.database_types import Connection
 
 AT_ONCE = 16
@@ -47,7 +47,7 @@ async def newest(connection: Connection, topic: str, limit: int) -> list[DeadLet
         return await cursor.fetchall()
 
 
-async def at(connection: Connection, places: Sequence[Place]) -> list[DeadLetter]:
+async def at(connection: Connection, places: Sequence[LogPosition]) -> list[DeadLetter]:
     """Returns the dead letters at these places, in their order. A place that has none is left out."""
     async with connection.cursor(row_factory=class_row(DeadLetter)) as cursor:
         await cursor.execute(
@@ -62,7 +62,7 @@ async def at(connection: Connection, places: Sequence[Place]) -> list[DeadLetter
         return await cursor.fetchall()
 
 
-async def not_retried(connection: Connection, topic: str) -> list[Place]:
+async def not_retried(connection: Connection, topic: str) -> list[LogPosition]:
     """Returns the places of a topic's dead letters that were never published again, the oldest first."""
     cursor = await connection.execute(
         """
@@ -72,7 +72,7 @@ async def not_retried(connection: Connection, topic: str) -> list[Place]:
         """,
         (topic,),
     )
-    return [Place(*row) for row in await cursor.fetchall()]
+    return [LogPosition(*row) for row in await cursor.fetchall()]
 
 
 async def count_not_retried(connection: Connection) -> int:
@@ -83,7 +83,7 @@ async def count_not_retried(connection: Connection) -> int:
     return int(row[0])
 
 
-async def note_retried(connection: Connection, place: Place) -> None:
+async def note_retried(connection: Connection, place: LogPosition) -> None:
     """Note that a dead letter was published again, now. The last time counts."""
     await connection.execute(
         """

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
-from frameledger.record import Place, outgoing
+from frameledger.record import LogPosition, outgoing
 from frameledger_services.event_log.frame_defaults import with_defaults
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.telemetry import tracing
@@ -30,7 +30,7 @@ class Publisher:
 
     async def publish(
         self, context_id: str, *frames: AnyFrame, causation_id: UUID | str | None, within: float = WITHIN
-    ) -> list[Place]:
+    ) -> list[LogPosition]:
         """Publish frames. Returns the place of each once all in-sync replicas have them. A frame without an id gets a
         random one, and one without `produced_at` the current time. `causation_id` is the frame of the context that
         caused them; None only for what an application says by itself. They belong to the trace of the current span.

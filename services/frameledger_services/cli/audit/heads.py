@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from frameledger.heads_file import Erased, Living
-from frameledger.record import Place
+from frameledger.record import LogPosition
 from frameledger_services.audit import heads as computing
 from frameledger_services.audit import roots
 from frameledger_services.audit.heads import Root
@@ -71,7 +71,7 @@ def shown(root: Root) -> Iterator[str]:
     yield f"release   {root.release}"
 
 
-async def _heads(settings: Settings, full: Path | None, publish: bool) -> tuple[Root, Place | None]:
+async def _heads(settings: Settings, full: Path | None, publish: bool) -> tuple[Root, LogPosition | None]:
     async with computing.snapshot(settings, "frameledger heads") as connection:
         with ExitStack() as stack:
             count = stack.enter_context(counting("Reading heads: {count:,} ..."))

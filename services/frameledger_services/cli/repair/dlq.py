@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.table import Table
 
-from frameledger.record import FIRST_GENERATION, Outgoing, Place
+from frameledger.record import FIRST_GENERATION, LogPosition, Outgoing
 from frameledger_services import database
 from frameledger_services.cli.repair import render_rejected
 from frameledger_services.cli.terminal import backend, options, output, render_context
@@ -149,11 +149,11 @@ def retry(
 class _Retried:
     """What became of each dead letter, by its place. Its value is not kept: all together may not fit into memory."""
 
-    published: list[tuple[Place, Place]] = field(default_factory=list)
-    left: list[tuple[Place, str]] = field(default_factory=list)
+    published: list[tuple[LogPosition, LogPosition]] = field(default_factory=list)
+    left: list[tuple[LogPosition, str]] = field(default_factory=list)
 
 
-async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) -> _Retried:
+async def _retry(settings: Settings, places: Sequence[LogPosition], *, again: bool) -> _Retried:
     async with (
         await database.connect(settings, "frameledger dlq") as connection,
         Producer(settings, name="frameledger-dlq") as producer,
@@ -205,7 +205,7 @@ def _topic(settings: Settings) -> str:
     return TopicNames(settings.topic_prefix).frames
 
 
-def _place(settings: Settings, written: str) -> Place:
+def _place(settings: Settings, written: str) -> LogPosition:
     """Parses a position in the format of `_where`."""
     match = _WHERE.fullmatch(written)
     if match is None:
@@ -216,20 +216,20 @@ def _place(settings: Settings, written: str) -> Place:
     generation, partition, offset = (int(number or FIRST_GENERATION) for number in match.groups())
     if max(generation, partition) >= 2**31 or offset >= 2**63:
         raise typer.BadParameter(f"{written!r} is not a position on a topic", param_hint="PARTITION:OFFSET")
-    return Place(_topic(settings), partition, offset, generation)
+    return LogPosition(_topic(settings), partition, offset, generation)
 
 
-def _where(place: Place | DeadLetter) -> str:
+def _where(place: LogPosition | DeadLetter) -> str:
     """Returns the position of a record, with the topic's generation if it is not the first."""
     where = f"{place.partition}:{place.offset}"
     return where if place.generation == FIRST_GENERATION else f"{place.generation}:{where}"
 
 
-def _place_of(one: DeadLetter) -> Place:
-    return Place(one.topic, one.partition, one.offset, one.generation)
+def _place_of(one: DeadLetter) -> LogPosition:
+    return LogPosition(one.topic, one.partition, one.offset, one.generation)
 
 
-def _refuse_missing(place: Place) -> NoReturn:
+def _refuse_missing(place: LogPosition) -> NoReturn:
     output.fail(
         f"There is no dead letter at {_where(place)} of {place.topic}.",
         "`frameledger dlq list` lists them.",
