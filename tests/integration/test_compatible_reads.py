@@ -14,7 +14,7 @@ from tests.support.batches import HISTORIES, Log, folded, project
 from tests.support.databases import made
 
 from frameledger.context import LLMContext
-from frameledger_services.store import client_calls, questions, shown_messages, threads
+from frameledger_services.store import client_calls, client_requests, conversation_state, shown_messages
 from frameledger_services.store.shown_messages import CLIENT
 
 SAID = {
@@ -36,9 +36,9 @@ RESULTS = {
         {**DONE, "result": {"chat_completion": "chat_completion"}, "metadata": {"of": "chat_completion"}},
         False,
     ),
-    "a client's result": ({**DONE, "result": 1, "metadata": {questions.REQUEST: {}}}, True),
+    "a client's result": ({**DONE, "result": 1, "metadata": {client_requests.REQUEST: {}}}, True),
     "a client's result that is no text of Postgres's": (
-        {**DONE, "result": "\x00\ud800", "metadata": {questions.REQUEST: {"request_sha256": "\x00"}}},
+        {**DONE, "result": "\x00\ud800", "metadata": {client_requests.REQUEST: {"request_sha256": "\x00"}}},
         True,
     ),
 }
@@ -83,7 +83,7 @@ def applied(address, context_id, types):
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 def test_how_a_conversation_stands_is_what_its_frames_fold_to(address, path):
     contexts, _ = folded(path)
-    found = ask(address, questions.readiness, path.stem)
+    found = ask(address, conversation_state.readiness, path.stem)
     assert found.version == len(contexts) - 1
     assert found.stored.context == LLMContext.from_wire(contexts[-1])
     statuses = dict(rows(address, "SELECT run_id, status FROM runs WHERE context_id = %s", path.stem))
@@ -94,10 +94,10 @@ def test_how_a_conversation_stands_is_what_its_frames_fold_to(address, path):
         for (status,) in rows(address, "SELECT status FROM tool_calls WHERE context_id = %s", path.stem)
     ]
     runs = any(one in ("announced", "dispatched", "running") for one in calls)
-    assert ask(address, questions.has_running_calls, path.stem) == runs
+    assert ask(address, conversation_state.has_running_calls, path.stem) == runs
     assert found.goes_on or open_run is None
 
-    thread = ask(address, threads.thread, path.stem)
+    thread = ask(address, conversation_state.thread, path.stem)
     assert thread.version == found.version
     assert list(thread.tools) == contexts[-1]["tools"]
     assert [one.message for one in thread.messages] == contexts[-1]["messages"]
@@ -116,43 +116,43 @@ def test_messages_are_those_of_their_version(address, path):
 def test_a_message_has_the_id_that_its_client_gave_it(address):
     shown = ask(address, shown_messages.shown_messages, "theirs", 1)
     assert [(one.client_id, one.message["content"]) for one in shown] == [("m1", "One."), ("m2", "Two.")]
-    assert ask(address, threads.message_ids_of, "theirs", 1) == ["m1", "m2"]
+    assert ask(address, client_requests.message_ids_of, "theirs", 1) == ["m1", "m2"]
     for nobody in (("theirs", 999), ("nowhere", 1), (HISTORIES[0].stem, 1)):
-        assert ask(address, threads.message_ids_of, *nobody) == []
+        assert ask(address, client_requests.message_ids_of, *nobody) == []
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 def test_who_asked_last_is_the_newest_frame_that_asks_and_counts(address, path):
-    asking = applied(address, path.stem, questions.ASKING)
-    found = ask(address, questions.last_asked, path.stem)
+    asking = applied(address, path.stem, client_requests.ASKING)
+    found = ask(address, client_requests.last_question, path.stem)
     assert (found.version if found else None) == (asking[-1] if asking else None)
     assert found is None or found.is_newest
     for version in asking:
         [(frame_id,)] = rows(
             address, "SELECT frame_id FROM frames WHERE context_id = %s AND version = %s", path.stem, version
         )
-        count, question = ask(address, questions.asked_by, path.stem, [frame_id, uuid4()])
+        count, question = ask(address, client_requests.asked_by, path.stem, [frame_id, uuid4()])
         assert (count, question.version, question.is_newest) == (1, version, version == asking[-1])
-        stored = ask(address, threads.stored_of, path.stem, [frame_id, uuid4()])
-        assert stored == {frame_id: threads.StoredFrame(version, "applied", None)}
-    assert ask(address, questions.asked_by, path.stem, [uuid4()]) == (0, None)
-    assert ask(address, threads.stored_of, path.stem, [uuid4()]) == {}
+        stored = ask(address, client_requests.outcomes_of, path.stem, [frame_id, uuid4()])
+        assert stored == {frame_id: client_requests.FrameOutcome(version, "applied", None)}
+    assert ask(address, client_requests.asked_by, path.stem, [uuid4()]) == (0, None)
+    assert ask(address, client_requests.outcomes_of, path.stem, [uuid4()]) == {}
 
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_result_asks_if_its_request_marked_it_and_not_by_what_it_says(address, name):
     _, asks = RESULTS[name]
     assert applied(address, name, ["FunctionCallResultFrame"]) == [4]
-    found = ask(address, questions.last_asked, name)
+    found = ask(address, client_requests.last_question, name)
     assert (found.version, found.is_newest) == (4 if asks else 1, True)
 
 
 def test_a_run_has_the_name_that_its_client_gave_it(address):
     [(frame_id,)] = rows(address, "SELECT frame_id FROM frames WHERE context_id = 'theirs'")
-    found = ask(address, threads.last_asked, "theirs")
+    found = ask(address, client_requests.last_asked_run, "theirs")
     assert (found.version, found.run_id, found.is_answer) == (1, "run-of-theirs", False)
-    _, question = ask(address, questions.asked_by, "theirs", [UUID(str(frame_id))])
+    _, question = ask(address, client_requests.asked_by, "theirs", [UUID(str(frame_id))])
     assert question.metadata == SAID["metadata"]
-    assert ask(address, threads.last_asked, "nowhere") is None
-    assert ask(address, questions.readiness, "nowhere").stored is None
-    assert ask(address, threads.thread, "nowhere").version == 0
+    assert ask(address, client_requests.last_asked_run, "nowhere") is None
+    assert ask(address, conversation_state.readiness, "nowhere").stored is None
+    assert ask(address, conversation_state.thread, "nowhere").version == 0

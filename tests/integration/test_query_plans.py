@@ -16,7 +16,7 @@ from tests.support.databases import made
 
 from frameledger_services.store import context_json, contexts, following, listing
 from frameledger_services.store.listing import Selection
-from frameledger_services.store.tables import FOR_EVER
+from frameledger_services.store.valid_to import FOR_EVER
 
 CONTEXTS, FRAMES, MESSAGES = 2_000, 40, 10
 LONG, LONG_FRAMES, LONG_MESSAGES = "long", 20_000, 5_000

@@ -10,7 +10,15 @@ from tests.support.scene import INTERRUPTION, Scene
 
 from frameledger_services import claims
 from frameledger_services.client import reading
-from frameledger_services.store import conversations, dead_letters, offers, outbox, projections, tool_calls
+from frameledger_services.store import (
+    conversation_state,
+    dead_letters,
+    offers,
+    outbox,
+    projections,
+    serving,
+    tool_calls,
+)
 
 
 def on(address, test):
@@ -87,23 +95,23 @@ def test_a_sitting_goes_on_while_a_run_or_a_call_is_open(database):
     scene = Scene(database)
 
     async def test(connection):
-        assert not (await conversations.goes_on(connection, "a"))[0]
+        assert not (await conversation_state.goes_on(connection, "a"))[0]
         await scene.ask("a")
-        assert (await conversations.goes_on(connection, "a"))[0]
+        assert (await conversation_state.goes_on(connection, "a"))[0]
         await scene.tell(("a", INTERRUPTION))
-        assert not (await conversations.goes_on(connection, "a"))[0]
+        assert not (await conversation_state.goes_on(connection, "a"))[0]
         await scene.call("b", "look")
-        assert (await conversations.goes_on(connection, "b"))[0]
+        assert (await conversation_state.goes_on(connection, "b"))[0]
 
     on(database, test)
 
 
 def test_a_sitting_knows_how_many_could_answer(database):
     async def test(connection):
-        assert await conversations.live_inference_workers(connection) == 0
+        assert await serving.live_inference_workers(connection) == 0
         await claims.register(connection, offer())
         await claims.register(connection, offer(kind="functions"))
-        assert await conversations.live_inference_workers(connection) == 1
+        assert await serving.live_inference_workers(connection) == 1
 
     on(database, test)
 

@@ -13,7 +13,7 @@ from typing import LiteralString
 
 import psycopg
 
-from frameledger_services.store.tables import FOR_EVER
+from frameledger_services.store.valid_to import FOR_EVER
 
 DAYS = 30
 FIRST = datetime(2026, 2, 17, tzinfo=UTC)

@@ -20,7 +20,7 @@ from frameledger.evolve import changes
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import LLMContextFrame
 from frameledger.record import DecodeError, decode
-from frameledger_services.store.tables import FOR_EVER
+from frameledger_services.store.valid_to import FOR_EVER
 
 BEGINNING = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 # What a JSON string may hold and a text column may not.

@@ -26,7 +26,7 @@ from frameledger_services.recovery.diagnosis import (
 from frameledger_services.recovery.republish import gaps_to_fill
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
 from frameledger_services.store.projections import StoredPosition
-from frameledger_services.store.recovery import Gap, LostFrame, Receipt, StoredFrame
+from frameledger_services.store.recovery import FrameDigest, Gap, LostFrame, Receipt
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 STORED = StoredPosition(3, 100, 99, b"hash", AT)
@@ -96,7 +96,7 @@ def record(offset, value=b"v", *, key=b"ctx", after=0):
 
 
 def kept(offset, value=b"v", *, context="ctx", after=0, partition=3):
-    return StoredFrame(
+    return FrameDigest(
         partition, offset, context, AT + timedelta(seconds=offset + after), sha256(value).digest()
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from frameledger.chain import next_link
 from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.projector.head import Head
-from frameledger_services.store.stored_rows import StoredFrame
+from frameledger_services.store.stored_rows import StoredFrameRow
 
 
 class ChainCheck:
@@ -24,7 +24,7 @@ class ChainCheck:
         self.last_at = head.last_at
         self._found = found
 
-    def check(self, frames: Sequence[StoredFrame]) -> None:
+    def check(self, frames: Sequence[StoredFrameRow]) -> None:
         version, chain, last_at = self.version, self.chain, self.last_at
         for one in frames:
             if one.version != version + 1:

@@ -32,13 +32,13 @@ from frameledger_services.store import heads, stored_rows, tables
 from frameledger_services.store.batch import default_of
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.row_parameters import COUNTED
-from frameledger_services.store.stored_rows import Ended, RowsByVersion, StoredFrame, StoredRows
-from frameledger_services.store.tables import FOR_EVER
+from frameledger_services.store.stored_rows import Ended, RowsByVersion, StoredFrameRow, StoredRows
+from frameledger_services.store.valid_to import FOR_EVER
 
 Key = tuple[Any, ...]
 
-_DERIVED = StoredFrame._fields[StoredFrame._fields.index("produced_at") :]
-_AT = len(StoredFrame._fields) - len(_DERIVED)
+_DERIVED = StoredFrameRow._fields[StoredFrameRow._fields.index("produced_at") :]
+_AT = len(StoredFrameRow._fields) - len(_DERIVED)
 
 NOT_COMPARED = frozenset({"version", "started_at", "last_at", "duplicate_count", "chain"})
 """Attributes of a head that its frames do not say (a duplicate leaves none), or that the chain's check compares."""

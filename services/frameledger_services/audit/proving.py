@@ -15,7 +15,7 @@ from frameledger.heads_file import Erased
 from frameledger.proofs import FORMAT, Link, ProofHeader, Step
 from frameledger_services.audit.heads import Traced
 from frameledger_services.store import leaves, stored_rows
-from frameledger_services.store.stored_rows import StoredFrame
+from frameledger_services.store.stored_rows import StoredFrameRow
 
 Connection = AsyncConnection[Any]
 
@@ -78,7 +78,7 @@ async def _link_before(
     return before, chain
 
 
-def _check_version(context_id: str, before: int, frame: StoredFrame) -> None:
+def _check_version(context_id: str, before: int, frame: StoredFrameRow) -> None:
     if frame.version != before + 1:
         raise UnprovableError(f"The frame of version {before + 1} of {context_id!r} is missing.")
 
@@ -97,6 +97,6 @@ def _header(context_id: str, traced: Traced, after: tuple[int, bytes] | None) ->
     return json.dumps(header.model_dump(), ensure_ascii=False) + "\n"
 
 
-def _line(frame: StoredFrame) -> str:
+def _line(frame: StoredFrameRow) -> str:
     values = {"version": frame.version, "source": frame.source, "payload": frame.payload.decode()}
     return json.dumps(values, ensure_ascii=False) + "\n"

@@ -16,7 +16,7 @@ from frameledger_services.audit.differences import Differences
 from frameledger_services.projector.refold import Piece
 from frameledger_services.projector.rows import MessageRow
 from frameledger_services.store.stored_rows import Ended
-from frameledger_services.store.tables import FOR_EVER
+from frameledger_services.store.valid_to import FOR_EVER
 
 Place = tuple[int, int, int]
 """Era, position, and the version at which a message began or ended there."""

@@ -28,7 +28,7 @@ from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import Piece, Refold, UnfoldableFrameError
 from frameledger_services.projector.stored_heads import head_after
 from frameledger_services.store import erasures, frame_pages, stored_rows, verified
-from frameledger_services.store.stored_rows import StoredFrame, StoredRows
+from frameledger_services.store.stored_rows import StoredFrameRow, StoredRows
 from frameledger_services.store.verified import VerifiedUpTo
 
 Connection = AsyncConnection[Any]
@@ -145,7 +145,7 @@ class _Job:
         self.done.is_older = not any_fold and not _is_of_this_fold(row)
         self._unknown_again = unknown_again
 
-    async def run(self, pages: AsyncIterable[Sequence[StoredFrame]], rows: StoredRows) -> None:
+    async def run(self, pages: AsyncIterable[Sequence[StoredFrameRow]], rows: StoredRows) -> None:
         head, state_version = self._head, int(self._row["state_version"])
         refold = Refold(head, unknown_again=self._unknown_again, watched={state_version})
         if state_version == self.after:
@@ -168,7 +168,7 @@ class _Job:
         if is_whole and not self.done.found.count:
             self.done.remembered = remember(head, self._row)
 
-    def _fold(self, refold: Refold, frames: Sequence[StoredFrame]) -> tuple[Piece, bool]:
+    def _fold(self, refold: Refold, frames: Sequence[StoredFrameRow]) -> tuple[Piece, bool]:
         try:
             return refold.fold(frames), True
         except UnfoldableFrameError as error:
@@ -177,11 +177,11 @@ class _Job:
             )
             return error.piece, False
 
-    def _folded(self, page: Sequence[StoredFrame]) -> Sequence[StoredFrame]:
+    def _folded(self, page: Sequence[StoredFrameRow]) -> Sequence[StoredFrameRow]:
         upto = self._folded_upto
         return page if page[-1].version <= upto else [one for one in page if one.version <= upto]
 
-    def _check_unfolded(self, page: Sequence[StoredFrame]) -> None:
+    def _check_unfolded(self, page: Sequence[StoredFrameRow]) -> None:
         """What is parked says so, and no frame stands behind the newest."""
         for one in reversed(page):
             if one.version <= self._folded_upto:
@@ -229,6 +229,6 @@ def _is_of_this_fold(row: Mapping[str, Any]) -> bool:
     return all(fold == stored.FOLD_VERSION for _, fold in by)
 
 
-async def _one(frames: Sequence[StoredFrame]) -> AsyncIterator[Sequence[StoredFrame]]:
+async def _one(frames: Sequence[StoredFrameRow]) -> AsyncIterator[Sequence[StoredFrameRow]]:
     if frames:
         yield frames

@@ -14,7 +14,7 @@ from frameledger_services.gateway.contexts import PATH, VERSION
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, PartsEndpoint, bound
-from frameledger_services.store import conversations, history, past
+from frameledger_services.store import conversation_state, history, past
 from frameledger_services.store.past import Call, PastMessage, PastSetting
 
 INT32_MAX = 2**31 - 1
@@ -138,7 +138,7 @@ async def _why(parts: Parts, request: Request) -> Response:
 
 async def _activity(parts: Parts, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    goes_on, version = await parts.database.read(conversations.goes_on, context_id)
+    goes_on, version = await parts.database.read(conversation_state.goes_on, context_id)
     if not version:
         raise await contexts.missing(parts, context_id)
     return answers.json_answer(Activity(context_id, version, goes_on))

@@ -40,7 +40,7 @@ from frameledger_services.store.held_effects import OpenCall, OpenRun
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.parked import Settled
 from frameledger_services.store.rebuild import HeldHead, Work
-from frameledger_services.store.stored_rows import StoredFrame
+from frameledger_services.store.stored_rows import StoredFrameRow
 
 Connection = AsyncConnection[Any]
 
@@ -157,7 +157,7 @@ class _Folding:
             raise DamagedFramesError(head.context_id, upto, "its chain is not that of the head")
         await self._write_head()
 
-    def _check(self, page: Iterable[StoredFrame]) -> None:
+    def _check(self, page: Iterable[StoredFrameRow]) -> None:
         chain = self._chain
         for one in page:
             chain = next_link(chain, one.version, one.source, one.payload)

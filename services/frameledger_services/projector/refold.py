@@ -33,10 +33,10 @@ from frameledger_services.projector.head import Head
 from frameledger_services.projector.rows import Rows, clean, time_of
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.projector.stored_heads import UNKNOWN
-from frameledger_services.store.stored_rows import StoredFrame
+from frameledger_services.store.stored_rows import StoredFrameRow
 
 Derived = tuple[datetime | None, str, str, str | None, str | None, str | None]
-"""What follows from a frame and those before it, as `StoredFrame` has it at its end: produced_at, type, outcome,
+"""What follows from a frame and those before it, as `StoredFrameRow` has it at its end: produced_at, type, outcome,
 reason, run_id, tool_call_id."""
 
 
@@ -44,7 +44,7 @@ reason, run_id, tool_call_id."""
 class Piece:
     """Some frames in a row, as they are stored; what follows from each of them; and the rows that they write."""
 
-    frames: Sequence[StoredFrame]
+    frames: Sequence[StoredFrameRow]
     derived: Sequence[Derived]
     own_ids: Sequence[str | None]
     """The ids that the payloads name; None for a frame whose id is that of its record."""
@@ -85,7 +85,7 @@ class Refold:
         self._watched = watched
         self._brought: set[int] = set()
 
-    def fold(self, frames: Sequence[StoredFrame]) -> Piece:
+    def fold(self, frames: Sequence[StoredFrameRow]) -> Piece:
         """Fold some frames. Raises `UnfoldableFrameError`; the head is then that of the frames before.
 
         The head's chain becomes the stored one: `chain_check` is what checks it.
@@ -112,7 +112,9 @@ class Refold:
             raise UnfoldableFrameError(frames[len(derived)].version, problem, piece)
         return piece
 
-    def _step(self, one: StoredFrame, rows: Rows, derived: list[Derived], own_ids: list[str | None]) -> None:
+    def _step(
+        self, one: StoredFrameRow, rows: Rows, derived: list[Derived], own_ids: list[str | None]
+    ) -> None:
         head = self.head
         before = head.state
         frame = decode(one.payload)

@@ -12,7 +12,7 @@ from frameledger.frames import LLMContextEraseFrame
 from frameledger.record import Record
 from frameledger_services.store.erasures import Erasure
 from frameledger_services.store.outbox import OutboxRow
-from frameledger_services.store.tables import FOR_EVER
+from frameledger_services.store.valid_to import FOR_EVER
 
 Key = tuple[Any, ...]
 

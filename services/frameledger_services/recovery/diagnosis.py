@@ -15,7 +15,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 from frameledger.record import Record
 from frameledger_services.projector.log_check import LogState, symptom
 from frameledger_services.store.projections import StoredPosition
-from frameledger_services.store.recovery import Receipt, StoredFrame
+from frameledger_services.store.recovery import FrameDigest, Receipt
 
 Happened = Literal["fine", "lost_tail", "expired", "another_log"]
 """What happened to a log. The names are stored in `recoveries`: they never change."""
@@ -61,7 +61,7 @@ def diagnose(
 
 
 async def last_common_offset(
-    kept: AsyncIterator[StoredFrame], records: AsyncIterator[Record], read_until: datetime | None
+    kept: AsyncIterator[FrameDigest], records: AsyncIterator[Record], read_until: datetime | None
 ) -> int | None:
     """Returns the offset up to which the log has what was stored, None if they have nothing in common. Both are given
     in the order of their offsets.
@@ -161,7 +161,7 @@ def _stands(began: Receipt, begins_at: int) -> bool:
     return began.is_put_back and (began.put_back_through is None or began.put_back_through < begins_at)
 
 
-def _is(kept: StoredFrame, record: Record, times_count: bool) -> bool:
+def _is(kept: FrameDigest, record: Record, times_count: bool) -> bool:
     return (
         kept.offset == record.offset
         and record.key == kept.context_id.encode()

@@ -15,6 +15,7 @@ from frameledger.errors import FencedError
 from frameledger_services.database_types import Connection
 from frameledger_services.store import row_parameters, tables
 from frameledger_services.store.binary_copy import copy_in
+from frameledger_services.store.valid_to import FOR_EVER
 
 Row = dict[str, Any]
 Ended = tuple[str, int, int, int]
@@ -113,7 +114,7 @@ def ending(*, single: bool = False) -> str:
         UPDATE messages SET valid_to = given.version
         FROM {row_parameters.from_item(ENDED, single=single)}
         WHERE messages.context_id = given.context_id AND messages.era = given.era
-            AND messages.position = given.position AND messages.valid_to = {tables.FOR_EVER}
+            AND messages.position = given.position AND messages.valid_to = {FOR_EVER}
         RETURNING messages.context_id, messages.era, messages.position, messages.run_id
     """
 

@@ -1,4 +1,4 @@
-"""Conversations as people and checks look for them: active, containing a text, waited for, refused."""
+"""Lists of conversations: the last active ones, those that contain a text, those whose latest run was refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime
 from psycopg.rows import class_row
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store.valid_to import FOR_EVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ async def last_active(
     """Returns conversations by their newest frame, the last active first; with `experiments` those too."""
     async with connection.cursor(row_factory=class_row(Listed)) as cursor:
         await cursor.execute(
-            """
+            f"""
             SELECT newest.*, coalesce(conversations.status, 'experiment') AS status, words.text AS last_words
             FROM (
                 SELECT context_id, started_at, last_at, version FROM contexts
@@ -53,7 +54,7 @@ async def last_active(
                 SELECT left(messages.text, 200) AS text
                 FROM contexts AS head
                 INNER JOIN messages ON messages.context_id = head.context_id AND messages.era = head.era
-                WHERE head.context_id = newest.context_id AND messages.valid_to = 9223372036854775807
+                WHERE head.context_id = newest.context_id AND messages.valid_to = {FOR_EVER}
                     AND messages.role IN ('user', 'assistant') AND messages.text IS NOT NULL
                 ORDER BY messages.position DESC
                 LIMIT 1
@@ -74,11 +75,11 @@ async def search(
     """
     async with connection.cursor(row_factory=class_row(Match)) as cursor:
         await cursor.execute(
-            """
+            f"""
             SELECT found.*, frames.logged_at
             FROM (
                 SELECT messages.context_id, messages.valid_from AS version, messages.role AS who, messages.text,
-                    messages.valid_to = 9223372036854775807 AND messages.era = head.era AS current
+                    messages.valid_to = {FOR_EVER} AND messages.era = head.era AS current
                 FROM messages
                 INNER JOIN contexts AS head ON head.context_id = messages.context_id
                 WHERE messages.text ILIKE %(pattern)s AND (%(experiments)s OR NOT head.experiment)
@@ -98,36 +99,12 @@ async def search(
         return await cursor.fetchall()
 
 
-async def goes_on(connection: Connection, context_id: str) -> tuple[bool, int]:
-    """Returns whether a run is open, or a call that the conversation waits for, and the version at which."""
-    cursor = await connection.execute(
-        """
-        SELECT
-            EXISTS (SELECT FROM runs WHERE context_id = %(id)s AND status IN ('requested', 'open'))
-            OR EXISTS (
-                SELECT FROM tool_calls
-                WHERE context_id = %(id)s AND status IN ('announced', 'dispatched', 'running')
-                    AND synchronous IS NOT FALSE
-            ),
-            coalesce((SELECT version FROM contexts WHERE context_id = %(id)s), 0)
-        """,
-        {"id": context_id},
-    )
-    [(does, version)] = await cursor.fetchall()
-    return bool(does), int(version)
-
-
-async def live_inference_workers(connection: Connection) -> int:
-    """Returns how many there are."""
-    cursor = await connection.execute("SELECT count(*) FROM live_workers() WHERE kind = 'inference'")
-    [(alive,)] = await cursor.fetchall()
-    return int(alive)
-
-
 async def refused(connection: Connection) -> list[tuple[str, str | None]]:
-    """Returns the conversations whose latest run a provider refused for what is in them, and what it said, the newest
-    first. Looked at are the newest thousand such runs."""
-    # A later run that was not refused says that the context was put right.
+    """Returns the conversations whose latest run a provider refused because of their content, and the error.
+
+    The newest come first. Only the newest thousand such runs are read.
+    """
+    # A later run that was not refused shows that the context was corrected.
     cursor = await connection.execute(
         """
         SELECT refused.context_id, refused.error

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from frameledger_services.database_types import Connection
-from frameledger_services.store.tables import FOR_EVER
+from frameledger_services.store.valid_to import FOR_EVER
 
 PAGE_FRAMES = 500
 PAGE_BYTES = 4 * 1024 * 1024

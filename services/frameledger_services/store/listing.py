@@ -10,6 +10,7 @@ from psycopg.rows import class_row
 
 from frameledger_services.database_types import Connection
 from frameledger_services.store.conversations import literally
+from frameledger_services.store.valid_to import FOR_EVER
 
 NEWEST = 1_000
 """Among so many conversations, those that began last, the recently active ones are looked for: an index on what every
@@ -103,7 +104,7 @@ _SELECTED = f"""
         AND (%(pattern)s::text IS NULL OR head.context_id ILIKE %(pattern)s OR EXISTS (
             SELECT FROM messages
             WHERE messages.context_id = head.context_id AND messages.era = head.era
-                AND messages.valid_to = 9223372036854775807 AND messages.text ILIKE %(pattern)s
+                AND messages.valid_to = {FOR_EVER} AND messages.text ILIKE %(pattern)s
         ))"""
 
 _LISTED = f"""
@@ -121,7 +122,7 @@ _LISTED = f"""
         SELECT left(messages.text, 200) AS text
         FROM messages
         WHERE messages.context_id = head.context_id AND messages.era = head.era
-            AND messages.valid_to = 9223372036854775807
+            AND messages.valid_to = {FOR_EVER}
             AND messages.role IN ('user', 'assistant') AND messages.text IS NOT NULL
         ORDER BY messages.position DESC
         LIMIT 1

@@ -12,6 +12,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store.valid_to import FOR_EVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,12 @@ async def messages(
     """Returns every row of the messages of an era, or of all; with `after` those that began or ended behind it."""
     async with connection.cursor(row_factory=class_row(PastMessage)) as cursor:
         await cursor.execute(
-            """
+            f"""
             SELECT era, position, valid_from, valid_to, role, run_id, message::text AS message
             FROM messages
             WHERE context_id = %(id)s AND (%(era)s::integer IS NULL OR era = %(era)s)
                 AND (%(after)s::bigint IS NULL OR valid_from > %(after)s
-                    OR valid_to > %(after)s AND valid_to <> 9223372036854775807)
+                    OR valid_to > %(after)s AND valid_to <> {FOR_EVER})
             ORDER BY era, position, valid_from
             """,
             {"id": context_id, "era": era, "after": after},

@@ -76,7 +76,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFrame:
+class FrameDigest:
     """A stored frame, as far as a record can be compared with it."""
 
     partition: int
@@ -215,10 +215,10 @@ async def note_republished(
         )
 
 
-async def stored_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGenerator[StoredFrame, None]:
+async def stored_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGenerator[FrameDigest, None]:
     """Yields the stored frames whose records lay in these spans, by partition and in the order of their offsets. In the
     caller's transaction. Scans the table once, from the lowest offset of the spans."""
-    async with connection.cursor(name="kept", row_factory=class_row(StoredFrame)) as cursor:
+    async with connection.cursor(name="kept", row_factory=class_row(FrameDigest)) as cursor:
         cursor.itersize = FETCH_ROWS
         await cursor.execute(
             """

@@ -71,3 +71,10 @@ async def functions(connection: Connection) -> list[OfferedFunction]:
             """
         )
         return await cursor.fetchall()
+
+
+async def live_inference_workers(connection: Connection) -> int:
+    """Returns the number of live inference workers."""
+    cursor = await connection.execute("SELECT count(*) FROM live_workers() WHERE kind = 'inference'")
+    [(alive,)] = await cursor.fetchall()
+    return int(alive)

@@ -21,6 +21,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store import tables
 from frameledger_services.store.binary_copy import type_name
 from frameledger_services.store.frame_pages import PAGE_BYTES, FramePages, selected
+from frameledger_services.store.valid_to import FOR_EVER
 
 Row = tuple[Any, ...]
 
@@ -28,7 +29,7 @@ FETCH_ROWS = 500
 """Rows that are fetched at once where there may be millions."""
 
 
-class StoredFrame(NamedTuple):
+class StoredFrameRow(NamedTuple):
     """A row of `frames`, without its place on the log. What stands behind `frame_id` follows from the payload, and from
     the frames before it."""
 
@@ -91,7 +92,7 @@ class StoredRows:
 class Short:
     """A conversation that was read whole: its frames and its rows."""
 
-    frames: Sequence[StoredFrame]
+    frames: Sequence[StoredFrameRow]
     rows: StoredRows
 
 
@@ -105,14 +106,14 @@ async def heads(connection: Connection, context_ids: Sequence[str]) -> dict[str,
 
 
 def frames(
-    connection: Connection, context_id: str, *, after: int = 0, upto: int = tables.FOR_EVER
-) -> AsyncGenerator[list[StoredFrame], None]:
+    connection: Connection, context_id: str, *, after: int = 0, upto: int = FOR_EVER
+) -> AsyncGenerator[list[StoredFrameRow], None]:
     """Yields the frames of a conversation, in order, in pages of bounded size."""
     return _FRAMES.pages(connection, context_id, after=after, upto=upto)
 
 
-_FRAME_COLUMNS = tuple("frame_id::text" if name == "frame_id" else name for name in StoredFrame._fields)
-_FRAMES = FramePages(StoredFrame._make, _FRAME_COLUMNS)
+_FRAME_COLUMNS = tuple("frame_id::text" if name == "frame_id" else name for name in StoredFrameRow._fields)
+_FRAMES = FramePages(StoredFrameRow._make, _FRAME_COLUMNS)
 
 
 async def short(connection: Connection, after: Mapping[str, int]) -> AsyncGenerator[tuple[str, Short], None]:
@@ -136,14 +137,14 @@ async def short(connection: Connection, after: Mapping[str, int]) -> AsyncGenera
 async def _read_together(connection: Connection, after: Mapping[str, int]) -> dict[str, Short]:
     """Returns the first of these conversations, as many as fit."""
     asked = {"ids": list(after), "after": list(after.values())}
-    found: dict[str, list[StoredFrame]] = {context_id: [] for context_id in after}
+    found: dict[str, list[StoredFrameRow]] = {context_id: [] for context_id in after}
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(_SHORT_FRAMES, {**asked, "most": PAGE_BYTES})
         for row in await cursor.fetchall():
             if row[_IS_CUT]:
                 found.pop(row[0], None)
             elif (kept := found.get(row[0])) is not None:
-                kept.append(StoredFrame._make(row[2:]))
+                kept.append(StoredFrameRow._make(row[2:]))
     parts: list[dict[str, list[Row]]] = []
     for statement in _SHORT_ROWS:
         of_table: dict[str, list[Row]] = {context_id: [] for context_id in after}
@@ -307,7 +308,7 @@ def _statements(*, many: bool) -> Iterable[str]:
         if name in changed:
             behind = f"({behind} OR {changed[name]} > {after})"
         if version == "valid_to":
-            behind += f" AND {name}.valid_to < {tables.FOR_EVER}"
+            behind += f" AND {name}.valid_to < {FOR_EVER}"
         if many:
             yield f"""
                 SELECT {name}.context_id, {name}.{version}, {columns}

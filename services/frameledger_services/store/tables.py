@@ -32,8 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSON, UUID
 from sqlalchemy.types import TypeEngine
 
-FOR_EVER = 2**63 - 1
-"""`valid_to` of a message that is still valid: `valid_from <= v AND v < valid_to` needs no case of its own."""
+from frameledger_services.store.valid_to import FOR_EVER
 
 metadata = MetaData()
 

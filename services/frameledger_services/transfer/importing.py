@@ -43,7 +43,7 @@ from frameledger_services.projector.writer import write as write_rows
 from frameledger_services.store import transfer
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.frame_pages import PAGE_BYTES, PAGE_FRAMES
-from frameledger_services.store.stored_rows import StoredFrame
+from frameledger_services.store.stored_rows import StoredFrameRow
 from frameledger_services.store.transfer import NO_LOG_GENERATION, NO_LOG_PARTITION, Presence
 from frameledger_services.transfer import lines
 from frameledger_services.transfer.lines import BadFileError, FrameLine, Header
@@ -344,10 +344,10 @@ def _pages(rest: Iterator[Header | FrameLine], following: list[Header]) -> Itera
         yield page
 
 
-def _stored(one: FrameLine) -> StoredFrame:
+def _stored(one: FrameLine) -> StoredFrameRow:
     # What follows from the payload is made again, not taken from the file.
     derived: tuple[datetime | None, str] = (None, "")
-    return StoredFrame(
+    return StoredFrameRow(
         one.version,
         one.logged_at,
         one.source,

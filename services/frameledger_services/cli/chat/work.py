@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from frameledger_services.store import client_calls, conversations, offers
+from frameledger_services.store import client_calls, conversation_state, offers, serving
 from frameledger_services.store.connections import Connections
 
 
@@ -32,7 +32,7 @@ class StoredWork:
 
     async def goes_on(self, context_id: str) -> tuple[bool, int]:
         """See `Work`."""
-        return await self._connections.read(conversations.goes_on, context_id)
+        return await self._connections.read(conversation_state.goes_on, context_id)
 
     async def waiting_for_client(self, context_id: str) -> dict[str, str]:
         """See `Work`."""
@@ -45,4 +45,4 @@ class StoredWork:
 
     async def live_inference_workers(self) -> int:
         """See `Work`."""
-        return await self._connections.read(conversations.live_inference_workers)
+        return await self._connections.read(serving.live_inference_workers)

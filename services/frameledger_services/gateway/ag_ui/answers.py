@@ -15,7 +15,7 @@ from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.ag_ui import messages, parts
 from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.store.client_calls import ClientCall
-from frameledger_services.store.threads import Thread
+from frameledger_services.store.conversation_state import Thread
 
 Call = tuple[str, int]
 """A call: its id, and the version that requested it."""

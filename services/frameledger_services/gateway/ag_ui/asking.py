@@ -37,11 +37,12 @@ from frameledger_services.gateway.ag_ui.translation import call_of_interrupt
 from frameledger_services.gateway.append import publishing, source_of
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.store import client_calls, offers, threads
+from frameledger_services.store import client_calls, client_requests, conversation_state, offers
 from frameledger_services.store.client_calls import ClientCall
+from frameledger_services.store.client_requests import AskedRun
+from frameledger_services.store.conversation_state import Thread
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.shown_messages import CLIENT, shown_messages
-from frameledger_services.store.threads import AskedRun, Thread
 
 ASKED = UUID("0d7f5f0c-6f5e-5a3b-8a39-2f6f0e3a7c11")
 """The namespace of the ids of frames by which clients ask. It never changes."""
@@ -109,7 +110,7 @@ class Question:
         raise self._busy("Somebody else goes on saying something in it.")
 
     async def _thread(self) -> Thread:
-        return await self.parts.database.read(threads.thread, self.wanted.thread_id)
+        return await self.parts.database.read(conversation_state.thread, self.wanted.thread_id)
 
     async def _asked_before(self) -> AskedRun | None:
         """Returns this very run, if it was asked for before. What of it was not said then is said."""
@@ -119,7 +120,7 @@ class Question:
         }
         resumed = [_of_entry(one) for one in self.wanted.resume or ()]
         ids = {frame_uuid(self._frame_id(what)): what for what in (*resumed, *messages, *asks)}
-        found = await self.parts.database.read(threads.stored_of, self.wanted.thread_id, list(ids))
+        found = await self.parts.database.read(client_requests.outcomes_of, self.wanted.thread_id, list(ids))
         stored = {ids[frame_id]: one for frame_id, one in found.items()}
         answered = {
             what: one.version
@@ -213,7 +214,7 @@ class Question:
         if call is None or call.settled_version is None:
             return None
         ids = await self.parts.database.read(
-            threads.message_ids_of, self.wanted.thread_id, call.settled_version
+            client_requests.message_ids_of, self.wanted.thread_id, call.settled_version
         )
         given_as = ids[0] if len(ids) == 1 else None
         return answers.told_otherwise(thread, self.wanted.conversation[-1], call, given_as)

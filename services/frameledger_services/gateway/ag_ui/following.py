@@ -14,11 +14,11 @@ from frameledger_services.gateway import answers
 from frameledger_services.gateway.ag_ui.translation import QUIET, Event, Translation
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS, Chunk
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.store import client_calls, conversations
+from frameledger_services.store import client_calls, conversation_state
 from frameledger_services.store.client_calls import BegunCall
+from frameledger_services.store.client_requests import AskedRun
 from frameledger_services.store.connections import DatabaseUnavailableError
 from frameledger_services.store.shown_messages import ShownMessage, shown_messages
-from frameledger_services.store.threads import AskedRun
 
 WORDS = frozenset(("LLMTextFrame", "TextFrame", "VisionTextFrame", "LLMThoughtTextFrame"))
 """Types of frames with which no call begins, and of which there are most."""
@@ -132,7 +132,7 @@ class FollowedRun:
 
     async def _goes_on(self, version: int) -> bool:
         """Whether something goes on for which the conversation waits, or it has more frames by now."""
-        goes_on, newest = await self._read(conversations.goes_on, self.thread_id)
+        goes_on, newest = await self._read(conversation_state.goes_on, self.thread_id)
         return goes_on or newest != version
 
     async def _messages(self, version: int) -> list[ShownMessage]:

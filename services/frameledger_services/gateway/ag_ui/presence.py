@@ -12,7 +12,7 @@ from frameledger.frames import InterruptionFrame
 from frameledger_services import logs
 from frameledger_services.gateway.ag_ui.asking import ASKED
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.store import conversations, threads
+from frameledger_services.store import client_requests, conversation_state
 
 _log = logs.get_logger("gateway")
 
@@ -63,8 +63,8 @@ class Presence:
 
     async def _interrupt(self, thread_id: str, run_id: str, source: str) -> None:
         """Interrupt a run, if it is still what goes on."""
-        goes_on, _ = await self._parts.database.read(conversations.goes_on, thread_id)
-        asked = await self._parts.database.read(threads.last_asked, thread_id)
+        goes_on, _ = await self._parts.database.read(conversation_state.goes_on, thread_id)
+        asked = await self._parts.database.read(client_requests.last_asked_run, thread_id)
         if goes_on and asked is not None and asked.run_id == run_id:
             await self._parts.client.publish(
                 thread_id,

@@ -30,8 +30,8 @@ from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.settings import PREFIX
-from frameledger_services.store import conversations, threads
-from frameledger_services.store.threads import AskedRun
+from frameledger_services.store import client_requests, conversation_state
+from frameledger_services.store.client_requests import AskedRun
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
@@ -55,10 +55,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
     async def reconnect(request: Request) -> Response:
         _check(parts, request)
         context_id, last = parameters.context_id(request), LAST.of(request)
-        asked = await parts.database.read(threads.last_asked, context_id)
+        asked = await parts.database.read(client_requests.last_asked_run, context_id)
         if asked is None:
             raise await contexts.missing(parts, context_id)
-        goes_on, version = await parts.database.read(conversations.goes_on, context_id)
+        goes_on, version = await parts.database.read(conversation_state.goes_on, context_id)
         if last == version and not goes_on:
             return Response(status_code=204, headers={"Cache-Control": "no-store"})
         return await stream(request, context_id, asked, None)

@@ -43,10 +43,11 @@ from frameledger_services.gateway.openai.history import Held, Plan
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.store import client_calls, offers, questions
+from frameledger_services.store import client_calls, client_requests, conversation_state, offers
 from frameledger_services.store.client_calls import ClientCall
+from frameledger_services.store.client_requests import Question
 from frameledger_services.store.contexts import StoredContext
-from frameledger_services.store.questions import Question, Readiness
+from frameledger_services.store.conversation_state import Readiness
 
 BUSY_SECONDS = 2.0
 """How long a question waits for the answer before it to end: a client that stops one asks at once again."""
@@ -120,7 +121,7 @@ class Asking:
         return found
 
     async def _read(self, named: Named) -> Readiness:
-        return await self._parts.database.read(questions.readiness, named.context_id)
+        return await self._parts.database.read(conversation_state.readiness, named.context_id)
 
     def _is_aside(self, found: Readiness) -> bool:
         messages = self._wanted.messages
@@ -135,9 +136,9 @@ class Asking:
         context_id = self._named.context_id
         if self._key is not None:
             ids = [UUID(self._frame_id(number)) for number in range(MOST_QUESTIONS)]
-            self._used, found = await self._parts.database.read(questions.asked_by, context_id, ids)
+            self._used, found = await self._parts.database.read(client_requests.asked_by, context_id, ids)
         else:
-            found = await self._parts.database.read(questions.last_asked, context_id)
+            found = await self._parts.database.read(client_requests.last_question, context_id)
         if found is None:
             return None
         if _request_of(found) != self._wanted.sha256:
@@ -359,7 +360,9 @@ class Asking:
         )
 
     def _marks(self) -> dict[str, Any]:
-        marks: dict[str, Any] = {"metadata": {questions.REQUEST: {"request_sha256": self._wanted.sha256}}}
+        marks: dict[str, Any] = {
+            "metadata": {client_requests.REQUEST: {"request_sha256": self._wanted.sha256}}
+        }
         if self._key is not None:
             marks["id"] = self._frame_id(min(self._used, MOST_QUESTIONS - 1))
         return marks
@@ -423,6 +426,6 @@ def _held(found: Readiness) -> list[Held]:
 
 
 def _request_of(question: Question) -> str | None:
-    about = question.metadata.get(questions.REQUEST)
+    about = question.metadata.get(client_requests.REQUEST)
     found = about.get("request_sha256") if isinstance(about, Mapping) else None
     return found if isinstance(found, str) else None

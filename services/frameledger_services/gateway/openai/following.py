@@ -14,7 +14,7 @@ from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.asking import Asked
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.store import client_calls, conversations, questions
+from frameledger_services.store import client_calls, conversation_state
 from frameledger_services.store.client_calls import ClientCall
 
 FIRST_SECONDS = 5.0
@@ -154,10 +154,12 @@ class Following:
         """Whether nothing goes on for which the conversation waits, of all that was read. A call in the background is
         not waited for, unless nothing was said yet: then its report will be the answer."""
         database, context_id = self._parts.database, self.asked.context_id
-        goes_on, version = await database.read(conversations.goes_on, context_id)
+        goes_on, version = await database.read(conversation_state.goes_on, context_id)
         if goes_on or version != self.version:
             return False
         self.calls = await database.read(client_calls.left_since, context_id, self._since)
         if self.calls:
             return True
-        return bool(self.answer.text) or not await database.read(questions.has_running_calls, context_id)
+        return bool(self.answer.text) or not await database.read(
+            conversation_state.has_running_calls, context_id
+        )

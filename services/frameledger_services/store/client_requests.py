@@ -1,0 +1,208 @@
+"""The frames by which clients request answers: the latest one, those with given ids, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from frameledger_services.database_types import Connection
+from frameledger_services.store import contexts
+from frameledger_services.store.contexts import loads
+from frameledger_services.store.shown_messages import CLIENT
+
+ASKING = ("LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMRunFrame", "LLMContextFrame")
+"""Frames by which clients request an answer."""
+
+SPEAKING = ("TranscriptionFrame", "UserStoppedSpeakingFrame")
+"""Frames by which speech requests an answer."""
+
+ANSWERING = ("FunctionCallResultFrame", "FunctionCallCancelFrame")
+"""Frames by which clients settle their calls."""
+
+REQUEST = "chat_completion"
+"""The name, in a frame's metadata, of the request that the frame was published for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A frame by which a client requested an answer."""
+
+    version: int
+    metadata: Mapping[str, Any]
+    answered_version: int | None
+    """The version that announced the call, if the frame is the result of one."""
+
+    newest_run: str | None
+    """The status of the newest run of its conversation."""
+
+    is_newest: bool
+    """No later frame requests an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRun:
+    """The run that the latest request of a client asks for."""
+
+    version: int
+    """The version of the request; the newest version if there was none."""
+
+    run_id: str
+    """The client's name for the run, or else ours."""
+
+    is_answer: bool = False
+    """The request is the answer of a call, which its events show."""
+
+    is_mirror: bool = False
+    """Another program keeps the history, so that streamed text and stored messages may differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameOutcome:
+    """The outcome of a stored frame."""
+
+    version: int
+    outcome: str
+    reason: str | None
+
+
+async def asked_by(
+    connection: Connection, context_id: str, frame_ids: Sequence[UUID]
+) -> tuple[int, Question | None]:
+    """Returns the number of stored frames with these ids, and the newest of them that was applied."""
+    parameters = {"id": context_id, "frames": list(frame_ids), "asking": list(ASKING)}
+    cursor = await connection.execute(
+        "SELECT count(*) FROM frames WHERE context_id = %(id)s AND frame_id = ANY (%(frames)s)", parameters
+    )
+    [(count,)] = await cursor.fetchall()
+    cursor = await connection.execute(
+        f"{_QUESTION} AND asked.frame_id = ANY (%(frames)s) ORDER BY asked.version DESC LIMIT 1", parameters
+    )
+    return int(count), _read(await cursor.fetchone())
+
+
+async def last_question(connection: Connection, context_id: str) -> Question | None:
+    """Returns the latest request for an answer; None if there is none. Reads the conversation's frames backwards."""
+    cursor = await connection.execute(
+        f"{_QUESTION} AND {_asks('asked')} ORDER BY asked.version DESC LIMIT 1",
+        {"id": context_id, "asking": list(ASKING)},
+    )
+    return _read(await cursor.fetchone())
+
+
+async def last_asked_run(connection: Connection, context_id: str) -> AskedRun | None:
+    """Returns the latest request of a conversation; None if the conversation does not exist. Reads the frames
+    backwards."""
+    cursor = await connection.execute(
+        _LAST_ASKED,
+        {
+            "id": context_id,
+            "client": f'%"{CLIENT}"%',
+            "asking": [*ASKING, *SPEAKING],
+            "answering": list(ANSWERING),
+        },
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    newest, version, kind, payload, run_id, is_mirror = row
+    if version is None:
+        return AskedRun(newest, run_id or f"run-{newest}", is_mirror=is_mirror)
+    metadata = loads(payload).get("metadata")
+    about = metadata.get(CLIENT) if isinstance(metadata, dict) else None
+    named = about.get("run_id") if isinstance(about, dict) else None
+    name = named if isinstance(named, str) else run_id or f"run-{version}"
+    is_answer = kind in ANSWERING
+    return AskedRun(version, name, is_answer, is_mirror)
+
+
+async def outcomes_of(
+    connection: Connection, context_id: str, frame_ids: Sequence[UUID]
+) -> dict[UUID, FrameOutcome]:
+    """Returns the outcomes of these frames; those that are not stored are left out."""
+    cursor = await connection.execute(
+        "SELECT frame_id, version, outcome, reason FROM frames WHERE context_id = %s AND frame_id = ANY(%s)",
+        (context_id, list(frame_ids)),
+    )
+    return {row[0]: FrameOutcome(*row[1:]) for row in await cursor.fetchall()}
+
+
+async def message_ids_of(connection: Connection, context_id: str, version: int) -> Sequence[str]:
+    """Returns the ids that a client gave the messages of the frame at this version."""
+    cursor = await connection.execute(
+        "SELECT payload::text FROM frames WHERE context_id = %s AND version = %s", (context_id, version)
+    )
+    row = await cursor.fetchone()
+    metadata = loads(row[0]).get("metadata") if row is not None and row[0] is not None else None
+    about = metadata.get(CLIENT) if isinstance(metadata, dict) else None
+    ids = about.get("message_ids") if isinstance(about, dict) else None
+    return [one for one in ids if isinstance(one, str)] if isinstance(ids, list) else []
+
+
+def _read(row: tuple[Any, ...] | None) -> Question | None:
+    if row is None:
+        return None
+    version, payload, newest_run, is_newest = row
+    frame = contexts.loads(payload)
+    metadata, answered = frame.get("metadata"), frame.get("opened_version")
+    return Question(
+        version,
+        metadata if isinstance(metadata, dict) else {},
+        answered if isinstance(answered, int) else None,
+        newest_run,
+        is_newest,
+    )
+
+
+def _asks(frame: str) -> str:
+    """Returns the SQL condition that a client requested an answer by this frame, or by a result in a request.
+
+    A result that only contains the name of `REQUEST` is none: a service's result may be about this API.
+    """
+    return f"""(
+        {frame}.type = ANY (%(asking)s)
+        OR {frame}.type = 'FunctionCallResultFrame'
+            AND json_text(json_text({frame}.payload, 'metadata')::json, '{REQUEST}') IS NOT NULL
+    )"""
+
+
+_QUESTION = f"""
+    SELECT
+        asked.version,
+        asked.payload::text,
+        (
+            SELECT status FROM runs
+            WHERE context_id = asked.context_id AND requested_version >= asked.version
+            ORDER BY requested_version DESC
+            LIMIT 1
+        ),
+        NOT EXISTS (
+            SELECT FROM frames AS later
+            WHERE later.context_id = asked.context_id AND later.version > asked.version
+                AND {_asks("later")} AND later.outcome = 'applied'
+        )
+    FROM frames AS asked
+    WHERE asked.context_id = %(id)s AND asked.outcome = 'applied'
+"""
+
+
+_LAST_ASKED = """
+    SELECT
+        head.version, asked.version, asked.type, asked.payload,
+        (SELECT run_id FROM runs WHERE context_id = head.context_id ORDER BY requested_version DESC LIMIT 1),
+        setting_at(head.context_id, 'mirror', head.version) #>> '{}' IS NOT NULL
+    FROM contexts AS head
+    LEFT JOIN LATERAL (
+        SELECT version, type, payload::text AS payload
+        FROM frames
+        WHERE context_id = head.context_id AND outcome = 'applied'
+            AND (
+                type = ANY (%(asking)s)
+                OR type = ANY (%(answering)s) AND payload::text LIKE %(client)s
+            )
+        ORDER BY version DESC
+        LIMIT 1
+    ) AS asked ON true
+    WHERE head.context_id = %(id)s
+"""
