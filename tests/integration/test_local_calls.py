@@ -9,7 +9,7 @@ from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, Gate, called, play, r
 
 from frameledger.frames import InterruptionFrame, LLMSetLimitsFrame
 from frameledger_services.functions import CallsRefusedError, FunctionRegistry
-from frameledger_services.store.tables import FOR_EVER
+from frameledger_services.store.valid_to import FOR_EVER
 
 pytestmark = CONNECTIONS_LEFT_OPEN
 
