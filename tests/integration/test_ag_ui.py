@@ -17,6 +17,7 @@ from tests.support.killed_asking import killed
 
 from frameledger_services.embedded import ports
 from frameledger_services.gateway.access import caller
+from frameledger_services.gateway.ag_ui import routes
 from frameledger_services.gateway.ag_ui.asking import Question
 from frameledger_services.gateway.ag_ui.run_input import RunInput
 from frameledger_services.gateway.problems import ProblemError
@@ -300,7 +301,7 @@ class CutShort(Question):
 def asking(parts, wanted, kind=Question):
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
     caller.set_caller(scope, caller.LOOPBACK)
-    return kind(parts, Request(scope), wanted)
+    return kind(parts, Request(scope), wanted, routes.brought(wanted))
 
 
 def in_this_process(stage, work):

@@ -9,7 +9,6 @@ of the other's answer.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,13 +27,12 @@ from frameledger.frames import (
     LLMSetToolsFrame,
 )
 from frameledger_services import logs
-from frameledger_services.client import ContextChangedError, NotVisibleError, PublishedFrame
-from frameledger_services.gateway import client_tools
+from frameledger_services.client import ContextChangedError, PublishedFrame
+from frameledger_services.gateway import call_settlement, client_tools, conversation_gate
 from frameledger_services.gateway.ag_ui import answers, history, messages
 from frameledger_services.gateway.ag_ui.answers import Call
 from frameledger_services.gateway.ag_ui.run_input import Message, Resume, RunInput
 from frameledger_services.gateway.ag_ui.translation import call_of_interrupt
-from frameledger_services.gateway.append import publishing, source_of
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, client_requests, conversation_state, offers
@@ -46,14 +44,6 @@ from frameledger_services.store.shown_messages import CLIENT, shown_messages
 
 ASKED = UUID("0d7f5f0c-6f5e-5a3b-8a39-2f6f0e3a7c11")
 """The namespace of the ids of frames by which clients ask. It never changes."""
-
-TRIES = 3
-"""How often a question is compared anew because somebody said something in between."""
-
-BUSY_SECONDS = 3.0
-"""How long a question waits for an answer before it to end: a client that stops one asks at once again."""
-
-LOOK_SECONDS = 0.1
 
 PLACE_REPLACED = "place_replaced"
 """Why an answer is not applied whose call the history does not have any more."""
@@ -77,11 +67,11 @@ class Question:
         `not-visible-yet`, and those of publishing."""
         if (before := await self._asked_before()) is not None:
             return before
-        thread = await self._with_tools(await self._free())
+        thread = await self._with_tools(await self._wait_until_free())
         conversation = self.wanted.conversation
         given = answers.of_calls(thread, conversation)
-        facts = await self._facts()
-        if not given and (told := await self._told_otherwise(thread, facts)) is not None:
+        facts = await self._client_calls()
+        if not given and (told := await self._settled_by_another(thread, facts)) is not None:
             # Somebody else answered first. What came of that is what there is to tell.
             return AskedRun(told, self.wanted.run_id, is_answer=True)
         thread = await self._without_abandoned(thread, given, facts)
@@ -93,7 +83,7 @@ class Question:
             if plan.kind == "replace":
                 plan = history.plan(thread.messages, conversation, facts)
             if plan.kind == "replace" or plan.messages:
-                await self._say(thread, plan, "ask 0", expects=False)
+                await self._publish_plan(thread, plan, "ask 0", expects=False)
             return answered
         if given:
             # Their calls have no place in the history any more: they are messages like others.
@@ -101,20 +91,20 @@ class Question:
         if self.wanted.resume and plan.kind == "append" and not plan.messages:
             # These answers were given before, and there is nothing else to say.
             return AskedRun(thread.version, self.wanted.run_id)
-        for number in range(TRIES):
-            asked = await self._say(thread, plan, f"ask {number}")
+        for number in range(conversation_gate.TRIES):
+            asked = await self._publish_plan(thread, plan, f"ask {number}")
             if asked is not None:
                 return asked
-            thread = await self._with_tools(await self._free())
+            thread = await self._with_tools(await self._wait_until_free())
             plan = history.plan(thread.messages, conversation, facts)
-        raise self._busy("Somebody else goes on saying something in it.")
+        raise conversation_gate.busy(self.wanted.thread_id, conversation_gate.CHANGING)
 
     async def _thread(self) -> Thread:
         return await self.parts.database.read(conversation_state.thread, self.wanted.thread_id)
 
     async def _asked_before(self) -> AskedRun | None:
         """Returns this very run, if it was asked for before. What of it was not said then is said."""
-        asks = [f"ask {number}" for number in range(TRIES)]
+        asks = [f"ask {number}" for number in range(conversation_gate.TRIES)]
         messages = {
             _of_message(one): one.tool_call_id for one in self.wanted.conversation if one.role == "tool"
         }
@@ -130,15 +120,15 @@ class Question:
         if answered:
             first = min(answered.values())
             names = {call for what, call in messages.items() if what in stored}
-            await self._go_on(first, names, is_said="ask 0" in stored)
+            await self._publish_rest(first, names, is_said="ask 0" in stored)
             return AskedRun(first, self.wanted.run_id, is_answer=True)
         said = [one.version for what, one in stored.items() if what in asks and one.outcome == "applied"]
         return AskedRun(min(said), self.wanted.run_id) if said else None
 
-    async def _go_on(self, first: int, answered: Collection[str | None], *, is_said: bool) -> None:
+    async def _publish_rest(self, first: int, answered: Collection[str | None], *, is_said: bool) -> None:
         """Publish what else this run says, whose first answer is that version, and which answered those calls."""
         thread = await self._thread()
-        conversation, facts = self.wanted.conversation, await self._facts()
+        conversation, facts = self.wanted.conversation, await self._client_calls()
         given = {
             call: message
             for call, message in answers.of_calls(thread, conversation).items()
@@ -153,38 +143,25 @@ class Question:
         plan = history.plan(before, rest, facts)
         # The history that this client knew may be an older one than that before its answer: nothing is taken out.
         if plan.kind == "append" and plan.messages:
-            await self._say(replace(thread, messages=before), plan, "ask 0", expects=False)
+            await self._publish_plan(replace(thread, messages=before), plan, "ask 0", expects=False)
 
-    async def _free(self) -> Thread:
-        """Returns how the conversation stands once it is not being answered."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + BUSY_SECONDS
+    async def _wait_until_free(self) -> Thread:
+        """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`."""
+        until = conversation_gate.deadline()
+        thread_id = self.wanted.thread_id
         while (thread := await self._thread()).goes_on:
-            if loop.time() > deadline:
-                raise self._busy("It is being answered.")
-            await asyncio.sleep(LOOK_SECONDS)
-        if thread.is_parked:
-            raise self._busy(
-                "It is parked: its newest frames are stored and not folded (`frameledger parked`)."
-            )
-        if thread.is_recording:
-            raise self._busy("It is a recording of one that is elsewhere: nobody answers here.")
-        return thread
-
-    def _busy(self, why: str) -> ProblemError:
-        context_id = self.wanted.thread_id
-        return ProblemError(
-            "conversation-busy",
-            f"The conversation {context_id!r} cannot be asked now. {why}",
-            context_id=context_id,
+            await conversation_gate.wait_for_change(self.parts, thread_id, thread.version, until)
+        conversation_gate.check_answerable(
+            thread_id, is_parked=thread.is_parked, is_recording=thread.is_recording
         )
+        return thread
 
     async def _with_tools(self, thread: Thread) -> Thread:
         """Let the conversation have this client's functions. Returns how it stands then.
 
         If the process dies behind this, the model may call what nobody asked for yet: the next request has its own.
         """
-        for _ in range(TRIES):
+        for _ in range(conversation_gate.TRIES):
             # A new conversation has them from its first frame on.
             tools = client_tools.beside(thread.tools, self.brought) if thread.version else None
             if tools is None:
@@ -192,10 +169,10 @@ class Question:
             # One try, one id: at another version it is another frame.
             frame_id = self._frame_id(f"tools {thread.version}")
             await self._publish(LLMSetToolsFrame(id=frame_id, tools=tuple(tools)), thread.version)
-            thread = await self._free()
-        raise self._busy("Somebody else goes on changing its functions.")
+            thread = await self._wait_until_free()
+        raise conversation_gate.busy(self.wanted.thread_id, "Other clients keep changing its functions.")
 
-    async def _facts(self) -> Mapping[str, ClientCall]:
+    async def _client_calls(self) -> Mapping[str, ClientCall]:
         """The calls that a client answered, of those that this request has results of: by their ids in the protocol."""
         named = {
             one.tool_call_id: messages.call_of_name(one.tool_call_id)
@@ -208,7 +185,7 @@ class Question:
         calls = {name: found.get(name) or found.get(call) for name, call in named.items()}
         return {name: call for name, call in calls.items() if call is not None}
 
-    async def _told_otherwise(self, thread: Thread, facts: Mapping[str, ClientCall]) -> int | None:
+    async def _settled_by_another(self, thread: Thread, facts: Mapping[str, ClientCall]) -> int | None:
         """Returns where somebody else settled the call whose result this request ends with."""
         call = answers.last_answered(self.wanted.conversation, facts)
         if call is None or call.settled_version is None:
@@ -224,21 +201,17 @@ class Question:
     ) -> Thread:
         """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
         it replaces the history, all of them, since their place goes. Returns how the conversation stands then."""
-        unanswered = [
-            call
-            for call in thread.waiting
-            if call.by_client and (call.tool_call_id, call.requested_version) not in given
-        ]
-        if not unanswered:
-            return thread
         rest = answers.without(self.wanted.conversation, {one.tool_call_id for one in given.values()})
-        if history.plan(thread.messages, rest, facts).kind == "append":
-            unanswered = [call for call in unanswered if call.interrupted]
-        for call in unanswered:
+        left = call_settlement.abandoned(
+            thread.waiting,
+            lambda call: (call.tool_call_id, call.requested_version) in given,
+            is_replaced=bool(thread.waiting) and history.plan(thread.messages, rest, facts).kind == "replace",
+        )
+        for call in left:
             named = call.tool_call_id, call.requested_version
             about = self._about_call(f"leave {named[0]} {named[1]}", call.function_name, *named)
             await self._publish(FunctionCallCancelFrame(**about), None)
-        return await self._thread() if unanswered else thread
+        return await self._thread() if left else thread
 
     async def _tools_on_offer(self) -> dict[str, dict[str, Any]]:
         if not self.parts.settings.gateway_ag_ui_tools:
@@ -291,14 +264,9 @@ class Question:
         }
 
     def _about_call(self, what: str, function_name: str, tool_call_id: str, version: int) -> dict[str, Any]:
-        return {
-            "id": self._frame_id(what),
-            "function_name": function_name,
-            "tool_call_id": tool_call_id,
-            "opened_version": version,
-        }
+        return call_settlement.frame_fields(self._frame_id(what), function_name, tool_call_id, version)
 
-    async def _say(
+    async def _publish_plan(
         self, thread: Thread, plan: history.Plan, what: str, *, expects: bool = True
     ) -> AskedRun | None:
         """Publish what is new. Returns None if somebody said something in between."""
@@ -358,20 +326,11 @@ class Question:
     async def _publish(self, frame: AnyFrame, expected: int | None) -> PublishedFrame | None:
         """Publish a frame. Returns None if the conversation is not as expected."""
         try:
-            with publishing([frame.id]):
-                [stored] = await self.parts.client.publish(
-                    self.wanted.thread_id,
-                    frame,
-                    source=source_of(self.request),
-                    traceparent=self.request.headers.get("traceparent"),
-                    expected_version=expected,
-                    wait=True,
-                    within=self.parts.settings.gateway_request_secs,
-                )
+            stored = await call_settlement.publish(
+                self.parts, self.request, self.wanted.thread_id, frame, expected
+            )
         except ContextChangedError:
             return None
-        except NotVisibleError as error:
-            raise ProblemError("not-visible-yet", str(error), context_id=self.wanted.thread_id) from error
         if stored.outcome == "rejected" and stored.reason == "id_reused":
             raise ProblemError(
                 "key-reused", f"The run {self.wanted.run_id!r} was asked for with other content."

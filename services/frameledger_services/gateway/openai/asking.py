@@ -13,7 +13,6 @@ no model runs twice. If it was cut off or failed, the history decides as for any
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,10 +31,9 @@ from frameledger.frames import (
     LLMSetToolsFrame,
     LLMUpdateSettingsFrame,
 )
-from frameledger_services.client import ContextChangedError, NotVisibleError, PublishedFrame
-from frameledger_services.gateway import client_tools, preferences
-from frameledger_services.gateway.append import KEYS, publishing, source_of
-from frameledger_services.gateway.live.hub import TooManyFollowersError
+from frameledger_services.client import ContextChangedError, PublishedFrame
+from frameledger_services.gateway import call_settlement, client_tools, conversation_gate, preferences
+from frameledger_services.gateway.append import KEYS
 from frameledger_services.gateway.openai import client_answers, conversation, history
 from frameledger_services.gateway.openai.client_answers import Calls
 from frameledger_services.gateway.openai.conversation import Named
@@ -48,13 +46,6 @@ from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.client_requests import Question
 from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.conversation_state import Readiness
-
-BUSY_SECONDS = 2.0
-"""How long a question waits for the answer before it to end: a client that stops one asks at once again."""
-
-TRIES = 5
-"""How often a question is compared anew, because somebody said something in between, or because it said a part itself:
-the results of calls, or that some are left."""
 
 RETRY = "x-stainless-retry-count"
 
@@ -93,10 +84,9 @@ class Asking:
     async def ask(self) -> Asked:
         """Ask. Returns once the question is stored. Raises the problems `conversation-busy`, `key-reused`,
         `not-visible-yet`, and those of publishing."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + BUSY_SECONDS
+        until = conversation_gate.deadline()
         tries = 0
-        while tries < TRIES:
+        while tries < conversation_gate.TRIES:
             found = await self._find()
             if (before := await self._asked_before(found)) is not None:
                 return before
@@ -104,14 +94,14 @@ class Asking:
             if self._parts.stopping.is_set():
                 raise ProblemError("draining", "The gateway is stopping.")
             if found.goes_on:
-                if loop.time() > deadline:
-                    raise self._busy("It is being answered.")
-                await self._until_it_moves(found.version, deadline - loop.time())
+                await conversation_gate.wait_for_change(
+                    self._parts, self._named.context_id, found.version, until, self._headers
+                )
                 continue
             tries += 1
             if (asked := await self._say(found)) is not None:
                 return asked
-        raise self._busy("Somebody else goes on saying something in it.")
+        raise self._busy(conversation_gate.CHANGING)
 
     async def _find(self) -> Readiness:
         found = await self._read(self._named)
@@ -152,43 +142,28 @@ class Asking:
         return Asked(context_id, found.version, found.answered_version)
 
     def _check(self, found: Readiness) -> None:
-        if found.stored is not None and found.stored.parked_version is not None:
-            raise self._busy(
-                "It is parked: its newest frames are stored and not folded (`frameledger parked`)."
-            )
-        if found.is_recording:
-            raise self._busy("It is a recording of one that is elsewhere: nobody answers here.")
+        conversation_gate.check_answerable(
+            self._named.context_id,
+            is_parked=found.stored is not None and found.stored.parked_version is not None,
+            is_recording=found.is_recording,
+            headers=self._headers,
+        )
+
+    @property
+    def _headers(self) -> Mapping[str, str]:
+        return conversation.in_header(self._named.context_id)
 
     def _busy(self, why: str) -> ProblemError:
-        return ProblemError(
-            "conversation-busy",
-            f"The conversation {self._named.context_id!r} cannot be asked now. {why}",
-            headers=conversation.in_header(self._named.context_id),
-        )
+        return conversation_gate.busy(self._named.context_id, why, self._headers)
 
     def _full(self) -> ProblemError:
         return ProblemError(
             "answer-refused",
             "The conversation has no room for this result (its limits `context_messages` and `context_bytes`): the "
             "call is settled, and the model does not see what it said. A shorter history makes room.",
-            headers=conversation.in_header(self._named.context_id),
+            headers=self._headers,
             code="context_full",
         )
-
-    async def _until_it_moves(self, version: int, within: float) -> None:
-        try:
-            follower = self._parts.hub.follow(self._named.context_id, version, ())
-        except TooManyFollowersError:
-            raise self._busy("It is being answered.") from None
-        try:
-            async with asyncio.timeout(within):
-                # The first one is a greeting, which may have nothing new.
-                while (chunk := await follower.next(within)) is not None and chunk.version == version:
-                    pass
-        except TimeoutError:
-            pass
-        finally:
-            follower.close()
 
     async def _say(self, found: Readiness) -> Asked | None:
         """Publish. Returns None if it has to be compared anew: somebody said something in between, or this said a
@@ -259,13 +234,9 @@ class Asking:
         """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
         it replaces the history, all of them, since their place goes. Returns whether there were any."""
         waiting = await self._parts.database.read(client_calls.waiting, self._named.context_id)
-        left = [
-            call
-            for call in waiting
-            if call.by_client
-            and call.tool_call_id not in answered
-            and (call.interrupted or plan.kind == "replace")
-        ]
+        left = call_settlement.abandoned(
+            waiting, lambda call: call.tool_call_id in answered, is_replaced=plan.kind == "replace"
+        )
         for call in left:
             about = self._about(call.function_name, call.tool_call_id, call.requested_version, "left")
             await self._say_of_call(FunctionCallCancelFrame(**about))
@@ -329,12 +300,7 @@ class Asking:
     def _about(self, function_name: str, tool_call_id: str, version: int, what: str) -> dict[str, Any]:
         """What a frame says of a call. The same request gives it the same id: it counts once."""
         name = f"{self._named.context_id}\ncall\n{tool_call_id}\n{version}\n{what}"
-        return {
-            "id": str(uuid5(KEYS, name)),
-            "function_name": function_name,
-            "tool_call_id": tool_call_id,
-            "opened_version": version,
-        }
+        return call_settlement.frame_fields(str(uuid5(KEYS, name)), function_name, tool_call_id, version)
 
     async def _opening(self) -> AnyFrame:
         tools: list[dict[str, Any]] = []
@@ -390,20 +356,9 @@ class Asking:
         return await self._put(frame, None)
 
     async def _put(self, frame: AnyFrame, expected: int | None) -> PublishedFrame:
-        try:
-            with publishing([frame.id]):
-                [stored] = await self._parts.client.publish(
-                    self._named.context_id,
-                    frame,
-                    source=source_of(self._request),
-                    traceparent=self._request.headers.get("traceparent"),
-                    expected_version=expected,
-                    wait=True,
-                    within=self._parts.settings.gateway_request_secs,
-                )
-        except NotVisibleError as error:
-            raise ProblemError("not-visible-yet", str(error)) from error
-        return stored
+        return await call_settlement.publish(
+            self._parts, self._request, self._named.context_id, frame, expected
+        )
 
 
 def _behind_result(
