@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from frameledger_services.gateway.ag_ui import run_stream
-from frameledger_services.gateway.ag_ui.following import Told
+from frameledger_services.gateway.ag_ui.following import EventBatch
 from frameledger_services.gateway.ag_ui.run_stream import RunStream
 
 
@@ -21,12 +21,14 @@ class Run:
         self.is_closed = True
 
     def let_go(self):
-        return Told(1, [{"type": "RUN_ERROR", "code": "draining"}])
+        return EventBatch(1, [{"type": "RUN_ERROR", "code": "draining"}])
 
     async def next(self, within):
         told = await self.news.get()
         self.is_over = told is None
-        return [Told(1, [{"type": "RUN_FINISHED"}] if told is None else [{"type": "CUSTOM", "name": told}])]
+        return [
+            EventBatch(1, [{"type": "RUN_FINISHED"}] if told is None else [{"type": "CUSTOM", "name": told}])
+        ]
 
 
 class Client:

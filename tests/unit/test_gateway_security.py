@@ -215,7 +215,7 @@ def test_a_conversation_of_others_is_said_to_be_nowhere(gateway):
     token = gateway.token("acme", prefix="acme/")
     assert gateway.ask("/v1/contexts/other%2F%C3%BC", token=token).json() == {
         "type": "/problems/no-such-context",
-        "title": "There is no such conversation",
+        "title": "Conversation not found",
         "status": 404,
         "detail": "There is no context 'other/ü' in the database.",
         "instance": "/v1/contexts/other/ü",

@@ -107,12 +107,12 @@ async def _database_away(request: Request, error: Exception) -> Response:
     parts: Parts = request.app.state.parts
     parts.kept.clear()
     _note(request, "database-away", str(error))
-    return problems.answer(request, ProblemError("database-away", "The database does not answer."))
+    return problems.answer(request, ProblemError("database-away", "PostgreSQL does not respond."))
 
 
 async def _too_many_followers(request: Request, error: Exception) -> Response:
     return problems.answer(
-        request, ProblemError("too-many", "This process has as many streams as it may have.")
+        request, ProblemError("too-many", "This gateway has reached its limit of streams.")
     )
 
 
@@ -123,7 +123,7 @@ async def _wrong_schema(request: Request, error: Exception) -> Response:
 async def _log_away(request: Request, error: Exception) -> Response:
     _note(request, "log-away", str(error))
     return problems.answer(
-        request, ProblemError("log-away", "The log does not answer.", published=[], unpublished=[])
+        request, ProblemError("log-away", "Kafka does not respond.", published=[], unpublished=[])
     )
 
 

@@ -140,7 +140,7 @@ def _frame(
     if len(value) > MAX_VALUE_BYTES - ADDED_BYTES:
         raise ProblemError(
             "too-large",
-            f"A frame without an id may have {MAX_VALUE_BYTES - ADDED_BYTES} bytes, since it gets one.",
+            f"A frame without an id may have {MAX_VALUE_BYTES - ADDED_BYTES} bytes, because an id is added.",
             code="too_large",
             frame=number + 1,
         )
@@ -214,7 +214,7 @@ def _created(
     if any(one.outcome == "rejected" and one.reason == "id_reused" for one in stored):
         raise ProblemError(
             "key-reused",
-            "A frame of this id is stored with other content.",
+            "A frame with this id is stored with other content.",
             context_id=context_id,
             frames=frames,
         )

@@ -44,7 +44,7 @@ async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
     """Returns the body of a request of one of these media types. Raises `unsupported-media-type` and `too-large`."""
     if (kind := _kind(request)) not in kinds:
         wanted = " or ".join(one for one in kinds if one)
-        raise ProblemError("unsupported-media-type", f"The body is to be {wanted}, not {kind[:100]!r}.")
+        raise ProblemError("unsupported-media-type", f"Content-Type must be {wanted}, not {kind[:100]!r}.")
     pieces, size = [], 0
     try:
         async for piece in request.stream():
@@ -57,7 +57,7 @@ async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
                 )
             pieces.append(piece)
     except ClientDisconnect:
-        raise ProblemError("bad-frame", "The body broke off.", code="empty", frame=1) from None
+        raise ProblemError("bad-frame", "The body ended early.", code="empty", frame=1) from None
     return b"".join(pieces)
 
 

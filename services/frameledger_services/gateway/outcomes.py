@@ -156,7 +156,7 @@ async def _published(request: Request, topic: str) -> list[PublishedFrame]:
     try:
         given = json.loads(await body.read_bytes(request, body.JSON_TYPES))
     except (ValueError, RecursionError) as error:
-        raise ProblemError("bad-parameter", f"The body is no JSON: {error}.") from None
+        raise ProblemError("bad-parameter", f"The body is not valid JSON: {error}.") from None
     listed = given.get("frames") if isinstance(given, dict) else None
     if not isinstance(listed, list) or not 0 < len(listed) <= body.MOST_FRAMES:
         raise ProblemError(

@@ -65,7 +65,7 @@ def routes(_: Parts) -> list[Route]:
     async def file(request: Request) -> Response:
         found = files().get(request.path_params["name"])
         if found is None:
-            raise ProblemError("not-found", f"There is nothing at {request.url.path}.")
+            raise ProblemError("not-found", f"No route matches {request.url.path}.")
         return _answer(request, found)
 
     return [

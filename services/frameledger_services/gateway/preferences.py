@@ -35,7 +35,7 @@ def expected_version(request: Request) -> int | None:
         return None
     found = _TAG.fullmatch(written.strip())
     if found is None:
-        raise ProblemError("bad-parameter", 'If-Match: one entity tag is wanted, such as "41".')
+        raise ProblemError("bad-parameter", 'If-Match must be one entity tag, such as "41".')
     return int(found[1])
 
 
@@ -48,5 +48,5 @@ def idempotency_key(request: Request) -> str | None:
     if len(key) > 1 and key[0] == key[-1] == '"':
         key = key[1:-1]
     if not 0 < len(key) <= 255:
-        raise ProblemError("bad-parameter", "Idempotency-Key: text of 1 to 255 characters is wanted.")
+        raise ProblemError("bad-parameter", "Idempotency-Key must have 1 to 255 characters.")
     return key

@@ -1,4 +1,4 @@
-"""Problems: how a request is answered that is not done (RFC 9457). Their words are a closed list; each has a page."""
+"""Problem responses (RFC 9457): a closed list of kinds, each with a page that says what to do."""
 
 from __future__ import annotations
 
@@ -34,162 +34,167 @@ _AGAIN = "Send the same request again, not before the seconds of `Retry-After`."
 KINDS: Mapping[str, Kind] = {
     "bad-frame": Kind(
         400,
-        "This is no frame",
-        "The body is not one frame, a JSON array of frames, or NDJSON. `code` is the word that a dead letter would "
-        "have, `frame` the number of the frame in the body, from 1. Nothing was published.",
-        "Mend what `detail` names.",
+        "Invalid frame",
+        "The body is not one frame, a JSON array of frames, or NDJSON. `code` is the error code that a dead letter "
+        "would have, `frame` the number of the frame in the body, starting at 1. Nothing was published.",
+        "Correct what `detail` names.",
     ),
     "bad-parameter": Kind(
         400,
-        "A parameter is wrong",
-        "A path segment, a query parameter or a header has a value that it cannot have.",
-        "Mend what `detail` names; /openapi.json has every parameter.",
+        "Invalid parameter",
+        "A path segment, a query parameter, a header or a field of the body has an invalid value.",
+        "Correct what `detail` names; /openapi.json describes every parameter.",
     ),
     "unauthorised": Kind(
         401,
-        "Who asks is not known",
-        "The request has no token, or one that is unknown, revoked or too old.",
+        "Authentication required",
+        "The request has no token, or one that is unknown, revoked or expired.",
         "Send `Authorization: Bearer` with a token of `frameledger token new`.",
     ),
     "forbidden": Kind(
         403,
-        "This token may not do that",
-        "The token is good, and lacks the scope of this route; or a page of another origin asks.",
+        "Not permitted",
+        "The token is valid but lacks the scope of this route, or the request comes from a page of another origin.",
         "Use a token with the scope that `detail` names.",
     ),
     "answer-refused": Kind(
         400,
-        "The provider refuses this",
-        "The provider would not answer this conversation as it is, or with these settings. Frames that were published "
-        "stay.",
-        "Mend what `detail` names: a message, a parameter, the length of the history.",
+        "The provider rejected the request",
+        "The provider does not answer this conversation as it is, or with these settings. Frames that were published "
+        "remain.",
+        "Correct what `detail` names: a message, a parameter, the length of the history.",
     ),
     "not-found": Kind(
         404,
-        "There is nothing here",
-        "No route, or no run, call, message or frame of that name.",
-        "Check the address; /openapi.json has every route.",
+        "Not found",
+        "There is no such route, or no run, call, message or frame with this name.",
+        "Check the address; /openapi.json lists every route.",
     ),
     "no-such-context": Kind(
         404,
-        "There is no such conversation",
-        "No frame of this conversation is in the database, or the token is for others.",
-        "Check the id. What was published just now may not be stored yet: append with `Prefer: wait`.",
+        "Conversation not found",
+        "The database has no frame of this conversation, or the token does not cover it.",
+        "Check the id. A frame that was published a moment ago may not be stored yet: append with `Prefer: wait`.",
     ),
     "no-such-model": Kind(
         404,
-        "There is no such model",
-        "No inference service that is alive answers for a model of this name.",
-        "`GET /v1/models` lists the models; `frameledger` is whichever there is.",
+        "Model not found",
+        "No running inference service offers a model with this name.",
+        "`GET /v1/models` lists the models; `frameledger` selects any of them.",
     ),
     "no-such-version": Kind(
         404,
-        "There is no such version",
-        "The conversation has fewer frames than that; `newest` is how many.",
-        "Ask for a version up to `newest`, or for none, which is the newest.",
+        "Version not found",
+        "The conversation has fewer frames; `newest` is its newest version.",
+        "Request a version up to `newest`, or omit the version for the newest one.",
     ),
     "no-such-form": Kind(
         404,
-        "It has no such form",
-        "A provider's API has no form for something in the context, or a run had no request that can be made again.",
+        "No such representation",
+        "This provider's API cannot express part of the context, or the run has no request that can be rebuilt.",
         "Read it without `form`.",
     ),
     "method-not-allowed": Kind(
         405,
-        "That cannot be done with this",
-        "The address is right and has no such method; `Allow` has those that it has.",
+        "Method not allowed",
+        "The route exists but does not support this method; `Allow` lists the methods that it supports.",
         "Use one of them.",
     ),
     "already-settled": Kind(
         409,
-        "The call has its result",
-        "A call has one result, and this one had it before.",
-        "Read it: `GET /v1/contexts/{id}/calls`.",
+        "Call already settled",
+        "A call has one result, and this call has another one.",
+        "Read the result: `GET /v1/contexts/{id}/calls`.",
     ),
     "conversation-busy": Kind(
         409,
-        "The conversation is busy",
-        "It is being answered, is parked or only recorded, or somebody else has said something meanwhile. Nothing was "
-        "said.",
+        "Conversation busy",
+        "A run is answering the conversation, it is parked or only recorded, or another client published to it "
+        "meanwhile. The question was not published.",
         "Wait for the answer, or stop it; then send the request again.",
     ),
     "erased": Kind(
         410,
-        "The conversation was erased",
-        "Its frames are deleted for good; `receipt` says when, why and for whom.",
-        "There is nothing to do. A frame that is published later begins a new conversation of that id.",
+        "Conversation erased",
+        "Its frames are deleted permanently; `receipt` has the time, the reason and the requester.",
+        "Nothing. A frame that is published later starts a new conversation with this id.",
     ),
     "context-changed": Kind(
         412,
-        "The conversation has changed",
-        "Messages, tools or settings changed after the version of `If-Match`. The frame is stored as ignored, as the "
-        "version `newest`.",
-        "Read the context again, and say in a new frame what is to be said of it.",
+        "Conversation changed",
+        "Messages, tools or settings changed after the version of `If-Match`. The frame is stored with the outcome "
+        "`ignored`, as version `newest`.",
+        "Read the context again and publish a new frame.",
     ),
     "too-large": Kind(
         413,
-        "This is too large",
-        "The body, a frame, or the number of frames in it is beyond a limit. Nothing was published.",
-        "Send less at once; `detail` has the limit.",
+        "Too large",
+        "The body, a frame, or the number of frames exceeds a limit. Nothing was published.",
+        "Send less in one request; `detail` has the limit.",
     ),
     "unsupported-media-type": Kind(
         415,
-        "The body is of another kind",
+        "Unsupported media type",
         "Frames are `application/json` or `application/x-ndjson`.",
-        "Say in `Content-Type` which of the two it is.",
+        "Set `Content-Type` to one of them.",
     ),
     "key-reused": Kind(
         422,
-        "The key belongs to another request",
-        "A request with this `Idempotency-Key`, or a frame with this id, came before with other content. What came "
-        "first counts.",
+        "Idempotency key reused",
+        "An earlier request with this `Idempotency-Key`, or a frame with this id, has other content. The earlier one "
+        "counts.",
         "Use a new key for a new request.",
     ),
-    "too-many": Kind(429, "Too many requests", "The token's limit is reached.", _AGAIN),
+    "too-many": Kind(
+        429, "Too many requests", "The limit of the token, or of streams of this gateway, is reached.", _AGAIN
+    ),
     "internal-error": Kind(
-        500, "This is a bug", "The gateway failed; its log has the error.", "Report it with `instance`."
+        500,
+        "Internal error",
+        "The gateway failed because of a bug; its log has the error.",
+        "Report it with `instance`.",
     ),
     "answer-failed": Kind(
         502,
-        "There is no answer",
-        "The model's provider failed, or the worker that asked it. `code` says how.",
-        "Send the same request again, unless `code` says that the provider refuses the key, the account or the model.",
+        "The model failed to answer",
+        "The model's provider failed, or the worker that called it. `code` is the error code.",
+        "Send the same request again, unless `code` means that the provider rejects the key, the account or the model.",
     ),
     "no-answer": Kind(
         503,
-        "Nobody answers",
-        "No inference service began to answer within the time. The question is in the conversation.",
-        "Look whether one is alive (`frameledger status`), and send the same request again.",
+        "No inference service responded",
+        "No inference service started to answer in time. The question is in the conversation.",
+        "Check that one is running (`frameledger status`), and send the same request again.",
     ),
     "log-away": Kind(
         503,
-        "The log does not answer",
-        "Kafka did not acknowledge frames. `published` are the ids of those that are on the log, `unpublished` of "
-        "those that may not be.",
-        "Send the same request again: a frame that comes twice counts once.",
+        "Kafka unavailable",
+        "Kafka did not acknowledge frames. `published` are the ids of acknowledged frames, `unpublished` of those that "
+        "may not be on the log.",
+        "Send the same request again: a frame that is published twice counts once.",
     ),
-    "database-away": Kind(503, "The database does not answer", "PostgreSQL is away or too slow.", _AGAIN),
+    "database-away": Kind(503, "Database unavailable", "PostgreSQL is down or too slow.", _AGAIN),
     "wrong-schema": Kind(
         503,
-        "The database is of another release",
-        "The tables do not have the shape that this gateway works with.",
-        "Its operator runs `frameledger migrate`, or upgrades the gateway.",
+        "Database schema mismatch",
+        "The tables do not have the schema of this release of the gateway.",
+        "The operator runs `frameledger migrate`, or upgrades the gateway.",
     ),
     "not-visible-yet": Kind(
         503,
-        "It is not stored yet",
-        "What was asked for is on the log, and no projector has come so far within the time.",
-        "Ask again later; nothing has to be published again.",
+        "Not stored yet",
+        "The frames are on the log, but no projector has stored them in time.",
+        "Check again later; do not publish anything again.",
     ),
-    "draining": Kind(503, "The gateway is stopping", "It takes no new requests.", _AGAIN),
+    "draining": Kind(503, "Gateway stopping", "It accepts no new requests.", _AGAIN),
 }
 """Every problem, by its word."""
 
 
 class ProblemError(RefusedError):
-    """A request is answered by a problem instead of what it asked for.
+    """The request fails with a problem response.
 
-    Remedy: What the page `/problems/` of its word says.
+    Remedy: See the page `/problems/` of its kind.
     """
 
     def __init__(
@@ -208,8 +213,8 @@ def answer(request: Request, problem: ProblemError) -> Response:
 
 
 def response(url: URL, problem: ProblemError) -> Response:
-    """The same where there is only the address, as in ASGI middleware. On the paths of a foreign API it has that API's
-    shape."""
+    """Returns a problem as a response, given only the address, as in ASGI middleware. On the paths of the OpenAI API it
+    has that API's error format."""
     kind = KINDS[problem.word]
     is_openai = openai_errors.is_at(url.path)
     if is_openai:

@@ -165,7 +165,7 @@ def _result_of(said: PagedFrame) -> Any:
 
 
 def _key_reused() -> ProblemError:
-    return ProblemError("key-reused", "Another result came before with this Idempotency-Key.")
+    return ProblemError("key-reused", "An earlier request with this Idempotency-Key had another result.")
 
 
 def _answer(context_id: str, call: str, settled: str, stored: PublishedFrame | PagedFrame) -> Response:
@@ -253,7 +253,7 @@ async def _given(request: Request) -> tuple[Any, int | None]:
     try:
         given = strict_json.loads(await body.read_bytes(request, body.JSON_TYPES))
     except DecodeError as error:
-        raise ProblemError("bad-parameter", f"The body is no JSON: {error}.") from None
+        raise ProblemError("bad-parameter", f"The body is not valid JSON: {error}.") from None
     if not isinstance(given, dict) or "result" not in given or given.keys() - {"result", "opened_version"}:
         raise ProblemError(
             "bad-parameter",
@@ -261,7 +261,7 @@ async def _given(request: Request) -> tuple[Any, int | None]:
         )
     version = given.get("opened_version")
     if version is not None and not (type(version) is int and 0 <= version <= parameters.INT64_MAX):
-        raise ProblemError("bad-parameter", "opened_version: a version of the conversation is wanted.")
+        raise ProblemError("bad-parameter", "opened_version must be a version of the conversation.")
     return given["result"], version
 
 

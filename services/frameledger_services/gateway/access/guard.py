@@ -1,7 +1,7 @@
-"""Who may: finds out who sent a request, and answers it itself unless the caller may make it.
+"""Authentication and authorization: identifies the caller of each request, and rejects what it may not do.
 
-The caller is the one of a bearer token, else of the page's cookie. Without any tokens it is whoever is on this machine;
-then the `Host` must be this machine too, because a page may have its own name lead here (DNS rebinding).
+The caller is that of the bearer token, else of the page's session cookie. A gateway without tokens serves its own
+machine only; then `Host` must name this machine too, because a website may resolve its own name to it (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from frameledger_services.gateway.access.tokens import Token
 from frameledger_services.gateway.live import protocol
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
+from frameledger_services.store.contexts import NoSuchContextError
 
 _HOST = re.compile(r"(?:(?P<name>[^:@/\[\]]+)|\[(?P<address>[^\[\]]+)\])(?::\d+)?", re.ASCII)
 
@@ -29,7 +30,7 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="frameledger"'}
 
 
 class Guard:
-    """ASGI middleware. What passes it has a caller (`caller.of`) that may make the request."""
+    """ASGI middleware. A request that passes it has a caller (`caller.of`) that may make it."""
 
     def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
         self._app = app
@@ -58,18 +59,21 @@ class Guard:
                 pass
 
     def admit(self, scope: Scope) -> Token | None:
-        """Note who asks. Returns the token, None where none is needed. Raises `ProblemError` if it may not."""
+        """Set the caller of the request. Returns its token, or None if it needs none.
+
+        Raises `ProblemError` if the caller may not make the request.
+        """
         headers = Headers(scope=scope)
         method, path = scope["method"], path_of(scope)
         if is_forged(method, headers):
-            raise ProblemError("forbidden", "A page of another origin may not change anything here.")
+            raise ProblemError("forbidden", "Requests from pages of another origin may not change anything.")
         need = policy.needed(method, path)
         if not self._tokens.are_required():
             named = _HOST.fullmatch(headers.get("host", ""))
             if named is None or not is_this_machine(named["name"] or named["address"]):
                 raise ProblemError(
                     "forbidden",
-                    "Without tokens the gateway is for this machine alone: its Host is localhost.",
+                    "A gateway without tokens accepts requests to localhost only.",
                 )
             caller.set_caller(scope, LOOPBACK)
             return None
@@ -79,7 +83,7 @@ class Guard:
         asking = NOBODY if token is None else token.caller()
         for scope_ in need.scopes:
             if scope_ not in asking.scopes:
-                raise ProblemError("forbidden", f"This needs a token with the scope {scope_}.")
+                raise ProblemError("forbidden", f"This request needs a token with the scope {scope_}.")
         if need.scopes and not need.is_there_for(asking):
             raise _not_there(path, need.context_id)
         caller.set_caller(scope, asking)
@@ -129,14 +133,13 @@ def is_this_machine(host: str) -> bool:
 
 def _why_unknown(headers: Headers) -> str:
     if "authorization" in headers:
-        return "The token is unknown, revoked or too old."
+        return "The token is unknown, revoked or expired."
     return "The request has no token."
 
 
 def _not_there(path: str, context_id: str | None) -> ProblemError:
-    """The same as for what is nowhere."""
+    """Returns the same problem as for a conversation, or a route, that does not exist."""
     if context_id is None:
-        return ProblemError("not-found", f"There is nothing at {path}.")
-    return ProblemError(
-        "no-such-context", f"There is no context {context_id!r} in the database.", context_id=context_id
-    )
+        return ProblemError("not-found", f"No route matches {path}.")
+    error = NoSuchContextError(context_id)
+    return ProblemError("no-such-context", str(error), context_id=context_id)

@@ -86,12 +86,12 @@ class RateLimit:
     def _problem(self, scope: Scope, key: str, *, is_stream: bool) -> ProblemError | None:
         if not scope.get(_TAKEN) and (wait := self._buckets.take(key)):
             again = {"Retry-After": str(math.ceil(wait))}
-            return ProblemError("too-many", "The token makes more requests than it may.", headers=again)
+            return ProblemError("too-many", "The token exceeds its request rate.", headers=again)
         if is_stream and self._streams[key] >= self._most_streams:
             again = {"Retry-After": str(STREAM_AGAIN_SECONDS)}
             return ProblemError(
                 "too-many",
-                f"The token has {self._most_streams} streams, and may have no more.",
+                f"The token has {self._most_streams} open streams, which is its limit.",
                 headers=again,
             )
         return None

@@ -37,7 +37,7 @@ class RedactedAnswers:
             return
         asked = QueryParams(scope["query_string"])
         if SEARCH in asked:
-            problem = ProblemError("forbidden", "A token that is shown no words may not search for them.")
+            problem = ProblemError("forbidden", "A redacting token may not search for text.")
             await problems.response(URL(scope=scope), problem)(scope, receive, send)
             return
         answer = _Answer(scope, receive, send, FRAME if "raw" in asked else ANSWER)
@@ -98,7 +98,7 @@ class _Answer:
     async def _go_on(self, body: bytes, *, is_last: bool) -> None:
         if self._kind == "refused":
             if is_last:
-                problem = ProblemError("forbidden", "A token that is shown no words may not read this.")
+                problem = ProblemError("forbidden", "A redacting token may not read this.")
                 await problems.response(URL(scope=self._scope), problem)(
                     self._scope, self._receive, self._send
                 )

@@ -90,7 +90,7 @@ def routes(sessions: Sessions) -> list[Route]:
             return about(LOOPBACK)
         token = sessions.tokens.of_text(text)
         if token is None:
-            raise ProblemError("unauthorised", "The token is unknown, revoked or too old.")
+            raise ProblemError("unauthorised", "The token is unknown, revoked or expired.")
         response = about(token.caller())
         sessions.begin(response, token, is_https=request.url.scheme == "https")
         return response

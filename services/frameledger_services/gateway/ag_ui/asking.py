@@ -333,7 +333,7 @@ class Question:
             return None
         if stored.outcome == "rejected" and stored.reason == "id_reused":
             raise ProblemError(
-                "key-reused", f"The run {self.wanted.run_id!r} was asked for with other content."
+                "key-reused", f"The run {self.wanted.run_id!r} was requested before with other content."
             )
         return stored
 

@@ -28,14 +28,14 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Events, and the version up to which they tell of the conversation."""
+class EventBatch:
+    """Events, and the version of the conversation that they reach."""
 
     version: int
     events: Sequence[Event]
 
     def written(self) -> bytes:
-        """Returns them as server-sent events."""
+        """Returns the events as server-sent events."""
         return b"".join(
             b"id: %d\ndata: %s\n\n" % (self.version, answers.json_bytes(event)) for event in self.events
         )
@@ -74,20 +74,20 @@ class FollowedRun:
     def is_closed(self) -> bool:
         return self._follower.is_closed
 
-    def let_go(self) -> Told:
+    def let_go(self) -> EventBatch:
         """Returns the event for a client of a run that goes on without this gateway, which is stopping."""
         stopping = "The gateway is stopping. The run continues: reconnect to it."
         version = self._follower.cursor.version
-        return Told(
+        return EventBatch(
             self._begin if version is None else version, self._translation.failed(stopping, "draining")
         )
 
-    async def begin(self) -> Told:
+    async def begin(self) -> EventBatch:
         """Returns the events that open the run."""
         stored = await self._messages(self._begin)
-        return Told(self._begin, self._translation.started(stored))
+        return EventBatch(self._begin, self._translation.started(stored))
 
-    async def next(self, within: float) -> list[Told]:
+    async def next(self, within: float) -> list[EventBatch]:
         """Returns what there is to tell; nothing after `within` seconds without news, or if nothing of it is told."""
         chunk = await self._follower.next(within)
         if chunk is None:
@@ -96,20 +96,20 @@ class FollowedRun:
         if chunk.erased_version is not None or not chunk.exists:
             self.is_over = True
             told.append(
-                Told(chunk.version, self._translation.failed("The conversation was erased.", "erased"))
+                EventBatch(chunk.version, self._translation.failed("The conversation was erased.", "erased"))
             )
         elif chunk.head is not None and chunk.head.status == "parked":
             self.is_over = True
             parked = "The conversation is parked: its newest frames are stored and not folded."
-            told.append(Told(chunk.version, self._translation.failed(parked, "parked")))
+            told.append(EventBatch(chunk.version, self._translation.failed(parked, "parked")))
         elif chunk.is_all and not await self._goes_on(chunk.version):
             self.is_over = True
             waiting = await self._read(client_calls.waiting, self.thread_id)
             others = [call for call in waiting if not (call.by_client or call.function_name in self._tools)]
-            told.append(Told(chunk.version, self._translation.finished(others)))
+            told.append(EventBatch(chunk.version, self._translation.finished(others)))
         return told
 
-    async def _frames(self, chunk: Chunk) -> AsyncIterator[Told]:
+    async def _frames(self, chunk: Chunk) -> AsyncIterator[EventBatch]:
         begun = await self._begun(chunk)
         for frame, following in zip_longest(chunk.frames, chunk.frames[1:]):
             assert frame.payload is not None
@@ -119,7 +119,7 @@ class FollowedRun:
             if self._translation.is_stale and not (following and following.type in QUIET):
                 events.append(self._translation.restated(await self._messages(frame.version)))
             if events:
-                yield Told(frame.version, events)
+                yield EventBatch(frame.version, events)
 
     async def _begun(self, chunk: Chunk) -> Mapping[int, Sequence[BegunCall]]:
         """The calls of clients that began with these frames, by version."""

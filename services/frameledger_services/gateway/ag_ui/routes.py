@@ -134,10 +134,10 @@ def brought(wanted: RunInput) -> Sequence[dict[str, Any]]:
 def _check(parts: Parts, request: Request) -> None:
     if not parts.settings.gateway_ag_ui:
         raise ProblemError(
-            "not-found", f"AG-UI is off here; the setting {PREFIX}GATEWAY_AG_UI=true turns it on."
+            "not-found", f"AG-UI is disabled; the setting {PREFIX}GATEWAY_AG_UI=true enables it."
         )
     if caller.of(request.scope).redact:
-        raise ProblemError("forbidden", "A token that is shown no words may not converse: AG-UI is words.")
+        raise ProblemError("forbidden", "A redacting token may not use AG-UI, which returns text.")
 
 
 def _check_thread(request: Request, thread_id: str) -> None:

@@ -93,7 +93,7 @@ class Follower:
     def __init__(self, hub: Hub, cursor: StreamCursor) -> None:
         self.cursor = cursor
         self.is_greeted = False
-        """It was given something, be it that there is nothing."""
+        """It has received its first chunk, possibly empty."""
 
         self.has_news = True
         """Something may be behind its cursor."""
@@ -163,7 +163,7 @@ class _Place:
 
 
 class Hub:
-    """See the module."""
+    """All followers of this process. One connection listens for notifications and one reads for all of them."""
 
     def __init__(self, settings: Settings, metrics: StreamMetrics | None = None) -> None:
         """Connects to nothing before it runs."""

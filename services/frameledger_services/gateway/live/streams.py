@@ -100,7 +100,7 @@ async def _answer(follower: Follower, after: int | None, *, is_resumed: bool, is
         raise ProblemError("draining", "The gateway is stopping.")
     if first is None:
         if not is_resumed:
-            raise ProblemError("database-away", "The database does not answer.")
+            raise ProblemError("database-away", "PostgreSQL does not respond.")
         # A browser takes any error for the end, so one that comes back is let wait for the database.
     elif not (first.exists or first.erased_version is not None or is_patient):
         raise NoSuchContextError(follower.cursor.context_id)

@@ -133,10 +133,12 @@ class Asking:
             return None
         if _request_of(found) != self._wanted.sha256:
             if self._key is not None:
-                raise ProblemError("key-reused", "Another request came before with this Idempotency-Key.")
+                raise ProblemError(
+                    "key-reused", "An earlier request with this Idempotency-Key had another body."
+                )
             return None
         if not found.is_newest:
-            raise self._busy("This request was answered, and the conversation has gone on since.")
+            raise self._busy("This request was answered before, and the conversation has continued since.")
         if found.newest_run is None or found.newest_run in CUT_OFF:
             return None
         return Asked(context_id, found.version, found.answered_version)
@@ -346,7 +348,7 @@ class Asking:
             if stored.reason == "id_reused":
                 # The same request came twice at once.
                 return None
-            raise ProblemError("erased", f"The conversation takes no frames: {stored.reason}.")
+            raise ProblemError("erased", f"The conversation accepts no frames: {stored.reason}.")
         if stored.outcome != "applied":
             raise self._busy(f"The question is stored as {stored.outcome} ({stored.reason}).")
         return stored

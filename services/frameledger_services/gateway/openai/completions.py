@@ -47,7 +47,7 @@ class Completions:
         """Answer a request."""
         if caller.of(request.scope).redact:
             raise ProblemError(
-                "forbidden", "A token that is shown no words cannot be answered: an answer is nothing else."
+                "forbidden", "A redacting token may not use chat completions, which return text."
             )
         content = await body.read_bytes(request, body.JSON_TYPES)
         # The schemas of functions may take a second to check: not in the event loop.
@@ -87,7 +87,7 @@ class Completions:
             # Others took the room meanwhile. The same request again finds its question.
             raise ProblemError(
                 "too-many",
-                "This process has as many streams as it may have.",
+                "This gateway has reached its limit of streams.",
                 headers=conversation.in_header(asked.context_id),
             ) from None
 
@@ -198,7 +198,7 @@ class CompletionStream(Response):
             return self._writer.end()
         else:
             problem = ProblemError(
-                "draining", "The gateway is stopping. The answer goes on in the conversation."
+                "draining", "The gateway is stopping. The conversation receives the rest of the answer."
             )
         kind = KINDS[problem.word]
         return self._writer.error(errors.written(problem.word, kind.status, str(problem), problem.members))

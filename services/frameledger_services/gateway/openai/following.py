@@ -84,7 +84,7 @@ class Following:
                 # To try again soon is of no use: a person takes time.
                 return ProblemError(
                     "conversation-busy",
-                    f"The results are kept. The answer goes on when all calls have theirs, and others wait: {whom}.",
+                    f"The results are stored. The model continues when all calls have results; still waiting: {whom}.",
                     headers={"X-Should-Retry": "false"},
                 )
         if self._has_something:

@@ -116,7 +116,7 @@ def read(body: bytes) -> CompletionRequest:
     try:
         given = json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        _refuse(None, f"The body is no JSON: {error}.")
+        _refuse(None, f"The body is not valid JSON: {error}.")
     if not isinstance(given, dict):
         _refuse(None, "The body is a JSON object.")
     parameters = {name: value for name, value in given.items() if value is not None}

@@ -57,7 +57,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             if not parts.settings.gateway_openai:
                 raise ProblemError(
                     "not-found",
-                    f"OpenAI's API is off here; the setting {PREFIX}GATEWAY_OPENAI=true turns it on.",
+                    f"The OpenAI API is disabled; the setting {PREFIX}GATEWAY_OPENAI=true enables it.",
                 )
             return await endpoint(request)
 
