@@ -20,7 +20,8 @@ from frameledger.frames import (
 from frameledger_services.gateway import answers as answers_json
 from frameledger_services.gateway.access import tokens
 from frameledger_services.gateway.ag_ui import answers, run_input
-from frameledger_services.gateway.ag_ui.translation import Translation, call_of_interrupt, interrupt_id
+from frameledger_services.gateway.ag_ui.interrupt_ids import call_of_interrupt, interrupt_id
+from frameledger_services.gateway.ag_ui.translation import Translation
 from frameledger_services.gateway.live import hub
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.settings import Settings

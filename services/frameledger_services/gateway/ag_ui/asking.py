@@ -31,8 +31,8 @@ from frameledger_services.client import ContextChangedError, PublishedFrame
 from frameledger_services.gateway import call_settlement, client_tools, conversation_gate
 from frameledger_services.gateway.ag_ui import answers, history, messages
 from frameledger_services.gateway.ag_ui.answers import Call
+from frameledger_services.gateway.ag_ui.interrupt_ids import call_of_interrupt
 from frameledger_services.gateway.ag_ui.run_input import Message, Resume, RunInput
-from frameledger_services.gateway.ag_ui.translation import call_of_interrupt
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, client_requests, conversation_state, offers

@@ -12,7 +12,8 @@ from frameledger.record import decode
 from frameledger_services.database_types import Connection
 from frameledger_services.gateway import answers
 from frameledger_services.gateway.ag_ui.translation import QUIET, Event, Translation
-from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS, Chunk
+from frameledger_services.gateway.live.follower import Chunk
+from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.store import client_calls, conversation_state
 from frameledger_services.store.client_calls import BegunCall

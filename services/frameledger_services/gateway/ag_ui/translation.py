@@ -9,7 +9,6 @@ stated again: `is_stale` says so, once no text is open, and `restated` makes the
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, assert_never
@@ -30,7 +29,8 @@ from frameledger.frames import (
 )
 from frameledger.ids import ToolCallId
 from frameledger_services.gateway.ag_ui import messages as shown
-from frameledger_services.gateway.ag_ui.streamed_text import StreamedText
+from frameledger_services.gateway.ag_ui.interrupt_ids import interrupt_id
+from frameledger_services.gateway.ag_ui.streamed_message import OpenText, OpenThought
 from frameledger_services.gateway.ag_ui.usage import RunUsage
 from frameledger_services.store.shown_messages import ShownMessage
 
@@ -93,8 +93,8 @@ class Translation:
         """`is_mirror` says that what is said and called is not what is stored (RA5.mirror)."""
         self._of_run = {"threadId": thread_id, "runId": run_id}
         self._parent_run_id = parent_run_id
-        self._text: _OpenText | None = None
-        self._thought: _OpenThought | None = None
+        self._text: OpenText | None = None
+        self._thought: OpenThought | None = None
         self._answers: str | None = None
         """The run of the response that is open, or was last. None before one has started: what an earlier one goes on
         with is not shown before it is stored."""
@@ -196,7 +196,7 @@ class Translation:
                 yield from self._response_ended(frame)
             case "LLMThoughtStartFrame":
                 yield from self._close_thought()
-                self._thought = _OpenThought(f"thought-{version}")
+                self._thought = OpenThought(f"thought-{version}")
                 yield {"type": "REASONING_START", "messageId": self._thought.message_id}
             case "LLMThoughtTextFrame":
                 yield from self._thought_said(frame)
@@ -273,7 +273,7 @@ class Translation:
         if not frame.append_to_context or self._answers is None:
             return
         if self._text is None:
-            self._text = _OpenText(shown.nth(self._answers, self._texts[self._answers] + 1))
+            self._text = OpenText(shown.nth(self._answers, self._texts[self._answers] + 1))
         yield from self._text.events(self._text.streamed.add(frame.text, carries_spaces))
 
     def _close_text(self) -> Iterator[Event]:
@@ -402,46 +402,3 @@ class Translation:
         if call.waiting_deadline is not None:
             waits["expiresAt"] = call.waiting_deadline.isoformat()
         return waits
-
-
-class _Streaming:
-    """A message that is open, or will be with its first words."""
-
-    start: str
-    content: str
-    role: str
-
-    def __init__(self, message_id: str) -> None:
-        self.message_id = message_id
-        self.streamed = StreamedText()
-        self._is_open = False
-
-    def events(self, delta: str) -> Iterator[Event]:
-        if not delta:
-            return
-        if not self._is_open:
-            self._is_open = True
-            yield {"type": self.start, "messageId": self.message_id, "role": self.role}
-        yield {"type": self.content, "messageId": self.message_id, "delta": delta}
-
-
-class _OpenText(_Streaming):
-    start, content, role = "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "assistant"
-
-
-class _OpenThought(_Streaming):
-    start, content, role = "REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT", "reasoning"
-
-
-def interrupt_id(tool_call_id: str, requested_version: int) -> str:
-    """Returns the id of the interrupt that a call is: it names that call among all of its id."""
-    return f"{tool_call_id}@{requested_version}"
-
-
-_INTERRUPT = re.compile(r"(?s)(.+)@(\d{1,18})", re.ASCII)
-
-
-def call_of_interrupt(interrupt: str) -> tuple[str, int] | None:
-    """Returns the call, and the version that requested it, that the id of an interrupt names; None for another id."""
-    found = _INTERRUPT.fullmatch(interrupt)
-    return None if found is None else (found[1], int(found[2]))

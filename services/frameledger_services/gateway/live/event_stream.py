@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from frameledger_services.gateway.live import protocol, stream_events
-from frameledger_services.gateway.live.hub import Chunk, Follower
+from frameledger_services.gateway.live.follower import Chunk, Follower
 from frameledger_services.gateway.metrics import StreamEnd
 
 HEARTBEAT_SECONDS = 15.0

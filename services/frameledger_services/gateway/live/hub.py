@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import psycopg
 
@@ -23,12 +23,12 @@ from frameledger_services import logs, transient
 from frameledger_services.database_types import Connection
 from frameledger_services.event_log.topics import TopicNames, home_partition
 from frameledger_services.gateway.live import stream_events
-from frameledger_services.gateway.metrics import StreamEnd, StreamMetrics
+from frameledger_services.gateway.live.follower import Chunk, Follower
+from frameledger_services.gateway.metrics import StreamMetrics
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections, following, projections
 from frameledger_services.store.connections import Connections
-from frameledger_services.store.following import Reading, StreamCursor, StreamHead
-from frameledger_services.store.wanted_frames import PagedFrame
+from frameledger_services.store.following import Reading, StreamCursor
 from frameledger_services.supervision import Backoff
 
 TICK_SECONDS = 0.02
@@ -58,100 +58,6 @@ class TooManyFollowersError(TransientError):
 
     Remedy: Follow again later, or at another gateway.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What a follower is given at once."""
-
-    data: bytes
-    """Events; empty if there is no such conversation."""
-
-    version: int
-    """The cursor behind it."""
-
-    is_all: bool
-    """There was no more when it was read."""
-
-    exists: bool
-    erased_version: int | None
-    """The version up to which is erased what the client had, or would have had; None if nothing is."""
-
-    ended: bool
-    """The conversation is ended, for as long as nobody reopens it."""
-
-    frames: Sequence[PagedFrame] = ()
-    """The frames of which `data` tells, and those whose types are not wanted."""
-
-    head: StreamHead | None = None
-    """How the conversation stood when it was read."""
-
-
-class Follower:
-    """One reader of one conversation. Made by `Hub.follow`; `close` it when its client is gone."""
-
-    def __init__(self, hub: Hub, cursor: StreamCursor) -> None:
-        self.cursor = cursor
-        self.is_greeted = False
-        """It has received its first chunk, possibly empty."""
-
-        self.has_news = True
-        """Something may be behind its cursor."""
-
-        self.partitions: frozenset[int | None] = frozenset([None])
-        """Those from which its frames come; None stands for any."""
-
-        self._hub = hub
-        self._asked: asyncio.Future[Chunk | None] | None = None
-
-    async def next(self, within: float) -> Chunk | None:
-        """Returns what is behind the cursor, and moves the cursor behind it; at first also if there is nothing. None
-        after `within` seconds, and when it is closed."""
-        loop = asyncio.get_running_loop()
-        if self.is_closed:
-            return None
-        asked: asyncio.Future[Chunk | None] = loop.create_future()
-        self._asked = asked
-        timer = loop.call_later(within, _resolve, asked, None)
-        if self.has_news:
-            self._hub.wake(self)
-        try:
-            chunk = await asked
-        finally:
-            timer.cancel()
-            self._asked = None
-        if chunk is not None:
-            self.is_greeted = True
-            self.has_news = self.has_news or not chunk.is_all
-            self.cursor = replace(self.cursor, version=chunk.version, erased_version=chunk.erased_version)
-        return chunk
-
-    def close(self) -> None:
-        """Follow no longer. A `next` that waits returns None. Twice does nothing."""
-        self._hub.leave(self)
-        self.give(None)
-
-    def count_end(self, why: StreamEnd) -> None:
-        """Count that what this reader was sent has ended."""
-        self._hub.metrics.closed("closing" if self._hub.is_closed else why)
-
-    @property
-    def is_closed(self) -> bool:
-        return not self._hub.has(self)
-
-    @property
-    def is_asking(self) -> bool:
-        return self._asked is not None and not self._asked.done()
-
-    def give(self, chunk: Chunk | None) -> None:
-        """Answer `next`, if it still waits."""
-        if self._asked is not None:
-            _resolve(self._asked, chunk)
-
-
-def _resolve(asked: asyncio.Future[Chunk | None], chunk: Chunk | None) -> None:
-    if not asked.done():
-        asked.set_result(chunk)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 from frameledger_services.client import NoSuchContextError
 from frameledger_services.gateway import parameters
 from frameledger_services.gateway.live.event_stream import EventStream
-from frameledger_services.gateway.live.hub import Chunk, Follower
+from frameledger_services.gateway.live.follower import Chunk, Follower
 from frameledger_services.gateway.parameters import INT64_MAX, Parameter
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError

@@ -8,7 +8,7 @@ from datetime import datetime
 from frameledger.frames import InterruptionFrame
 from frameledger.record import decode
 from frameledger_services.gateway.append import SOURCE
-from frameledger_services.gateway.live.hub import Chunk
+from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.openai import answer
 from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.asking import Asked

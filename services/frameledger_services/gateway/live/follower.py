@@ -1,0 +1,109 @@
+"""One reader of a conversation, and the chunks that it receives from the hub."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from frameledger_services.gateway.metrics import StreamEnd
+from frameledger_services.store.following import StreamCursor, StreamHead
+from frameledger_services.store.wanted_frames import PagedFrame
+
+if TYPE_CHECKING:
+    from frameledger_services.gateway.live.hub import Hub
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What a follower receives at once."""
+
+    data: bytes
+    """Events; empty if the conversation does not exist."""
+
+    version: int
+    """The cursor behind it."""
+
+    is_all: bool
+    """The conversation had no more frames when it was read."""
+
+    exists: bool
+    erased_version: int | None
+    """The version up to which frames that the client has, or would have received, are erased; None if none are."""
+
+    ended: bool
+    """The conversation is ended, unless it is reopened later."""
+
+    frames: Sequence[PagedFrame] = ()
+    """The frames in `data`, and those whose types were not requested."""
+
+    head: StreamHead | None = None
+    """The state of the conversation when it was read."""
+
+
+class Follower:
+    """One reader of one conversation. `Hub.follow` creates it; `close` it when its client is gone."""
+
+    def __init__(self, hub: Hub, cursor: StreamCursor) -> None:
+        self.cursor = cursor
+        self.is_greeted = False
+        """It has received its first chunk, possibly empty."""
+
+        self.has_news = True
+        """There may be frames after its cursor."""
+
+        self.partitions: frozenset[int | None] = frozenset([None])
+        """The partitions that its frames come from; None means any."""
+
+        self._hub = hub
+        self._asked: asyncio.Future[Chunk | None] | None = None
+
+    async def next(self, within: float) -> Chunk | None:
+        """Returns the frames after the cursor and moves the cursor past them; the first call also returns if there are
+        none. Returns None after `within` seconds, and when the follower is closed."""
+        loop = asyncio.get_running_loop()
+        if self.is_closed:
+            return None
+        asked: asyncio.Future[Chunk | None] = loop.create_future()
+        self._asked = asked
+        timer = loop.call_later(within, _resolve, asked, None)
+        if self.has_news:
+            self._hub.wake(self)
+        try:
+            chunk = await asked
+        finally:
+            timer.cancel()
+            self._asked = None
+        if chunk is not None:
+            self.is_greeted = True
+            self.has_news = self.has_news or not chunk.is_all
+            self.cursor = replace(self.cursor, version=chunk.version, erased_version=chunk.erased_version)
+        return chunk
+
+    def close(self) -> None:
+        """Stop following. A pending `next` returns None. Closing twice does nothing."""
+        self._hub.leave(self)
+        self.give(None)
+
+    def count_end(self, why: StreamEnd) -> None:
+        """Count the end of this reader's stream."""
+        self._hub.metrics.closed("closing" if self._hub.is_closed else why)
+
+    @property
+    def is_closed(self) -> bool:
+        return not self._hub.has(self)
+
+    @property
+    def is_asking(self) -> bool:
+        return self._asked is not None and not self._asked.done()
+
+    def give(self, chunk: Chunk | None) -> None:
+        """Return a chunk from a pending `next`."""
+        if self._asked is not None:
+            _resolve(self._asked, chunk)
+
+
+def _resolve(asked: asyncio.Future[Chunk | None], chunk: Chunk | None) -> None:
+    if not asked.done():
+        asked.set_result(chunk)
