@@ -133,7 +133,7 @@ def test_an_erasure_without_a_projector_stays_on_the_log_and_is_honoured_later(s
 
     waited = asyncio.run(run())
     assert waited.exit_code == 1
-    assert "Waiting for a projector" in waited.stderr
+    assert "for a projector to apply it" in waited.stderr
     assert "A projector applies it as soon as one runs" in waited.stderr
     with database_of(settings) as connection:
         assert connection.execute("SELECT version, frame_count FROM erasures").fetchall() == [(2, 1)]
@@ -158,7 +158,7 @@ def test_ctrl_c_says_what_was_published_and_the_same_command_prints_the_receipt_
             assert process.stdout is not None
             assert process.stderr is not None
             waits = process.stderr.readline()
-            assert "Waiting for a projector" in waits, waits
+            assert "for a projector to apply it" in waits, waits
             process.send_signal(signal.SIGINT)
             printed, said = process.communicate(timeout=PROGRAM)
             assert (process.returncode, printed) == (130, ""), said
@@ -262,7 +262,7 @@ def test_doctor_says_what_nobody_takes_and_how_to_have_it_taken(settings, comman
     assert "`frameledger run inference`" in found["runs"]["remedy"]
     assert " for the function book," in found["calls"]["found"]
     assert "`frameledger run functions --module " in found["calls"]["remedy"]
-    assert "open are: 1 run, 1 call." in found["timekeeper"]["found"]
+    assert "the timeouts of 1 run, 1 call" in found["timekeeper"]["found"]
     assert "`frameledger run timekeeper`" in found["timekeeper"]["remedy"]
 
 
@@ -338,7 +338,7 @@ def test_doctor_counts_the_conversations_that_a_provider_refuses_as_they_are(set
             return await asyncio.to_thread(command, "doctor", "--json")
 
     (found,) = [one for one in lines(asyncio.run(run())) if one["check"] == "requests"]
-    assert (found["state"], found["found"].split(" are ")[0]) == ("warn", "2 conversations")
+    assert (found["state"], found["found"].split(" get ")[0]) == ("warn", "2 conversations")
     assert all(
         f"{name}: refused: messages[1].role 'usr'" in found["found"] for name in ("wrong-role", "no-form")
     )

@@ -53,9 +53,9 @@ def test_all_conversations_come_along_and_are_here_already(run, tmp_path, databa
     [
         ([], "give ids of conversations, or --all"),
         (["a", "--all"], "give ids of conversations, or --all"),
-        (["a", "--since", "2026-01-01"], "goes with --all"),
-        (["a", "--json"], "it needs -o FILE"),
-        (["a", "--at", "3"], "goes with --format openai"),
+        (["a", "--since", "2026-01-01"], "use it with --all"),
+        (["a", "--json"], "use it with -o FILE"),
+        (["a", "--at", "3"], "use it with --format openai"),
         (["a", "b", "--format", "openai"], "the format openai exports a single"),
         (["a", "--format", "parquet"], "parquet needs a folder"),
     ],

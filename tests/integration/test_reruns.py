@@ -243,7 +243,7 @@ def test_all_runs_are_asked_and_summed_up(settings, command, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "which conversation?"),
+        ([], "give the id of a conversation"),
         (["--all-runs"], "--context or --since"),
         (["a", "--all-runs", "--at", "3"], "cannot be used with --all-runs"),
         (["a", "--context", "b"], "use them with --all-runs"),

@@ -129,7 +129,7 @@ def deeds(made):
             case changes.MessageReplaced(position) if position not in brought | over:
                 yield f"message {position} rewritten"
             case changes.MessageEnded(position) if position not in brought:
-                yield f"message {position} removed"
+                yield f"message {position} taken back"
             case changes.SettingChanged(name):
                 settings.append(name.replace("_", " "))
             case changes.RunOpened(run_id):
@@ -143,7 +143,7 @@ def deeds(made):
             case changes.CallDispatched():
                 calls.setdefault(change.key, (change.tool_call_id, []))[1].append("dispatched")
             case changes.CallInterrupted():
-                calls.setdefault(change.key, (change.tool_call_id, []))[1].append("cancellation requested")
+                calls.setdefault(change.key, (change.tool_call_id, []))[1].append("to be cancelled")
             case changes.CallStarted(again=False):
                 calls.setdefault(change.key, (change.tool_call_id, []))[1].append("started")
             case changes.CallSettled():

@@ -28,7 +28,7 @@ Run 9c61dd04-afb3-53bf-b57f-7e9c4db21eed
   requested by  version 5, UserStoppedSpeaking, 02:40:00.980
   saw           version 5: frameledger show barge-in --at 5
   request       sha256 4020affa85a343babc049dd793508f61757df59220cf80b0d86bc14ea3956442
-  times         asked 2026-02-02 02:40:00.980, started +0.2 s, text +0.5 s, closed +1.7 s
+  times         requested 2026-02-02 02:40:00.980, started +0.2 s, text +0.5 s, closed +1.7 s
 
 Thrown away
   never heard   "and a jazz trio at nine in the old boathouse."
@@ -49,7 +49,7 @@ Run 61ef70ad-19fc-5ce6-92bd-fedd5fd7b983
   requested by  version 4, UserStoppedSpeaking, 02:40:00.900
   saw           version 4: frameledger show second-attempt --at 4
   request       sha256 1c84904ed821bfca7e98563093af9fe7aadf095edc674859db9fcc8813b6fb8e
-  times         asked 2026-02-02 02:40:00.900, started +2.6 s, text +4.1 s, closed +4.8 s
+  times         requested 2026-02-02 02:40:00.900, started +2.6 s, text +4.1 s, closed +4.8 s
   tokens        109 input, 11 output, 54 cache read, 0 cache write
 
 Thrown away
@@ -71,7 +71,7 @@ ambiguous-payments: message 4 at version 42
 Call p1
   function      pay {"bill": "rent"}
   status        ambiguous, attempt 1, worker tools-1
-  times         asked 2026-02-02 02:40:00.970, dispatched +0.2 s, started +0.5 s, settled +1.4 s
+  times         requested 2026-02-02 02:40:00.970, dispatched +0.2 s, started +0.5 s, settled +1.4 s
   frame         version 5, FunctionCallsStarted, 02:40:00.970
   ...           2 more; --json has all
   frame         version 11, FunctionCallResult p1, 02:40:02.410, attempt 2
@@ -82,7 +82,7 @@ Run e8e9e58c-780c-5f32-bcf7-5177807c9fbc
   requested by  version 2, LLMMessagesAppend, 02:40:00.250
   saw           version 2: frameledger show ambiguous-payments --at 2
   request       sha256 c55a8632199382c778ecdd2461da8538ad81c2135febe4d526d94c71ab523f49
-  times         asked 2026-02-02 02:40:00.250, started +0.2 s, text +0.5 s, closed +1.0 s
+  times         requested 2026-02-02 02:40:00.250, started +0.2 s, text +0.5 s, closed +1.0 s
   tokens        60 input, 9 output, 0 cache read
 
 Thrown away

@@ -203,7 +203,7 @@ def test_json_always_has_the_same_keys_and_is_ascii(folded):
 def test_the_page_shows_outcomes_reasons_changes_and_messages(folded):
     late = LLMTextFrame(id="f3", text="late", run_id="r0")
     words = words_of(folded([HI, HI, late, NO_FRAME]))
-    assert "1 1 LLMMessagesAppendFrame applied message 1 (user), run requested, run opened" in words
+    assert "1 1 LLMMessagesAppendFrame applied message 1 (user), run asked for, run opened" in words
     assert "2 LLMMessagesAppendFrame duplicate duplicate id" in words
     assert "3 2 LLMTextFrame ignored run_over" in words
     assert "4 rejected invalid_field: LLMTextFrame.text: Field required" in words
@@ -258,7 +258,7 @@ RESOLVED = RESULT.model_copy(update={"settled_as": "resolved"})
             [START, START.model_copy(update={"waiting": Waiting(for_="approval")})],
             "running, synchronous, waits for a person",
         ),
-        ([START, InterruptionFrame()], "c1 cancellation requested"),
+        ([START, InterruptionFrame()], "c1 to be cancelled"),
         ([START, AMBIGUOUS], "c1 ambiguous"),
         ([START, AMBIGUOUS], "ambiguous call c1, requested at version 1: resolve it"),
         ([START, AMBIGUOUS, RESOLVED], "c1 resolved"),

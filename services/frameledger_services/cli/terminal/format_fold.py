@@ -139,7 +139,7 @@ def _change(change: Change) -> str:
         case MessageReplaced(position):
             return f"message {position} rewritten"
         case MessageEnded(position):
-            return f"message {position} removed"
+            return f"message {position} taken back"
         case ContextErased():
             return "everything before it erased"
         case EraBegan():
@@ -147,7 +147,7 @@ def _change(change: Change) -> str:
         case SettingChanged(name):
             return f"{name} set"
         case RunRequested():
-            return "run requested"
+            return "run asked for"
         case RunOpened():
             return "run opened"
         case RunStarted(_, attempt):
@@ -163,7 +163,7 @@ def _change(change: Change) -> str:
         case CallWaiting(tool_call_id=call, for_=for_):
             return f"{call} waits for {for_}"
         case CallInterrupted(tool_call_id=call):
-            return f"{call} cancellation requested"
+            return f"{call} to be cancelled"
         case CallProgressed(tool_call_id=call):
             return f"{call} progressed"
         case CallSettled(tool_call_id=call, end=end):
