@@ -473,7 +473,7 @@ def test_a_conversation_that_went_on_is_proved_against_an_older_root(database, c
     assert proofs.verify(lines_of(file), bytes.fromhex(root)).header.version == 2
     for context, words in (
         ("c", "There are no frames of 'c' up to version 2"),
-        ("d", f"has no head of 'd' in {path}"),
+        ("d", f"The file {path} has no head of 'd'"),
     ):
         refused = command(database, "prove", context, "--heads", path, "-o", file)
         assert (refused.exit_code, words in refused.stderr) == (1, True)
