@@ -7,6 +7,7 @@ contains no font and no script; a browser shows it in its own monospace font.
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -15,8 +16,10 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from frameledger_services.__main__ import main as frameledger
 from frameledger_services.cli import application
 from frameledger_services.cli.terminal import output
+from frameledger_services.forked_command import BecomeCommand
 
 PICTURE = Path(__file__).with_name("demo.svg")
 WIDTH = 100
@@ -52,12 +55,19 @@ FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http
 
 
 def main() -> None:
-    """Run the demo in an empty folder, and write its output as a picture. Exits with the demo's exit code."""
+    """Run the demo in an empty folder, and write its picture. Exits with the demo's exit code if that is not 0."""
     recorded = Console(width=WIDTH, record=True, file=io.StringIO(), highlight=False, emoji=False)
     output.console = lambda: recorded
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
+    folder = tempfile.mkdtemp()
+    os.chdir(folder)
+    try:
         code = application()(["demo", "--speed", "20"], standalone_mode=False)
+    except BecomeCommand as service:
+        # In a process that the demo forked for one of its services: the folder is the demo's to remove.
+        sys.argv[1:] = service.words
+        frameledger()
+        return
+    shutil.rmtree(folder)
     if code:
         sys.exit(code)
     PICTURE.write_text(picture(recorded.export_text(styles=True)), encoding="utf-8")
