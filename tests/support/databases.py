@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from os import getpid
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -11,6 +12,11 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 _numbers = count(1)
+
+
+def in_database(dsn: str, name: str) -> str:
+    """Returns the address of another database on the same server."""
+    return urlsplit(dsn)._replace(path=f"/{name}").geturl()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
-"""The bench of the core: what decoding and folding cost, and that the cost does not grow with a conversation.
+"""The bench of the core: the cost of decoding and folding, and its independence of the conversation's length.
 
-- *decode*: `record.decode` against pydantic's `validate_json` on the bare union of the same models. Says what the care
-  for bytes from outside costs on top of the parser.
+- *decode*: `record.decode` against pydantic's `validate_json` on the bare union of the same models. Measures the cost
+  of validating untrusted bytes on top of the parser.
 - *decode, fold and apply*: bytes to a context's messages, for a mixed stream, against `json.loads` of the same bytes.
 - *late in a conversation*: folding the same kind of frames at message 10,000 against message 10.
 
@@ -26,10 +26,10 @@ from frameledger_services.bench.talk import talking
 from frameledger_services.bench.timing import Work, compare
 
 EARLY, LATE = 10, 10_000
-"""After how many messages the cost of a frame is looked at."""
+"""Numbers of messages after which the cost of a frame is measured."""
 
 WINDOW = 400
-"""How many frames are folded there."""
+"""Number of frames folded at each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class History:
 
 
 def histories(folder: Path) -> list[History]:
-    """Every `NAME.jsonl` of a folder that is not empty, a frame on each line; NAME is the context's id."""
+    """Returns the non-empty files `NAME.jsonl` of a folder, with a frame per line; NAME is the context's id."""
     read = (
         History(path.stem, tuple(line for line in path.read_bytes().splitlines() if line.strip()))
         for path in sorted(folder.glob("*.jsonl"))
@@ -50,7 +50,7 @@ def histories(folder: Path) -> list[History]:
 
 
 def measure(stream: Sequence[History], rounds: int) -> list[Figure]:
-    """All figures, over so many rounds. Raises `DecodeError` if a line of the stream is no frame."""
+    """Returns all figures over so many rounds. Raises `DecodeError` if a line is not a valid frame."""
     return [decoding(stream, rounds), folding(stream, rounds), lateness(rounds)]
 
 
@@ -130,7 +130,7 @@ def window_after(messages: int) -> Window:
 
 
 def _fold(history: History) -> None:
-    """As a projector does with a batch: decode all of it, then fold it."""
+    """Decode all frames and then fold them, like a projector does with a batch."""
     folding = Folding(Conversation.new(history.context_id))
     for frame in [decode(value) for value in history.values]:
         folding.step(frame)

@@ -1,4 +1,4 @@
-"""The form of every bench: figures, each with its yardstick, its ratio to it and the goal of that ratio."""
+"""The output of every bench: figures, each with its yardstick, their ratio, and the goal of the ratio."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured: `value` and `yardstick` are in the same `unit`.
+    """A measurement: `value` and `yardstick` are in the same `unit`.
 
-    `ratio` is that of value to yardstick, and need not be the quotient of the two numbers shown: it may be the median
-    of many ratios where they are two medians. `bound` says on which side of `goal` it has to be; a figure without a
-    goal is only told. `spread` says how far to trust the ratio: where the median of all ratios lies, if this is the
-    median of some (`rounds.interval_of_median`), else the lowest and the highest.
+    `ratio` is that of value to yardstick. It may differ from the quotient of the two numbers shown: it may be the
+    median of many ratios while they are two medians. `bound` is the side of `goal` on which it must be; a figure
+    without a goal is only reported. `spread` is the confidence interval of the ratio if it is a median
+    (`rounds.interval_of_median`), else the lowest and the highest ratio.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Figure:
 
 
 def as_json(figures: Sequence[Figure]) -> str:
-    """For programs: a list of objects, one for each figure."""
+    """Returns the figures as a JSON list of objects."""
     return json.dumps([figure.as_json() for figure in figures], indent=2)
 
 
 def as_table(figures: Sequence[Figure]) -> Table:
-    """For people: a row for each figure."""
+    """Returns the figures as a table."""
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("figure")
     for heading in ("value", "yardstick"):
@@ -88,7 +88,7 @@ def _spread(figure: Figure) -> str:
 
 
 def _verdict(figure: Figure) -> tuple[str, str]:
-    """The goal, and whether it was met."""
+    """Returns the goal, and whether it was met."""
     if figure.goal is None:
         return "", ""
     sign = "≥" if figure.bound == "at least" else "≤"
@@ -96,7 +96,7 @@ def _verdict(figure: Figure) -> tuple[str, str]:
 
 
 def _rounded(number: float) -> float:
-    """Four significant digits: more would only be noise."""
+    """Returns a number with four significant digits; more would be noise."""
     return float(f"{number:.4g}")
 
 

@@ -1,4 +1,4 @@
-"""The road with workers at its end, as their commands run them: a projector, workers, and turns that give them work."""
+"""A projector and workers, started like by their commands, and turns of users that give them work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = tuple[Any, ...]
 
 
 class Scene:
-    """A projector and workers that are up, on topics and in a database of their own."""
+    """A running projector and running workers, on their own topics and database."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Scene:
         self._connection = connection
 
     async def publish(self, frames: Mapping[str, Iterable[AnyFrame]]) -> None:
-        """Publish the frames of many conversations at once; returns when they are on the log."""
+        """Publish the frames of many conversations concurrently. Returns when they are on the log."""
         async with asyncio.TaskGroup() as tasks:
             for context_id, some in frames.items():
                 tasks.create_task(self.client.publish(context_id, *some))
@@ -79,7 +79,7 @@ class Scene:
             raise BenchError(f"It took more than {within:.0f} s until: {' '.join(query.split())}") from None
 
     async def committed(self) -> Committed:
-        """End the projector, which then says when its transactions were committed."""
+        """Stop the projector and return the commit times of its transactions."""
         self.projector.terminate()
         told, _ = await self.projector.communicate()
         return Committed(json.loads(told)["committed"])
@@ -132,18 +132,18 @@ async def scene(
 
 
 def turn(text: str) -> list[AnyFrame]:
-    """What a user says, whole: a model has to answer it."""
+    """Returns the frames of a complete turn of the user, which requests a run."""
     return [UserStartedSpeakingFrame(), TranscriptionFrame(text=text), UserStoppedSpeakingFrame()]
 
 
 def cpu_seconds(processes: Iterable[Process]) -> float:
-    """What these processes have used of the processor so far."""
+    """Returns the CPU seconds that these processes have used."""
     times = [psutil.Process(process.pid).cpu_times() for process in processes]
     return sum(one.user + one.system for one in times)
 
 
 def monotonic_offset() -> float:
-    """What has to be added to `time.monotonic` to get seconds since 1970."""
+    """Returns the offset from `time.monotonic` to Unix time."""
     return time.time() - time.monotonic()
 
 

@@ -1,4 +1,4 @@
-"""A conversation without end, for what should cost the same however long it has been."""
+"""An endless conversation, for measurements that should not depend on its length."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Two pieces of work compared on a machine that does other things too.
+"""Comparison of two works on a machine with other load.
 
-Both are done in every round, one directly after the other, and who goes first changes from round to round: what slows
-the machine down for longer than a round slows both. The ratio of the two is taken within each round and the median of
-these ratios counts, so that a few disturbed rounds have no say. Time is the processor's own for this process; time
-spent waiting for a core does not count.
+Both run in every round, one directly after the other, in alternating order: load that lasts longer than a round slows
+both. The result is the median of the ratios within the rounds, so that a few disturbed rounds have no influence. Time
+is the CPU time of this process; waiting for a core does not count.
 
-The first rounds are thrown away, since they fill caches and let the interpreter specialise its bytecode. The garbage
-collector is off: a collection would fall to whoever happens to be at work when a counter is full, walk through all
-that the process holds, and leave the next one without its free lists.
+The first rounds are discarded, because they fill caches and let the interpreter specialise its bytecode. The garbage
+collector is off: a collection would be charged to the work that runs when a counter is full, and empty the free lists
+of the next one.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from statistics import median
 
 WARM_UP = 3
-"""Rounds at the start that do not count."""
+"""Discarded rounds at the start."""
 
 Work = Callable[[], None]
 

@@ -74,14 +74,7 @@ def prepare(
     }
     _write_properties(home / "server.properties", properties)
     address = f"{ports.HOST}:{port}"
-    options: tuple[str, ...] = ()
-    archive = None
-    if learns and software.archive is not None and class_archive.is_wanted(software.archive):
-        if class_archive.is_learned(home):
-            maker = class_archive.maker(_java(home, software), home, software.archive, log)
-            archive = (maker, home, software.archive)
-        else:
-            options = class_archive.options_to_learn(home)
+    options, archive = _class_archive(home, software, log) if learns else ((), None)
     program = Program(
         name="kafka",
         argv=_java(home, software, "kafka.Kafka", str(home / "server.properties"), options=options),
@@ -141,6 +134,19 @@ def _format(home: Path, software: java.Software, log: Path) -> None:
     finally:
         (home / "format.properties").unlink(missing_ok=True)
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _class_archive(
+    home: Path, software: java.Software, log: Path
+) -> tuple[tuple[str, ...], tuple[Program, Path, Path] | None]:
+    """Returns Java options to write the list of classes if there is none yet, and the arguments to create the archive
+    from that list if there is one. Neither if the archive exists or cannot be created."""
+    if software.archive is None or not class_archive.is_wanted(software.archive):
+        return (), None
+    if not class_archive.is_learned(home):
+        return class_archive.options_to_learn(home), None
+    maker = class_archive.maker(_java(home, software), home, software.archive, log)
+    return (), (maker, home, software.archive)
 
 
 def cluster_id(draw: Callable[[], uuid.UUID] = uuid.uuid4) -> str:

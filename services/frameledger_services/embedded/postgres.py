@@ -22,7 +22,7 @@ from psycopg import sql
 
 from frameledger_services.embedded import ports, postgres_remains
 from frameledger_services.embedded.directory import make
-from frameledger_services.embedded.postgres_user import Place, find_place
+from frameledger_services.embedded.postgres_user import ClusterLocation, find_place
 from frameledger_services.embedded.program import EmbeddedError, Program, failed
 from frameledger_services.embedded.running import running as running_program
 
@@ -55,11 +55,6 @@ class PostgresServer:
 
     binaries: Path
     """Folder with `psql`, `pg_dump` and the other tools of this version."""
-
-    def dsn_of(self, database: str) -> str:
-        """The address of another database of the same cluster."""
-        before, _, after = self.dsn.rpartition(f"/{DATABASE}?")
-        return f"{before}/{database}?{after}"
 
 
 def prepare(
@@ -134,7 +129,7 @@ def installation(version: int) -> Path:
     return folder
 
 
-def _make_cluster(directory: Path, place: Place, version: int) -> None:
+def _make_cluster(directory: Path, place: ClusterLocation, version: int) -> None:
     """Create the cluster in a temporary folder and rename it when it is complete, so that there is never a partial
     one."""
     unfinished = place.data.with_name(f"{place.data.name}.unfinished")
@@ -199,7 +194,7 @@ def _is_ready(dsn: str) -> bool:
     return True
 
 
-def _socket_folder(directory: Path, place: Place, port: int) -> str:
+def _socket_folder(directory: Path, place: ClusterLocation, port: int) -> str:
     """Returns the folder of the socket, or an empty string for no socket if its path would be too long.
 
     A server that runs as another user has no socket either, because that user cannot write to our folder.

@@ -26,7 +26,7 @@ SYSTEM_USERS = ("postgres", "nobody")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClusterLocation:
     """The location of PostgreSQL's files, and the launcher's options to run as a user that can read them."""
 
     binaries: Path
@@ -43,7 +43,7 @@ class Place:
             os.chown(path, self.owner, pwd.getpwuid(self.owner).pw_gid)
 
 
-def find_place(installed: Path, data: Path) -> Place:
+def find_place(installed: Path, data: Path) -> ClusterLocation:
     """Returns user and location for the PostgreSQL in `installed`, with `data` as the preferred data folder.
 
     Tests what the machine allows, which takes some ten milliseconds as root. Data that was placed elsewhere is found
@@ -51,9 +51,9 @@ def find_place(installed: Path, data: Path) -> Place:
     """
     binaries = installed / "bin"
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
-        return Place(binaries, data)
+        return ClusterLocation(binaries, data)
     if can_make_user_namespace():
-        return Place(binaries, data, ("--user-namespace",))
+        return ClusterLocation(binaries, data, ("--user-namespace",))
     user = _system_user()
     own = ELSEWHERE / hashlib.sha256(str(data).encode()).hexdigest()[:16]
     if not _may_enter(data.parent, user):
@@ -68,7 +68,7 @@ def find_place(installed: Path, data: Path) -> Place:
             f"{error.strerror}.",
             "Run Frameledger as an ordinary user, allow user namespaces, or set FRAMELEDGER_DATABASE_URL.",
         ) from error
-    return Place(binaries, data, (f"--as-user={user.pw_name}",), user.pw_uid, user.pw_name)
+    return ClusterLocation(binaries, data, (f"--as-user={user.pw_name}",), user.pw_uid, user.pw_name)
 
 
 @cache

@@ -1,1 +1,1 @@
-"""What it takes to ask what happened: verifying, rebuilding, and reading a conversation's past."""
+"""The bench of audit: verifying, rebuilding, and queries of a conversation's history."""

@@ -34,7 +34,7 @@ FLAT = 1.2
 """How much longer it may take among others; what is read is the same."""
 
 ALLOWED_MS = {"restore": 10.0, "diff": 10.0, "why": 10.0, "timeline": 30.0}
-"""On a quiet machine, of a conversation of a thousand frames."""
+"""Goals on an idle machine, for a conversation of a thousand frames."""
 
 
 async def measure(servers: Servers, *, frames: int, others: int, rounds: int) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""All figures of audit, in the order in which they are measured, and how much is done for each."""
+"""The figures of audit in order of measurement, and their scales."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frameledger_services.bench.road.servers import Servers
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured. `rounds` is for what takes seconds a round, `turns` for what takes milliseconds."""
+    """The scale: `rounds` of measurements that take seconds, and `turns` of those that take milliseconds."""
 
     rounds: int = 5
     turns: int = 25
@@ -23,7 +23,7 @@ class Scale:
 
 
 QUICK = Scale(rounds=1, turns=1, contexts=4, each=40, frames=100, others=20)
-"""Enough to see that everything works, and too little to say how well."""
+"""Enough to test the bench itself, and too little to measure speed."""
 
 Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
 
@@ -38,4 +38,4 @@ MEASURES: dict[str, Measure] = {
         servers, frames=scale.frames, others=scale.others, rounds=scale.turns
     ),
 }
-"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""
+"""Measurements by name. Each raises `BenchError` if the measured system fails."""

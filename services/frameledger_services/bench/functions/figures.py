@@ -1,4 +1,4 @@
-"""All figures of functions, in the order in which they are measured, and how much is done for each."""
+"""The figures of functions in order of measurement, and their scales."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frameledger_services.bench.road.servers import Servers
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured."""
+    """The scale of the measurements."""
 
     rounds: int = 5
     calls: int = 60
@@ -20,7 +20,7 @@ class Scale:
 
 
 QUICK = Scale(rounds=1, calls=5, crowd=20)
-"""Enough to see that everything works, and too little to say how well."""
+"""Enough to test the bench itself, and too little to measure speed."""
 
 Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
 
@@ -28,4 +28,4 @@ MEASURES: dict[str, Measure] = {
     "latency": lambda servers, scale: latency.measure(servers, calls=scale.calls, rounds=scale.rounds),
     "crowd": lambda servers, scale: crowd.measure(servers, calls=scale.crowd),
 }
-"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""
+"""Measurements by name. Each raises `BenchError` if the measured system fails."""

@@ -20,7 +20,7 @@ from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.scene import Scene, percentile, scene
 
 WARM_UP = 10
-"""Calls at the beginning that do not count."""
+"""Discarded calls at the start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The functions that the bench calls: two that answer at once, and a slow one."""
+"""The functions that the bench calls: two that return at once, and a slow one."""
 
 from __future__ import annotations
 

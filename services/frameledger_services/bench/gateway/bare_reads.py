@@ -16,7 +16,7 @@ from frameledger_services.bench.gateway.bare_server import serving
 
 
 async def serve(stopping: asyncio.Event, port: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    """Serve until it is told to stop."""
+    """Serve until a signal."""
     start = {"type": "http.response.start", "status": 200, "headers": headers}
 
     async def app(_: Any, __: Any, send: Any) -> None:

@@ -1,4 +1,4 @@
-"""All figures of the gateway, in the order in which they are measured, and how much is done for each."""
+"""The figures of the gateway in order of measurement, and their scales."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frameledger_services.bench.road.servers import Servers
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured."""
+    """The scale of the measurements."""
 
     rounds: int = 3
     streams: int = 1_000
@@ -33,7 +33,7 @@ class Scale:
 
 
 QUICK = Scale(rounds=1, streams=20, contexts=4, each=16, rate=60, connections=4, requests=200, appends=2)
-"""Enough to see that everything works, and too little to say how well."""
+"""Enough to test the bench itself, and too little to measure speed."""
 
 Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
 
@@ -46,4 +46,4 @@ MEASURES: dict[str, Measure] = {
         servers, load=Load(scale.streams, scale.contexts, scale.each, scale.rate), rounds=scale.rounds
     ),
 }
-"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""
+"""Measurements by name. Each raises `BenchError` if the measured system fails."""

@@ -65,7 +65,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of one round."""
+    """The result of a round."""
 
     milliseconds: Sequence[float]
     """From the commit of a frame to a client, for each frame and client."""

@@ -1,4 +1,4 @@
-"""All figures of inference, in the order in which they are measured, and how much is done for each."""
+"""The figures of inference in order of measurement, and their scales."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frameledger_services.bench.road.servers import Servers
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured."""
+    """The scale of the measurements."""
 
     rounds: int = 3
     loads: Sequence[throughput.Load] = throughput.LOADS
@@ -32,7 +32,7 @@ QUICK = Scale(
     interruptions=10,
     lost=10,
 )
-"""Enough to see that everything works, and too little to say how well."""
+"""Enough to test the bench itself, and too little to measure speed."""
 
 Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
 
@@ -47,4 +47,4 @@ MEASURES: dict[str, Measure] = {
         servers, interruptions=scale.interruptions, lost=scale.lost
     ),
 }
-"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""
+"""Measurements by name. Each raises `BenchError` if the measured system fails."""

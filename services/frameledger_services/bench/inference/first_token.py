@@ -32,7 +32,7 @@ PACE = 60
 FIRST_TOKEN_SECONDS = 0.1
 """A quick model. The frame that says that an attempt has begun is out of the way by then, as with real ones."""
 WARM_UP = 5
-"""Turns at the beginning that do not count."""
+"""Discarded turns at the start."""
 PAUSES = 5
 """Values a second on the bare road, as many as there are turns."""
 

@@ -1,4 +1,4 @@
-"""A model server that says what it is told to, on the wires of OpenAI and Anthropic, and records what it was asked.
+"""A scripted model server with the APIs of OpenAI and Anthropic, which records its requests.
 
 In a process: `async with serving() as server`. As a process of its own, for benches: `python -m
 frameledger_services.bench.inference.model_server --tokens 300 --pace 60` prints its address as one line and serves
@@ -49,7 +49,7 @@ class ModelServer:
 
     @property
     def open_streams(self) -> int:
-        """How many answers are being given right now."""
+        """Number of answers in progress."""
         return sum(one.finished_at is None and one.left_at is None for one in self.received)
 
     def connection(self) -> Connection:

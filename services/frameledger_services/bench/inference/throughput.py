@@ -43,7 +43,7 @@ LOADS = (Load(1, 1, 0.95), Load(20, 1, 0.95), Load(100, 2, 0.9))
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """What a round came to."""
+    """The result of a round."""
 
     tokens: int
     secs: float

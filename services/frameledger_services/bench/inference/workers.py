@@ -1,4 +1,4 @@
-"""The workers that are measured, and how they are set up."""
+"""The measured workers and their configuration."""
 
 from __future__ import annotations
 

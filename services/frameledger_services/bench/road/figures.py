@@ -1,4 +1,4 @@
-"""All figures of the road, in the order in which they are measured, and how much is done for each."""
+"""The figures from publish to SQL in order of measurement, and their scales."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frameledger_services.bench.road.servers import Servers
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured. `rounds` is for what takes seconds a round, `turns` for what takes milliseconds."""
+    """The scale: `rounds` of measurements that take seconds, and `turns` of those that take milliseconds."""
 
     rounds: int = 5
     turns: int = 25
@@ -40,7 +40,7 @@ QUICK = Scale(
     remembered_contexts=500,
     messages=100,
 )
-"""Enough to see that everything works, and too little to say how well."""
+"""Enough to test the bench itself, and too little to measure speed."""
 
 Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
 
@@ -58,4 +58,4 @@ MEASURES: dict[str, Measure] = {
     "memory": lambda servers, scale: memory.measure(servers, contexts=scale.remembered_contexts),
     "reading": lambda servers, scale: reading.measure(servers, messages=scale.messages, rounds=scale.turns),
 }
-"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""
+"""Measurements by name. Each raises `BenchError` if the measured system fails."""

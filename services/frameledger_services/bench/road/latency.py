@@ -1,4 +1,4 @@
-"""How long a frame takes from publish to SQL, beside the bare road.
+"""Latency from publish to SQL, compared with bare Kafka and PostgreSQL.
 
 Measured on both sides from just before the send to the return of the COMMIT that makes the row visible to everybody.
 The bare road's row is on disk by then. Of ours some are, and the others when they are announced, which is right after,
@@ -38,7 +38,7 @@ from frameledger_services.settings import Settings
 FRAME_BYTES = 1_000
 RATE = 1_000
 WARM_UP = 100
-"""Frames at the beginning that do not count."""
+"""Discarded frames at the start."""
 
 WITHIN = 120.0
 

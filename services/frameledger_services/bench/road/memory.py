@@ -1,4 +1,4 @@
-"""Whether the projector's memory stays what it is while more and more conversations come by.
+"""Memory of the projector while the number of conversations grows.
 
 The resident memory of a projector process after a tenth of the conversations, and after all of them. Each has a few
 frames and is not heard of again.

@@ -1,4 +1,4 @@
-"""The processes that are measured: the projector as it is run, and the yardsticks."""
+"""The measured processes: the projector and the yardsticks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOP_SECONDS = 30.0
 
 
 class BenchError(Exception):
-    """A process that is measured did not do what it should. The message has its last words."""
+    """A measured process failed. The message has the end of its output."""
 
 
 @asynccontextmanager

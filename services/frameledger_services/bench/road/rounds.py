@@ -1,4 +1,4 @@
-"""Two things measured in turns, while the machine does other things too.
+"""Alternating measurement of two works on a machine with other load.
 
 Who goes first changes from round to round, and the ratio is taken within each round: what slows the machine down for
 longer than that slows both. The median of the ratios counts, and its interval says how far to trust it.
@@ -23,7 +23,7 @@ CONFIDENCE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Rounds(Generic[T]):
-    """What came of each round, in order."""
+    """The results of the rounds, in order."""
 
     ours: Sequence[T]
     yardstick: Sequence[T]

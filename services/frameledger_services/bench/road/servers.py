@@ -94,12 +94,12 @@ def servers(settings: Settings) -> Iterator[Servers]:
 
 
 def command(*arguments: str) -> list[str]:
-    """The command line of a process of ours: `-m` and a module first."""
+    """Returns the command line of one of our processes, from `-m` and the module on."""
     return [sys.executable, *arguments]
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Our own environment with these settings instead of those that it has."""
+    """Returns our environment with these settings instead of its own."""
     others = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     return others | {PREFIX + name.upper(): value for name, value in _written(settings).items()}
 

@@ -1,4 +1,4 @@
-"""How fast one projector process works off a backlog, against the straight line.
+"""Throughput of one projector with a backlog, compared with a minimal consumer (`straight_line`).
 
 The rate is that of the rows themselves, by the database's clock: from the first frame that is written to the last.
 Starting a process and joining the group are no part of it.
@@ -57,14 +57,14 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
 
 
 async def publish(settings: Settings, frames: Iterable[tuple[str, AnyFrame]]) -> int:
-    """Put frames on the log; how many there were."""
+    """Publish frames. Returns their number."""
     return await publish_records(
         settings, (stream.record_of(context_id, frame) for context_id, frame in frames)
     )
 
 
 async def publish_records(settings: Settings, records: Iterable[Outgoing]) -> int:
-    """Put records on the log; how many there were."""
+    """Publish records. Returns their number."""
     topic, count, left = TopicNames(settings.topic_prefix).frames, 0, iter(records)
     async with Producer(settings, name="frameledger-bench") as producer:
         while some := list(islice(left, AT_ONCE)):

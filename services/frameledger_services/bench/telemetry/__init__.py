@@ -1,1 +1,1 @@
-"""What it costs to be watched: the road and the workers with metrics or traces, beside the same without."""
+"""The bench of telemetry: projectors and workers with metrics or traces, compared with the same without."""

@@ -1,4 +1,4 @@
-"""All figures of being watched, in the order in which they are measured, and how much is done for each."""
+"""The figures of metrics and traces in order of measurement, and their scales."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from frameledger_services.bench.telemetry import batches, projector, workers
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured."""
+    """The scale of the measurements."""
 
     contexts: int = 800
     each: int = 100
@@ -39,7 +39,7 @@ QUICK = Scale(
     tokens=20,
     answer_rounds=1,
 )
-"""Enough to see that everything works, and too little to say how well."""
+"""Enough to test the bench itself, and too little to measure speed."""
 
 Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
 
@@ -58,4 +58,4 @@ MEASURES: dict[str, Measure] = {
         servers, streams=scale.streams, tokens=scale.tokens, rounds=scale.answer_rounds
     ),
 }
-"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""
+"""Measurements by name. Each raises `BenchError` if the measured system fails."""

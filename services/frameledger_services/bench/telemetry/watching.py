@@ -1,4 +1,4 @@
-"""The ways in which processes are watched while they are measured, each with somebody who really watches."""
+"""Metrics scrapers and trace collectors that run beside the measured processes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from frameledger_services import extras
 from frameledger_services.bench.road.processes import BenchError
 
 SCRAPE_SECONDS = 15.0
-"""As Prometheus asks where nobody says otherwise."""
+"""Scrape interval in seconds, as in the example configuration of Prometheus."""
 
 LOOK_AGAIN_SECONDS = 0.1
-"""How soon a process that does not answer yet is asked again."""
+"""Seconds between attempts while a process does not answer yet."""
 
 SHARE = 0.01
-"""Of the traces, so many are recorded."""
+"""Share of the traces that are recorded."""
 
 LONGEST_SECONDS = 10.0
-"""How long a scrape may take."""
+"""Timeout of a scrape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """How a process is told that it is watched."""
+    """The configuration of a process that is watched."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -110,7 +110,7 @@ def _traced(port: int) -> Watched:
 
 
 class _Collector(BaseHTTPRequestHandler):
-    """Takes everything and keeps nothing."""
+    """Accepts all requests and stores nothing."""
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
