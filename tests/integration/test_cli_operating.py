@@ -398,7 +398,7 @@ def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):
 
     bad, retried, again = asyncio.run(run())
     assert retried.exit_code == 0, retried.output
-    assert [line.partition(" ")[0] for line in retried.stdout.splitlines()] == [
+    assert [line.split()[1] for line in retried.stdout.splitlines()] == [
         f"{bad.partition}:0",
         f"{bad.partition}:999",
     ]
