@@ -220,7 +220,7 @@ def test_a_provider_comes_with_its_extra_alone(environment, extra):
     assert environment(extra).run("python", "-c", CREATE, extra) == f"{extra}\n"
     other = {"openai": "anthropic", "anthropic": "openai"}[extra]
     refused = environment(extra).refused("python", "-c", CREATE, other)
-    assert f"The provider '{other}' is not complete: {other} is not installed: " in refused
+    assert f"The provider '{other}' cannot be loaded: {other} is not installed: " in refused
     assert f"pip install 'frameledger[{other}]'" in refused
 
 

@@ -178,7 +178,7 @@ def test_a_result_that_is_no_json_fails_the_call(settings, plain):
     registry, refused = FunctionRegistry(), []
 
     async def handle(params):
-        with pytest.raises(ResultRefusedError, match="no JSON"):
+        with pytest.raises(ResultRefusedError, match="not JSON"):
             await params.result_callback(object())
         refused.append(True)
 

@@ -409,7 +409,7 @@ def test_a_result_that_raises_when_it_is_encoded_fails_its_own_call_only(error, 
 
     frames = asyncio.run(ended(handler, leased=Encoding()))
     assert said(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "failed"]
-    assert ["its result is no JSON" in text for text in told] == [True] * reports
+    assert ["its result is not JSON" in text for text in told] == [True] * reports
 
 
 @pytest.mark.regression("worker 6")

@@ -156,7 +156,7 @@ def test_the_parameters_of_the_call_may_be_one_of_several_types_and_are_passed_o
 
     def twice(params: FunctionCallParams, more: FunctionCallParams): ...
 
-    with pytest.raises(FunctionSchemaError, match="'params' and 'more' both take"):
+    with pytest.raises(FunctionSchemaError, match="'params' and 'more' both have the type"):
         schema_of(twice)
 
 

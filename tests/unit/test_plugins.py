@@ -88,7 +88,7 @@ def test_an_option_that_a_provider_does_not_take_is_named(installed):
     settings = load(
         {"FRAMELEDGER_PROVIDER_OPTIONS": '{"third": {"regoin": "eu"}}'}, look_for_running=False
     ).settings
-    with pytest.raises(SettingsError, match=r"PROVIDER_OPTIONS does not fit the provider 'third': .*regoin"):
+    with pytest.raises(SettingsError, match=r"PROVIDER_OPTIONS is not valid for the provider 'third': .*regoin"):
         plugins.create("third", settings)
 
 
@@ -106,7 +106,7 @@ def test_every_command_with_a_provider_is_open_to_plugins(installed):
     [
         ("fourth", "anthropic, broken, odd, openai, scripted, third"),
         ("broken", "cannot be loaded"),
-        ("odd", "is no LLMService"),
+        ("odd", "is not a subclass of LLMService"),
     ],
 )
 def test_what_is_no_provider_is_refused_with_the_reason(installed, name, words):

@@ -132,10 +132,10 @@ def test_the_example_at_the_top_of_the_module_is_a_script(tmp_path):
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("nothing", "s.json is no script"),
-        ('{"replies": [{"say": [{"txt": "a"}]}]}', "replies.0.say.0: a step has one of the keys text,"),
+        ("nothing", "s.json is not a valid script"),
+        ('{"replies": [{"say": [{"txt": "a"}]}]}', "replies.0.say.0: a step needs one of the keys text,"),
         ('{"replies": [{"say": [{"text": "a", "b": 1}]}]}', "replies.0.say.0.text.b"),
-        ('{"replies": [{"when": {"user": "("}}]}', "is no regular expression"),
+        ('{"replies": [{"when": {"user": "("}}]}', "is not a valid regular expression"),
         ('{"replies": [{"say": [{"fail": "badly"}]}]}', "overloaded"),
     ],
 )

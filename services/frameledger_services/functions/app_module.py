@@ -20,24 +20,24 @@ _OURS = str(Path(__file__).parent)
 
 
 class ModuleError(ConfigurationError):
-    """A module of functions cannot be imported, or has no functions.
+    """A module of functions cannot be imported, or registers no functions.
 
-    Remedy: Mend the module, or name another one: the message says which.
+    Remedy: Fix the module that the message names, or pass another one.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class AppModule:
-    """What a module of functions defines."""
+    """The registry and the resources that a module of functions defines."""
 
     registry: FunctionRegistry
     app_resources: Any = None
 
 
 def load(module: str) -> AppModule:
-    """Import a module, also from the current folder, and take its `registry`, and its `app_resources` if it has any.
+    """Import a module, also from the current directory, and return its `registry` and its optional `app_resources`.
 
-    Raises `ModuleError`; of what the module itself raises it has the traceback, from the module on.
+    Raises `ModuleError`. If the module raises an error itself, the message has the traceback, from the module on.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -58,17 +58,17 @@ def load(module: str) -> AppModule:
 
 
 def _why(module: str, error: Exception, here: str) -> str:
-    """Why a module was not imported: it is not there, or it raised this."""
+    """Returns why a module was not imported: it does not exist, or it raised this error."""
     if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
         return (
-            f"There is no module {module!r}, neither installed nor in {here}. It is given as in an import: "
-            "`my_tools` for my_tools.py."
+            f"There is no module {module!r}, neither installed nor in {here}. Write the name as in an import "
+            "statement: `my_tools` for my_tools.py."
         )
     if isinstance(error, TypeError) and module.startswith("."):
-        return f"{module!r} is relative, and there is nothing to be relative to."
+        return f"The module name {module!r} is relative. Use an absolute name."
     told = traceback.TracebackException.from_exception(error)
-    # What comes before the module are this file and the machinery of imports. And what we refuse is about the line that
-    # calls us, not about our own.
+    # Leave out this file and the import machinery, which come before the module. An error that Frameledger raises is
+    # about the line that calls it, so its own lines are left out too.
     own = (__file__, importlib.__file__, "<frozen importlib")
     told.stack[:] = itertools.dropwhile(lambda frame: frame.filename.startswith(own), told.stack)
     if isinstance(error, FrameledgerError):

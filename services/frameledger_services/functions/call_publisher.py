@@ -106,7 +106,7 @@ class CallPublisher:
             if report is not None:
                 report.reply.set_exception(
                     ResultRefusedError(
-                        f"The call of {self._name} ended without a result, since {why}: {error}"
+                        f"The call of {self._name} ended without a result because {why}: {error}"
                     )
                 )
             return
@@ -120,8 +120,8 @@ class CallPublisher:
         if state.plan.options.cancel_on_interruption:
             report.reply.set_exception(
                 ResultRefusedError(
-                    f"{self._name} is synchronous, and only asynchronous calls have results in between. Register it "
-                    "with cancel_on_interruption=False."
+                    f"{self._name} is synchronous, and only asynchronous functions may report intermediate results. "
+                    "Register it with cancel_on_interruption=False."
                 )
             )
             return
@@ -134,7 +134,7 @@ class CallPublisher:
             with self._hook_when_folded(frame, properties):
                 await state.leased.publish(state.call.context_id, frame, causation_id=self.answers)
         except (transient.EventLogError, *UNFIT) as error:
-            _refuse(report, f"The result in between was not published: {error}", error)
+            _refuse(report, f"The intermediate result was not published: {error}", error)
         else:
             report.reply.set_result(None)
         await state.failpoint("said between")
@@ -152,7 +152,11 @@ class CallPublisher:
             )
             await self.publish(frame, refusals=REFUSALS)
         except UNFIT as error:
-            _refuse(report, f"The call does not wait, since that was not published: {error}", error)
+            _refuse(
+                report,
+                f"The call does not wait for a person, because its frame was not published: {error}",
+                error,
+            )
             return
         state.waiting = True
         report.reply.set_result(None)
@@ -241,12 +245,12 @@ class CallPublisher:
         ):
             why, message = "its result is too large", call_words.too_large(self._name)
         elif isinstance(error, RecordRefusedError):
-            why = "its result was not taken"
+            why = "the broker rejected its result"
             await self.publish(self._state.call.error(f"{why}: {error}"))
             await self.ambiguous()
             return why
         else:
-            why, message = "its result is no JSON", call_words.no_json(self._name)
+            why, message = "its result is not JSON", call_words.no_json(self._name)
         await self.failed(f"{why}: {error}", message=message)
         return why
 

@@ -143,10 +143,10 @@ class CallState:
         """Returns why nothing that the handler reports counts any more."""
         if self.waiting:
             return ResultRefusedError(
-                f"The call {self.call.tool_call_id} waits for a person, and is answered from outside."
+                f"The call {self.call.tool_call_id} waits for a person, so its handler cannot answer it any more."
             )
         return ResultRefusedError(
-            f"The call {self.call.tool_call_id} of {self.call.function_name} is settled, or no longer this worker's."
+            f"The call {self.call.tool_call_id} of {self.call.function_name} has settled or belongs to another worker."
         )
 
     async def read_again(self) -> CallSnapshot | None:

@@ -1,4 +1,4 @@
-"""What a handler holds, and how what it reports reaches its call: from the event loop or from a thread."""
+"""The objects that a handler gets, and how its reports reach its call, from the event loop or from a thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from frameledger_services.store.connections import READ_SECONDS, Connections
 from frameledger_services.work import StopReason, stronger
 
 REPORT_SECONDS = 600.0
-"""How long a plain function waits until its report is on the log. The call's own deadline is usually shorter."""
+"""How long a plain function waits for its report to be published. The call's own deadline is usually shorter."""
 
 CONTEXTS_NAME = "frameledger-functions-contexts"
 
@@ -80,7 +80,9 @@ class Reporter:
         self, result: Any, *, properties: FunctionCallResultProperties | None = None
     ) -> Awaitable[None]:
         if properties is not None and not isinstance(properties, FunctionCallResultProperties):
-            raise TypeError(f"properties are FunctionCallResultProperties, not {type(properties).__name__}")
+            raise TypeError(
+                f"properties must be FunctionCallResultProperties, not {type(properties).__name__}"
+            )
         return self._report(lambda reply: ResultReport(result, properties, reply))
 
     def wait(self, *, for_: str, deadline: datetime | timedelta | str | None = None) -> Awaitable[None]:
@@ -94,7 +96,7 @@ class Reporter:
         try:
             self._loop.call_soon_threadsafe(self._put, report(reply))
         except RuntimeError as error:
-            raise ResultRefusedError("The service has ended.") from error
+            raise ResultRefusedError("The function service has ended.") from error
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
@@ -192,7 +194,7 @@ class Inbox:
 
 
 class PipelineHandle:
-    """The running service, for the handler of one call: `FunctionCallParams.pipeline_worker`."""
+    """The running service, as `FunctionCallParams.pipeline_worker` of one call."""
 
     def __init__(
         self,
@@ -208,8 +210,8 @@ class PipelineHandle:
         self._loop = loop
 
     def push_frame(self, frame: AnyFrame, direction: object = None) -> Awaitable[None]:
-        """Publish a frame to this conversation, within the lease, as caused by the call's start. Awaited, or blocking
-        in a plain function."""
+        """Publish a frame to this conversation, caused by the call's start, while the worker holds its lease. Await it;
+        in a plain function it blocks."""
         pushed: Awaitable[None] = from_anywhere(
             self._loop,
             self.service.push_frame(self.context_id, frame, direction, causation_id=self._causation_id),
@@ -218,7 +220,7 @@ class PipelineHandle:
 
 
 class InferenceHandle:
-    """A model for handlers: `run_inference`, and nothing else of the model service."""
+    """A model for handlers: offers `run_inference` and nothing else of the model service."""
 
     def __init__(self, model: LLMService[Any], loop: asyncio.AbstractEventLoop) -> None:
         self._model = model
@@ -227,7 +229,7 @@ class InferenceHandle:
     def run_inference(
         self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
     ) -> Awaitable[str | None]:
-        """As `LLMService.run_inference`. Awaited, or in a plain function blocking and returning the text itself."""
+        """As `LLMService.run_inference`. Await it; in a plain function it blocks and returns the text itself."""
         answer: Awaitable[str | None] = from_anywhere(
             self._loop, self._model.run_inference(context, max_tokens, system_instruction)
         )
@@ -303,7 +305,7 @@ def _written(deadline: datetime | timedelta | str | None) -> str | None:
     elif isinstance(deadline, str):
         deadline = datetime.fromisoformat(deadline)
     if deadline.tzinfo is None:
-        raise ValueError(f"the deadline {deadline} has no time zone")
+        raise ValueError(f"the deadline {deadline} has no time zone; add one")
     return deadline.isoformat()
 
 

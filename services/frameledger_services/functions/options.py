@@ -1,4 +1,4 @@
-"""The options of a function, and `@tool_options`, which sets them on a handler."""
+"""The options of a function, and the decorator `@tool_options` that sets them on a handler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARK = "__frameledger_tool_options__"
 
 @dataclass(frozen=True, slots=True)
 class OptionOverrides:
-    """Options as they were given; None for those that were not."""
+    """Explicitly given options; None means not given."""
 
     cancel_on_interruption: bool | None = None
     timeout_secs: float | None = None
@@ -24,28 +24,29 @@ class OptionOverrides:
     def __post_init__(self) -> None:
         secs = self.timeout_secs
         if secs is not None and not (math.isfinite(secs) and secs > 0):
-            raise ValueError(f"timeout_secs is a number of seconds above 0, not {secs!r}")
+            raise ValueError(f"timeout_secs must be a number of seconds above 0, not {secs!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a function's calls. A call keeps those that it started with."""
+    """The options of a function's calls. A call keeps the options with which it started."""
 
     cancel_on_interruption: bool = True
-    """True: synchronous, cancelled by an interruption. False: asynchronous, the conversation goes on meanwhile."""
+    """True: the call is synchronous, and an interruption cancels it. False: the call is asynchronous, and the
+    conversation continues while it runs."""
 
     timeout_secs: float | None = None
-    """How long a call may take since it was dispatched; None: the service's `function_call_timeout_secs`."""
+    """Timeout of a call, counted from its dispatch; None takes the service's `function_call_timeout_secs`."""
 
     cancellable_by_llm: bool = False
-    """Whether the model is offered a tool that cancels its calls. For asynchronous functions only."""
+    """Whether the model gets a tool that cancels calls of this function. For asynchronous functions only."""
 
     safe_to_retry: bool = False
-    """Whether another worker may run a call again after the first one died. If not, it is run at most once."""
+    """Whether another worker may run a call again if its worker dies. If not, the handler runs at most once."""
 
     @classmethod
     def resolved(cls, given: OptionOverrides, handler: object) -> Self:
-        """Returns the options that were given, else those of `@tool_options` on the handler, else the defaults."""
+        """Returns each option as given, else as set by `@tool_options` on the handler, else its default."""
         marked = marked_on(handler)
         default = cls()
         return cls(
@@ -65,7 +66,7 @@ def tool_options(
     cancellable_by_llm: bool | None = None,
     safe_to_retry: bool | None = None,
 ) -> Callable[[H], H]:
-    """A decorator that sets options on a handler, and does not wrap it. Options given at registration win."""
+    """Decorator that sets options on a handler without wrapping it. Options given at registration take precedence."""
     given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
 
     def annotate(handler: H) -> H:

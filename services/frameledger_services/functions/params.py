@@ -1,4 +1,4 @@
-"""`FunctionCallParams`: what a handler is given, and how it answers its call."""
+"""`FunctionCallParams`: the argument of a handler. It describes the call and reports its result."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ LoadContext = Callable[[], LLMContext]
 
 
 class ResultRefusedError(RefusedError, RuntimeError):
-    """What a handler reported does not count: its call has settled, is another worker's, or takes no such result.
+    """A handler's report was rejected: its call has settled, belongs to another worker, or accepts no such result.
 
-    Remedy: End the handler, or report what the message asks for. Results in between need
+    Remedy: End the handler, or report what the message asks for. Intermediate results need
     `cancel_on_interruption=False`.
     """
 
 
 class FunctionCallResultCallback(Protocol):
-    """Reports a result. `await` it in an async handler; in a plain function, which runs in a thread, it blocks."""
+    """Reports a result. Await it in an async handler. In a plain function, which runs in a thread, it blocks."""
 
     def __call__(
         self, result: Any, *, properties: FunctionCallResultProperties | None = None
     ) -> Awaitable[None]:
-        """Publish a result. Returns when it is on the log.
+        """Publish a result. Returns once the log has acknowledged it.
 
-        None means that there is no result. With `is_final=False` the call goes on; asynchronous calls only. A result
-        that is not JSON, or larger than the log takes, settles the call as failed. Raises `ResultRefusedError`.
+        None means that there is no result. A result with `is_final=False` is intermediate and leaves the call open;
+        only asynchronous functions may report one. A result that is not JSON, or that exceeds the size limit of the
+        log, settles the call as failed. Raises `ResultRefusedError`.
         """
         ...
 
 
 class Wait(Protocol):
-    """Declares a call as waiting for a person: see `FunctionCallParams.wait`."""
+    """Marks a call as waiting for a person: see `FunctionCallParams.wait`."""
 
     def __call__(
         self, *, for_: str, deadline: datetime | timedelta | str | None = None
@@ -48,7 +49,7 @@ class Wait(Protocol):
 
 
 class Inference(Protocol):
-    """A model for handlers: from a context to a text. Nothing of it is published."""
+    """A model for handlers: takes a context, returns a text, publishes nothing."""
 
     def run_inference(
         self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
@@ -56,7 +57,7 @@ class Inference(Protocol):
 
 
 class FunctionServiceLike(Protocol):
-    """The running service, for publishing to other conversations than that of the call."""
+    """The running service, for publishing to conversations other than the call's."""
 
     async def push_frame(
         self,
@@ -69,7 +70,7 @@ class FunctionServiceLike(Protocol):
 
 
 class PipelineWorker(Protocol):
-    """The running service as the handler of one call sees it."""
+    """The running service, as seen by the handler of one call."""
 
     @property
     def service(self) -> FunctionServiceLike: ...
@@ -80,37 +81,37 @@ class PipelineWorker(Protocol):
 
 
 class FunctionCallParams:
-    """One call, for its handler. Immutable.
+    """One function call, passed to its handler. Immutable.
 
-    A test may construct one: with a context as `context`, and any async function as the callback.
+    Tests may construct one, with an `LLMContext` as `context` and any async function as the callback.
     """
 
     function_name: str
-    """The function as the model named it. A catch-all handler serves several."""
+    """The name of the function. A catch-all handler serves several functions."""
 
     tool_call_id: str
-    """The call, as the provider named it. Not unique over time; `idempotency_key` is."""
+    """The provider's id of the call. It may be reused later; `idempotency_key` is unique."""
 
     arguments: Mapping[str, Any]
-    """The arguments, which fit the schema."""
+    """The arguments. They are valid for the schema."""
 
     llm: Inference | None
-    """A handle with `run_inference` only; None if the service has no model."""
+    """A handle with `run_inference`; None if the service has no model."""
 
     pipeline_worker: PipelineWorker | None
     """The running service, with `push_frame` for this conversation."""
 
     result_callback: FunctionCallResultCallback
-    """Reports the result of the call, and of an asynchronous call intermediate results before."""
+    """Reports the result of the call. An asynchronous function may report intermediate results first."""
 
     app_resources: Any
-    """The object that the service was given, shared by all calls of the process."""
+    """The object that was passed to the service. All calls of the process share it."""
 
     idempotency_key: str
-    """The same for every attempt at this call, and for no other call: pass it to systems that must not act twice."""
+    """A key that all attempts of this call share, and no other call has. Pass it to systems that must not act twice."""
 
     call_attempt: int
-    """1, or more for a call that is safe to retry and whose earlier worker died."""
+    """1 for the first attempt. Higher if a call that is safe to retry is run again because its worker died."""
 
     _context: LLMContext | LoadContext
     _wait: Wait | None
@@ -145,7 +146,7 @@ class FunctionCallParams:
         call_attempt: int = 1,
         wait: Wait | None = None,
     ) -> None:
-        """`context` may be a function that loads it. It is called at most once."""
+        """`context` may be a function that loads the context; it is called at most once."""
         values = {
             "function_name": function_name,
             "tool_call_id": tool_call_id,
@@ -164,8 +165,8 @@ class FunctionCallParams:
 
     @property
     def context(self) -> LLMContext:
-        """The context at the version that announced this call. The first read blocks for a query; `await
-        read_context()` does not."""
+        """The context at the version that announced this call. The first access blocks while it is read from the
+        database; `await read_context()` does not block."""
         loaded = self._context
         if not isinstance(loaded, LLMContext):
             loaded = loaded()
@@ -187,18 +188,18 @@ class FunctionCallParams:
         return self.app_resources
 
     def wait(self, *, for_: str, deadline: datetime | timedelta | str | None = None) -> Awaitable[None]:
-        """Declare the call as waiting for a person: it stays open beyond this process, and is answered by any client.
+        """Mark the call as waiting for a person. It stays open when this process ends, and any client may answer it.
 
-        `for_` says whom or what it waits for. After `deadline` (a time with its zone, or how long from now) the
-        timekeeper cancels it; without one it waits for ever. Returns when that is on the log. Then the handler cannot
-        answer the call any more and should return; if it raises, the call is settled as failed. Ask the person before
-        you declare. In a plain function it blocks. Raises `ResultRefusedError`, and ValueError for a deadline without
-        a zone or that is no time.
+        `for_` names the person or the thing that the call waits for. `deadline` is a time with a time zone, or a
+        duration from now, after which the timekeeper cancels the call; without it the call waits indefinitely. Notify
+        the person before calling this. Returns once the log has acknowledged it. After that the handler can no longer
+        answer the call and should return; if it raises, the call is settled as failed. In a plain function it blocks.
+        Raises `ResultRefusedError`, and ValueError if `deadline` has no time zone or is not a time.
         """
         declare = self._wait
         if declare is None:
             raise ResultRefusedError(
-                f"The call {self.tool_call_id} was not made by a service, and cannot wait."
+                f"The call {self.tool_call_id} cannot wait: it was not made by a function service."
             )
         return declare(for_=for_, deadline=deadline)
 

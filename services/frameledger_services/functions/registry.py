@@ -23,28 +23,28 @@ H = TypeVar("H", bound=Handler)
 
 
 class UnknownFunctionError(NotFoundError):
-    """No handler is registered under that name. The message lists those that are.
+    """No handler is registered under this name. The message lists the registered ones.
 
-    Remedy: Register the function, or use a name of that list.
+    Remedy: Register the function, or use a name from that list.
     """
 
 
 class ReservedNameError(RefusedError, ValueError):
-    """The name belongs to a tool that the service serves itself.
+    """The name belongs to a built-in tool of the function service.
 
     Remedy: Register the function under another name.
     """
 
 
 class FunctionRegistry:
-    """Handlers by function name. A later registration replaces an earlier one, also for calls that wait for their turn.
+    """Handlers by function name. A later registration replaces an earlier one, also for calls that are still queued.
 
-    The handler is looked up when a call starts: first the one registered by hand, then the one that came with the tools
-    of the call's context, then one that came with another context's tools, then the catch-all.
+    The handler is looked up when a call starts, in this order: a handler registered directly, one that came with the
+    tools of the call's conversation, one that came with another conversation's tools, the catch-all.
     """
 
     def __init__(self, *, enable_async_tool_cancellation: bool = False) -> None:
-        """`enable_async_tool_cancellation`: every asynchronous function counts as cancellable by the model."""
+        """`enable_async_tool_cancellation` lets the model cancel calls of every asynchronous function."""
         self.enable_async_tool_cancellation = enable_async_tool_cancellation
         self._watchers: list[Callable[[], None]] = []
         self._by_hand: dict[str | None, FunctionCallRegistryItem] = {}
@@ -63,12 +63,12 @@ class FunctionRegistry:
         safe_to_retry: bool | None = None,
         schema: Schema | None = None,
     ) -> None:
-        """Serve a function with a handler that takes one `FunctionCallParams`; async, or plain and run in a thread.
+        """Register a handler that takes one `FunctionCallParams`. It may be async, or plain and then runs in a thread.
 
-        A name of None is the catch-all: it serves functions that have no handler of their own. `schema` is what the
-        model is told: a `FunctionSchema`, or a tool in OpenAI's form. Options that are not given are those of
-        `@tool_options`, then the defaults. `timeout_secs` counts from the call's dispatch, not from its announcement.
-        Raises `ReservedNameError`, and ValueError for an invalid schema or one of another name.
+        The name None registers the catch-all, which serves functions without a handler of their own. `schema` is what
+        the model gets: a `FunctionSchema`, or a tool in OpenAI's form. Options that are not given are taken from
+        `@tool_options`, then from the defaults. `timeout_secs` counts from the call's dispatch, not from its
+        announcement. Raises `ReservedNameError`, and ValueError if the schema is invalid or has another name.
         """
         given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
         self._register(item_of(function_name, handler, given, schema))
@@ -82,9 +82,9 @@ class FunctionRegistry:
         cancellable_by_llm: bool | None = None,
         safe_to_retry: bool | None = None,
     ) -> H:
-        """Serve a function under its own name, with a schema made from its signature and docstring.
+        """Register a function under its own name, with a schema derived from its signature and docstring.
 
-        Returns the function, so that it can be used as a decorator. Raises `FunctionSchemaError` and
+        Returns the function, so that this can be used as a decorator. Raises `FunctionSchemaError` and
         `ReservedNameError`.
         """
         given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
@@ -92,19 +92,21 @@ class FunctionRegistry:
         return handler
 
     def unregister_function(self, function_name: str | None) -> None:
-        """Remove the handler of a function, or the catch-all. Running calls finish. The tool stays advertised until a
-        tool list without it is published; until then it is not registered again. Raises `UnknownFunctionError`."""
+        """Remove the handler of a function, or with None the catch-all. Running calls finish. The tool stays advertised
+        until a tool list without it is published; a list that still has it does not register the handler again. Raises
+        `UnknownFunctionError`."""
         contexts = self._advertised.pop(function_name, {}) if function_name is not None else {}
         if self._by_hand.pop(function_name, None) is None and not contexts:
             raise UnknownFunctionError(
-                f"There is no {label(function_name)}. Registered are: {self._listed()}."
+                f"No handler is registered for {label(function_name)}. Registered are: {self._listed()}."
             )
         if function_name is not None:
             self._kept_away |= {(context_id, function_name) for context_id in contexts}
         self._changed()
 
     def unregister_direct_function(self, handler: Handler) -> None:
-        """As `unregister_function`, by the handler. Raises `UnknownFunctionError` if it is not registered."""
+        """As `unregister_function`, for the function that this handler serves. Raises `UnknownFunctionError` if it is
+        not registered."""
         # Equal, not identical: each access to a bound method makes a new object.
         found = [item for item in self._items() if item.function == handler]
         if not found:
@@ -112,11 +114,11 @@ class FunctionRegistry:
         self.unregister_function(found[0].function_name)
 
     def has_function(self, function_name: str) -> bool:
-        """Returns whether this process serves the function, by its own handler or by the catch-all."""
+        """Returns whether this process serves the function, with a handler of its own or with the catch-all."""
         return self.lookup(function_name) is not None
 
     def lookup(self, function_name: str, context_id: str | None = None) -> FunctionCallRegistryItem | None:
-        """Returns the handler for a call of this context now; None if there is none."""
+        """Returns the handler that a call of this context gets now; None if there is none."""
         by_hand = self._by_hand.get(function_name)
         if by_hand is not None:
             return by_hand
@@ -135,7 +137,7 @@ class FunctionRegistry:
         return name in self._by_hand or name in self._advertised
 
     def cancellable(self) -> frozenset[str]:
-        """Returns the functions whose calls the model may cancel."""
+        """Returns the names of the functions whose calls the model may cancel."""
         return frozenset(
             item.function_name
             for name in self.serves()
@@ -143,11 +145,11 @@ class FunctionRegistry:
         )
 
     def advertise(self, context_id: str, functions: Iterable[Handler | DirectFunction]) -> None:
-        """Register the handlers of a context's new tool list, beside those of its last one, which `keep_advertised`
-        unregisters once the new list is published.
+        """Register the handlers of a context's new tool list. The handlers of its previous list stay registered until
+        `keep_advertised` is called, once the new list is published.
 
-        One that was unregistered by hand stays so while its tool is advertised. Raises `FunctionSchemaError` and
-        `ReservedNameError` and changes nothing then.
+        A handler that was removed with `unregister_function` is not registered again while its tool is advertised.
+        Raises `FunctionSchemaError` and `ReservedNameError`, and changes nothing then.
         """
         made = [one if isinstance(one, DirectFunction) else self.direct_function(one) for one in functions]
         items = [self._advertised_item(one) for one in made]
@@ -163,7 +165,7 @@ class FunctionRegistry:
         self._changed()
 
     def keep_advertised(self, context_id: str, names: Iterable[str]) -> None:
-        """Unregister the handlers that came with a context's tool list and whose names are not among these."""
+        """Unregister the handlers that came with a context's tool lists, except those of these names."""
         kept = frozenset(names)
         self._kept_away -= {
             (context, name) for context, name in self._kept_away if context == context_id and name not in kept
@@ -178,30 +180,30 @@ class FunctionRegistry:
             self._changed()
 
     def direct_function(self, function: Handler) -> DirectFunction:
-        """Returns the `DirectFunction` of a function to be advertised. All contexts share one, since a schema and its
-        checker are large, and contexts are many. Raises `FunctionSchemaError`."""
+        """Returns the `DirectFunction` of a function that is to be advertised. All contexts share one instance, because
+        a schema and its checker are large. Raises `FunctionSchemaError`."""
         known = self._newest_advertised(getattr(function, "__name__", ""))
         if known is not None and isinstance(known.handler, DirectFunction) and known.function == function:
             return known.handler
         return DirectFunction.of(function)
 
     def advertising(self) -> frozenset[str]:
-        """Returns the contexts whose tool lists brought handlers, or still list some that were unregistered by hand."""
+        """Returns the contexts whose tool lists registered handlers, or still list some that were unregistered."""
         listed = {context_id for contexts in self._advertised.values() for context_id in contexts}
         return frozenset(listed | {context_id for context_id, _ in self._kept_away})
 
     def advertised_names(self, context_id: str) -> frozenset[str]:
-        """Returns the functions that a context's tool lists brought, also those that were unregistered by hand."""
+        """Returns the functions that a context's tool lists registered, also those that were unregistered since."""
         registered = {name for name, contexts in self._advertised.items() if context_id in contexts}
         return frozenset(registered | {name for context, name in self._kept_away if context == context_id})
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed` after each change, in the thread that made it. Returns a function that unsubscribes."""
+        """Call `changed` after each change, in the thread that makes it. Returns a function that unsubscribes."""
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed)
 
     def serves(self) -> tuple[str, ...]:
-        """Returns the functions that have a handler of their own, sorted."""
+        """Returns the names of the functions that have a handler of their own, sorted."""
         return tuple(sorted({*self._advertised, *(name for name in self._by_hand if name is not None)}))
 
     @property
@@ -210,11 +212,12 @@ class FunctionRegistry:
         return None in self._by_hand
 
     def offers(self) -> dict[str, Any]:
-        """Returns the service's row in `workers`: each function with its schema in OpenAI's form, and its options."""
+        """Returns what the service's row in `workers` offers: each function with its schema in OpenAI's form and its
+        options."""
         return {"functions": [self._offer(item) for name in self.serves() if (item := self.lookup(name))]}
 
     def schemas(self) -> list[dict[str, Any]]:
-        """Returns the tools that can be advertised, in OpenAI's form: those whose schema is known."""
+        """Returns the tools whose schema is known, in OpenAI's form. These can be advertised."""
         return [offer["schema"] for offer in self.offers()["functions"] if offer["schema"] is not None]
 
     def _offer(self, item: FunctionCallRegistryItem) -> dict[str, Any]:
@@ -261,8 +264,8 @@ class FunctionRegistry:
     def _check_name(self, name: str | None) -> None:
         if name is not None and self.cancels(name) is not None:
             raise ReservedNameError(
-                f"{name!r} is the tool by which the model cancels calls of {cancelled_by(name)!r}, and the service "
-                "serves it itself. Choose another name, or register that function without cancellable_by_llm."
+                f"The name {name!r} is reserved for the built-in tool that cancels calls of {cancelled_by(name)!r}. "
+                "Choose another name, or register that function without cancellable_by_llm."
             )
 
     def _listed(self) -> str:

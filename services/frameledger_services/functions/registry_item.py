@@ -18,9 +18,9 @@ Schema = FunctionSchema | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DirectFunction:
-    """A function that a model calls directly: its parameters are those of the tool, and what it returns is the result.
+    """A function that a model calls directly: its parameters are the tool's parameters, its return value the result.
 
-    One parameter may be of type `FunctionCallParams`: it is not in the schema, and may be used to report results.
+    One parameter may have the type `FunctionCallParams`. It is not part of the schema, and may report results.
     """
 
     function: Handler
@@ -28,7 +28,7 @@ class DirectFunction:
 
     @classmethod
     def of(cls, function: Handler) -> DirectFunction:
-        """Raises `FunctionSchemaError` for a function of which no schema can be made."""
+        """Returns the direct function. Raises `FunctionSchemaError` if no schema can be derived from it."""
         return cls(function, signature_of(function))
 
     @property
@@ -38,7 +38,7 @@ class DirectFunction:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCallRegistryItem:
-    """A registered handler. Made by the registry; the service's row in `workers` has its name, schema and options."""
+    """A registered handler. The registry makes it; the service's row in `workers` shows name, schema and options."""
 
     function_name: str | None
     """None for the catch-all."""
@@ -46,10 +46,10 @@ class FunctionCallRegistryItem:
     handler: Handler | DirectFunction
     options: Options
     schema: Schema | None
-    """What the model is told; None if the function is advertised elsewhere."""
+    """The schema that the model gets; None if the function is advertised elsewhere."""
 
     auto_registered: bool = False
-    """It came with a context's tool list, and is unregistered when the tool leaves the list."""
+    """Whether it came with a context's tool list. It is unregistered when the list omits its tool."""
 
     checker: ArgumentsChecker | None = field(default=None, repr=False)
     """Checks arguments against `schema`."""
@@ -64,12 +64,12 @@ class FunctionCallRegistryItem:
 
     @property
     def function(self) -> Handler:
-        """The application's own function."""
+        """The application's function."""
         return self.handler.function if isinstance(self.handler, DirectFunction) else self.handler
 
     @property
     def is_async(self) -> bool:
-        """Whether it runs in the event loop; a plain function runs in a thread of its own."""
+        """Whether the function runs in the event loop. A plain function runs in a thread of its own."""
         function = self.function
         while isinstance(function, partial):
             function = function.func
@@ -83,11 +83,13 @@ def item_of(
 ) -> FunctionCallRegistryItem:
     """Returns an item for a handler that takes `FunctionCallParams`. Raises TypeError and ValueError."""
     if not callable(handler):
-        raise TypeError(f"the handler of {label(name)} cannot be called: {handler!r}")
+        raise TypeError(f"the handler of {label(name)} is not callable: {handler!r}")
     if name == "":
-        raise ValueError("a function has a name; None registers the catch-all")
+        raise ValueError("a function needs a name; use None to register the catch-all")
     if schema is not None and tool_name(schema) != name:
-        raise ValueError(f"the schema is of {tool_name(schema)!r}, and the handler of {label(name)}")
+        raise ValueError(
+            f"the schema is named {tool_name(schema)!r}, but the handler is registered as {label(name)}"
+        )
     checker = None if schema is None else checker_of(schema)
     return FunctionCallRegistryItem(name, handler, Options.resolved(given, handler), schema, checker=checker)
 

@@ -1,5 +1,4 @@
-"""What a function takes: a schema for the model, made from its signature and docstring, and arguments that are checked
-against a schema."""
+"""Schemas of functions, derived from their signatures and docstrings, and the check of arguments against a schema."""
 
 from __future__ import annotations
 
@@ -25,13 +24,14 @@ from frameledger_services import logs
 from frameledger_services.functions.params import FunctionCallParams
 
 PARAMS = "params"
-"""The usual name of the parameter for the `FunctionCallParams`. It needs a type, or it could be the model's."""
+"""The usual name of the parameter that gets the `FunctionCallParams`. Without a type it could be an argument of the
+model, so it needs one."""
 
 _log = logs.get_logger("functions")
 
 
 class FunctionSchemaError(RefusedError, TypeError):
-    """No schema can be made from a function. The message names it and says why.
+    """No schema can be derived from a function. The message names the function and the reason.
 
     Remedy: Annotate its parameters with types that have a JSON Schema, as the message says.
     """
@@ -39,7 +39,7 @@ class FunctionSchemaError(RefusedError, TypeError):
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
-    """What a function takes: the schema, its parameters as a pydantic model, and which one gets the params."""
+    """The schema of a function, its parameters as a pydantic model, and the parameter that gets the params."""
 
     schema: FunctionSchema
     arguments: type[BaseModel]
@@ -47,10 +47,8 @@ class FunctionSignature:
     """The parameter that gets the `FunctionCallParams`; None if it has none."""
 
     def converted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the arguments in the types of the signature: enums, models, dates. Those not given are left out.
-
-        Raises ArgumentsError for what does not fit.
-        """
+        """Returns the arguments converted to the types of the signature: enums, models, dates. Arguments that were not
+        given are left out. Raises ArgumentsError if they do not match the signature."""
         try:
             made = self.arguments.model_validate(dict(arguments))
         except ValidationError as error:
@@ -58,7 +56,9 @@ class FunctionSignature:
         except Exception as error:
             # Raised by a validator of the application's own types. Its message is not for the model.
             _log.exception("call.arguments_unreadable", function_name=self.schema.name)
-            raise ArgumentsError("the arguments cannot be read as the types of its parameters") from error
+            raise ArgumentsError(
+                "the arguments cannot be converted to the types of its parameters"
+            ) from error
         given = {name: getattr(made, name) for name in made.model_fields_set}
         fields = type(made).model_fields
         return {(fields[name].alias or name): value for name, value in given.items()}
@@ -67,15 +67,15 @@ class FunctionSignature:
 def schema_of(function: Callable[..., Any]) -> FunctionSchema:
     """Returns the schema of a function: its name, the text of its docstring, and its parameters by annotation.
 
-    Docstrings in the styles of Google, NumPy and reST describe the parameters; `Annotated[..., Field(...)]` outranks
-    them. A parameter of type `FunctionCallParams`, or of a union with it, is left out. One that is called `params`
+    Docstrings in Google, NumPy and reST style describe the parameters; `Annotated[..., Field(...)]` takes precedence
+    over them. A parameter of type `FunctionCallParams`, or of a union with it, is left out. A parameter named `params`
     needs a type. Raises FunctionSchemaError.
     """
     return signature_of(function).schema
 
 
 def signature_of(function: Callable[..., Any]) -> FunctionSignature:
-    """Returns what a function takes, from its annotations and docstring. Raises FunctionSchemaError."""
+    """Returns the signature of a function, from its annotations and docstring. Raises FunctionSchemaError."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
         raise FunctionSchemaError(f"{function!r} has no name that a model could call; define it with `def`.")
@@ -94,13 +94,13 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
         if _takes_params(hint):
             if params_name is not None:
                 raise FunctionSchemaError(
-                    f"{name}: {params_name!r} and {parameter.name!r} both take the `FunctionCallParams`; one is enough."
+                    f"{name}: {params_name!r} and {parameter.name!r} both have the type `FunctionCallParams`; keep one."
                 )
             params_name = parameter.name
         elif hint is None and parameter.name == PARAMS:
             raise FunctionSchemaError(
-                f"{name}: {PARAMS!r} has no type. Write `{PARAMS}: FunctionCallParams` to be given the parameters of "
-                f"the call; a parameter of this name that the model gives needs a type, such as `{PARAMS}: str`."
+                f"{name}: {PARAMS!r} has no type. Write `{PARAMS}: FunctionCallParams` to get the parameters of the "
+                f"call. If it is an argument that the model gives, annotate its type, such as `{PARAMS}: str`."
             )
         else:
             fields[_field_name(parameter.name)] = _field(parameter, hints, described.get(parameter.name))
@@ -126,8 +126,8 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
         raise FunctionSchemaError(
-            f"{name}: an annotation names {error.name!r}, which does not exist when the program runs. "
-            "Import it outside of `if TYPE_CHECKING`."
+            f"{name}: an annotation uses {error.name!r}, which is not defined at run time. Import it outside of "
+            "`if TYPE_CHECKING`."
         ) from error
 
 
@@ -198,7 +198,7 @@ def _inlined(name: str, value: Any, definitions: Mapping[str, Any], inside: tupl
     target = str(reference).removeprefix("#/$defs/")
     if target in inside:
         raise FunctionSchemaError(
-            f"{name}: the type {target!r} contains itself, and a schema has an end. Flatten it."
+            f"{name}: the type {target!r} contains itself. A schema cannot be recursive: flatten the type."
         )
     return _untitled(_inlined(name, definitions[target], definitions, (*inside, target))) | rest
 
@@ -229,10 +229,10 @@ class ArgumentsError(RefusedError, ValueError):
 
 
 class ArgumentsChecker:
-    """Checks arguments against one schema. Made once for each function. Raises ValueError for an invalid schema."""
+    """Checks arguments against one schema. Made once per function. Raises ValueError if the schema is invalid."""
 
     def __init__(self, schema: FunctionSchema | Mapping[str, Any]) -> None:
-        """`schema`: the function's, or the JSON Schema of its arguments."""
+        """`schema` is that of the function, or the JSON Schema of its arguments."""
         if isinstance(schema, FunctionSchema):
             parameters: dict[str, Any] = schema.to_openai()["function"]["parameters"]
         else:
@@ -241,7 +241,9 @@ class ArgumentsChecker:
             found = jsonschema.validators.validator_for(parameters, jsonschema.Draft202012Validator)
             found.check_schema(parameters)
         except BadSchemaError as error:
-            raise ValueError(f"The schema of the arguments is no JSON Schema: {error.message}") from error
+            raise ValueError(
+                f"The schema of the arguments is not a valid JSON Schema: {error.message}"
+            ) from error
         except Exception as error:
             # Schemas come from outside, and jsonschema raises anything for some: TypeError for a `$schema` that is a
             # list, RecursionError.
@@ -250,7 +252,7 @@ class ArgumentsChecker:
         self._validator = found(parameters, registry=referencing.Registry())
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Raises ArgumentsError with the first mistakes, also if the check itself fails."""
+        """Check the arguments. Raises ArgumentsError with the first mistakes, or if the check itself fails."""
         complaints = []
         try:
             for error in self._validator.iter_errors(dict(arguments)):
@@ -266,7 +268,7 @@ class ArgumentsChecker:
 
 
 def parsed(arguments: Any) -> dict[str, Any]:
-    """Returns the arguments as a dict. They come as an object, as JSON text of one, or as None or "" for no arguments.
+    """Returns the arguments as a dict. Accepts an object, the JSON text of an object, and None or "" for no arguments.
 
     Raises ArgumentsError.
     """
@@ -278,12 +280,12 @@ def parsed(arguments: Any) -> dict[str, Any]:
     if arguments is None:
         return {}
     if not isinstance(arguments, Mapping):
-        raise ArgumentsError(f"the arguments are {_kind(arguments)}, and must be an object")
+        raise ArgumentsError(f"the arguments are {_kind(arguments)} and must be an object")
     return dict(arguments)
 
 
 def bad_arguments_message(function_name: str, why: ArgumentsError) -> str:
-    """Returns what the model reads as the result."""
+    """Returns the result that the model reads."""
     return f"The function `{function_name}` was not run: {why}. Call it again with arguments that fit its schema."
 
 

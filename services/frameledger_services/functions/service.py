@@ -1,4 +1,4 @@
-"""`FunctionService`: the functions of an application, run for all conversations."""
+"""`FunctionService` runs an application's functions for all conversations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 STOP_SECONDS = 4.0
-"""How long a handler has to stop after it was asked to, before its call is settled without it."""
+"""How long a handler may take to stop when it is asked to. After that its call is settled without it."""
 
 ADVERTISED_SECONDS = 600.0
 """How long the projector may take to fold a tool list. After that the stored list says which handlers stay."""
@@ -43,25 +43,25 @@ _log = logs.get_logger("functions")
 
 
 class NotRunningError(RefusedError, RuntimeError):
-    """The service does not run, and only a running one can do this.
+    """The function service is not running, and this operation needs a running one.
 
     Remedy: Start it first: `async with service`, or `await service.start()`.
     """
 
 
 class FunctionService(Hooks, work.BackgroundService):
-    """Runs the functions of an application, for all conversations. One for each process and event loop.
+    """Runs an application's functions for all conversations. Use one per process and event loop.
 
-    Handlers may be async or plain; a plain one runs in a thread. An async handler that blocks the event loop holds up
-    the other calls of this process, but does not cost it its lease: heartbeats have a thread of their own.
+    Handlers may be async or plain; a plain handler runs in a thread. An async handler that blocks the event loop delays
+    the other calls of its process. The process keeps its lease meanwhile, because heartbeats run in a separate thread.
 
-    Hooks (`event_handler`), which are lost if the process dies:
+    Hooks (`event_handler`); a process that dies loses them:
 
-    - `on_function_calls_started(service, function_calls)`, once for each announcement, before its calls begin. Calls of
-      `run_function_calls`: all of them, in the process that announces them. Calls of a run of the inference service: in
-      each process that runs some of them, those that it serves.
-    - `on_function_calls_cancelled(service, function_calls)`, once for the calls of this process that were cancelled
-      together: by an interruption, a deadline, or the model.
+    - `on_function_calls_started(service, function_calls)` is called once per announcement, before its calls start. For
+      `run_function_calls` it gets all calls, in the process that announces them. For a run of the inference service,
+      each process that runs some of the calls gets those that it serves.
+    - `on_function_calls_cancelled(service, function_calls)` is called once for the calls of this process that were
+      cancelled together: by an interruption, a deadline, or the model.
     """
 
     EVENTS = frozenset({"on_function_calls_started", "on_function_calls_cancelled"})
@@ -84,21 +84,23 @@ class FunctionService(Hooks, work.BackgroundService):
         metrics: Metrics = NO_METRICS,
         failpoint: Failpoint = failpoints.none,
     ) -> None:
-        """`service`: processes of one name share these calls, and all of them serve the same functions.
+        """`service` is the service name (consumer group): processes with the same name share the calls and must serve
+        the same functions.
 
-        `run_in_parallel` and `group_parallel_tools` are for `run_function_calls`. `function_call_timeout_secs` counts
-        from a call's dispatch, where its function has no limit of its own. `enable_async_tool_cancellation`: every
-        asynchronous function counts as cancellable by the model. For both, None means what the settings say.
-        `app_resources` is passed to every handler as it is, and `llm` as a handle with `run_inference`. `slots` is the
-        maximum number of calls at once. `stop_secs` is how long a handler has to stop after it was asked to.
-        `metrics`: what it counts with, such as a `ProcessMetrics` over the registry that your program serves.
+        `run_in_parallel` and `group_parallel_tools` apply to `run_function_calls`. `function_call_timeout_secs` is the
+        timeout of calls, counted from their dispatch, for functions without one of their own.
+        `enable_async_tool_cancellation` lets the model cancel calls of every asynchronous function. For both, None
+        takes the value of the settings. Every handler gets `app_resources` unchanged, and `llm` as a handle with
+        `run_inference`. `slots` is the maximum number of concurrent calls. `stop_secs` is how long a handler may take
+        to stop when it is asked to. `metrics` receives the metrics, for instance a `ProcessMetrics` over the registry
+        that your program exposes.
         """
         super().__init__()
         if function_call_timeout_secs is None:
             function_call_timeout_secs = settings.function_call_timeout_secs
         if not (math.isfinite(function_call_timeout_secs) and function_call_timeout_secs > 0):
             raise ValueError(
-                f"function_call_timeout_secs is a number of seconds above 0, not {function_call_timeout_secs!r}"
+                f"function_call_timeout_secs must be a number of seconds above 0, not {function_call_timeout_secs!r}"
             )
         self.registry = registry if registry is not None else FunctionRegistry()
         if enable_async_tool_cancellation is None:
@@ -138,9 +140,9 @@ class FunctionService(Hooks, work.BackgroundService):
         metrics.declare(listed.TOOL_DURATION)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """As `BackgroundService.run`. Raises what a retry does not mend: a database of another schema, or a bug."""
+        """As `BackgroundService.run`. Raises errors that no retry fixes: a database with another schema, or a bug."""
         if self._running is not None:
-            raise RuntimeError("The service runs already.")
+            raise RuntimeError("The service is already running.")
         model = self._setup.model
         if model is not None:
             await model.start()
@@ -155,19 +157,19 @@ class FunctionService(Hooks, work.BackgroundService):
 
     @property
     def app_resources(self) -> Any:
-        """The object that every handler is given."""
+        """The object that every handler gets."""
         return self._setup.app_resources
 
     async def worker_id(self) -> str:
-        """Returns its id in the table `workers`, once it takes work. Each session of the worker has another one."""
+        """Returns the worker's id in the table `workers`, once it takes work. Each session has a new id."""
         return (await self._worker.ready()).worker_id
 
     def register_function(self, function_name: str | None, handler: Handler, **options: Any) -> None:
-        """As `FunctionRegistry.register_function`. Also while it runs."""
+        """As `FunctionRegistry.register_function`. May be called while the service runs."""
         self.registry.register_function(function_name, handler, **options)
 
     def register_direct_function(self, handler: H, **options: Any) -> H:
-        """As `FunctionRegistry.register_direct_function`. Also while it runs."""
+        """As `FunctionRegistry.register_direct_function`. May be called while the service runs."""
         return self.registry.register_direct_function(handler, **options)
 
     def unregister_function(self, function_name: str | None) -> None:
@@ -179,16 +181,16 @@ class FunctionService(Hooks, work.BackgroundService):
         self.registry.unregister_direct_function(handler)
 
     def has_function(self, function_name: str) -> bool:
-        """Returns whether this process serves the function. The table `workers` has the functions of all."""
+        """Returns whether this process serves the function. The table `workers` lists those of all processes."""
         return self.registry.has_function(function_name)
 
     async def set_tools(self, context_id: str, functions: Iterable[AnyTool] | ToolsSchema) -> None:
-        """Make these the tools of a conversation: register the handlers among them, then publish the list.
+        """Set the tools of a conversation: register the handlers among them, then publish the list.
 
-        A function is registered and advertised with its schema. A schema, a tool in OpenAI's form, or all of a
-        `ToolsSchema`, is advertised only, and served by any worker that serves the name. A handler is unregistered when
-        a later list omits its tool, and at the end of the conversation. Raises `NotRunningError`,
-        `FunctionSchemaError`, `ReservedNameError`, and what publishing raises.
+        A function is registered and advertised with its schema. A schema, a tool in OpenAI's form, or the content of a
+        `ToolsSchema` is only advertised; any worker that serves the name runs its calls. A handler is unregistered when
+        a later list omits its tool, and when the conversation ends. Raises `NotRunningError`, `FunctionSchemaError`,
+        `ReservedNameError`, and the errors of publishing. After an error the previous handlers stay registered.
         """
         running = self._need_running()
         if isinstance(functions, ToolsSchema):
@@ -229,10 +231,10 @@ class FunctionService(Hooks, work.BackgroundService):
         *,
         causation_id: UUID | str | None = None,
     ) -> None:
-        """Publish a frame to a conversation, within the lease. `direction` is ignored.
+        """Publish a frame to a conversation while the worker holds its lease. `direction` is ignored.
 
-        `causation_id` is the frame of that conversation that caused it; None for what the application says by itself.
-        Raises `NotRunningError` and what publishing raises.
+        `causation_id` is the id of the frame of that conversation that caused this one; None if the application
+        publishes it on its own account. Raises `NotRunningError` and the errors of publishing.
         """
         self._need_running()
         session = await self._worker.ready()
@@ -246,14 +248,14 @@ class FunctionService(Hooks, work.BackgroundService):
         group_id: str | None = None,
         causation_id: UUID | str | None = None,
     ) -> None:
-        """Announce calls of a model that no inference service runs, without a run id, and run them in this process.
+        """Announce function calls of a model that the application runs itself, and run them in this process.
 
-        Returns when all have settled or wait for a person. They run in parallel, or, as the service was made, one after
-        another, after the batches of the context that were announced here before. They are not claimed: if this process
-        dies, the timekeeper settles them. An empty list does nothing. `causation_id` is the frame that caused them, if
-        the application knows it. Raises `NotRunningError`, `LeaseLostError`, what publishing raises, and
-        `CallsRefusedError` for calls that the conversation did not accept: by its limits, or since a call of that id is
-        open. They do not run; the others of the batch do.
+        Returns when every call has settled or waits for a person. The calls have no run id. They run in parallel, or,
+        with `run_in_parallel=False`, one after another and after earlier batches of the same conversation. They are not
+        claimed: if this process dies, the timekeeper settles them. An empty list does nothing. `causation_id` is the id
+        of the frame that caused them, if the application knows it. Raises `NotRunningError`, `LeaseLostError`, the
+        errors of publishing, and `CallsRefusedError` for calls that the conversation rejected, because of its limits or
+        because a call with the same id is open. Rejected calls do not run; the others of the batch do.
         """
         if not function_calls:
             return
@@ -341,7 +343,7 @@ class FunctionService(Hooks, work.BackgroundService):
 
     def _need_running(self) -> Runtime:
         if self._running is None:
-            raise NotRunningError("The function service does not run: `await service.start()` first.")
+            raise NotRunningError("The function service is not running: call `await service.start()` first.")
         return self._running
 
 

@@ -1,6 +1,6 @@
-"""What can go wrong between us and a model, sorted by what the caller must do.
+"""Errors of providers, by what the caller has to do.
 
-No message carries a secret: addresses and keys are left out where an error is made.
+No message contains a secret: addresses and keys are left out where an error is created.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from frameledger import errors
 
 
 class ProviderError(errors.FrameledgerError):
-    """The provider did not answer a request. `code` is for programs, the message for people; both may be published.
+    """A provider did not answer a request. `code` is for programs, the message for people; both may be published.
 
-    Remedy: The classes derived from it say what to do.
+    Remedy: See the remedies of its subclasses.
     """
 
     code = "provider_error"
@@ -24,9 +24,9 @@ class ProviderError(errors.FrameledgerError):
 
 
 class ProviderUnavailableError(ProviderError, errors.TransientError):
-    """The provider may answer again soon: it is overloaded, limits the rate, or is out of order.
+    """The provider is temporarily unavailable: it is overloaded, limits the rate, or failed internally.
 
-    Remedy: Try again, not before `retry_after` seconds.
+    Remedy: Retry after `retry_after` seconds, if given, or with a backoff.
     """
 
     code = "provider_unavailable"
@@ -37,25 +37,25 @@ class ProviderUnavailableError(ProviderError, errors.TransientError):
 
 
 class ConnectionLostError(ProviderUnavailableError):
-    """The stream of a provider broke off, or there was no connection at all.
+    """The stream of a provider broke off, or no connection could be made.
 
-    Remedy: Try again; if it never connects, check the provider's address.
+    Remedy: Retry. If it never connects, check the provider's address.
     """
 
     code = "connection_lost"
 
 
 class WebsocketReconnectedError(ConnectionLostError):
-    """The connection to a provider was lost and made again. What the server knew of the inference is gone.
+    """The websocket to a provider was lost and reconnected. The server has lost the state of the inference.
 
-    Remedy: Begin the inference again.
+    Remedy: Start the inference again.
     """
 
     code = "websocket_reconnected"
 
 
 class RefusedContextError(ProviderError, errors.RefusedError):
-    """The provider refuses this very request (its 400), and would refuse it again.
+    """The provider rejected this request (status 400) and would reject it again.
 
     Remedy: Change the context or its settings as the message says.
     """
@@ -64,42 +64,42 @@ class RefusedContextError(ProviderError, errors.RefusedError):
 
 
 class ProviderRefusedError(ProviderError, errors.ConfigurationError):
-    """The provider refuses us (its 401, 402, 403, 404): the key, the account, the address or the model is wrong.
+    """The provider rejected the key, the account, the address or the model (status 401, 402, 403 or 404).
 
-    Remedy: Set the right key, address or model.
+    Remedy: Set a valid key, address or model.
     """
 
     code = "provider_refused"
 
 
 class CompletionTimeoutError(ProviderError, errors.TransientError):
-    """Nothing came from the provider for as long as the service waits.
+    """The provider sent nothing for the completion timeout.
 
-    Remedy: Try again, or raise `FRAMELEDGER_INFERENCE_COMPLETION_TIMEOUT_SECS`.
+    Remedy: Retry, or raise `FRAMELEDGER_INFERENCE_COMPLETION_TIMEOUT_SECS`.
     """
 
     code = "completion_timeout"
 
 
 class IncompleteCallError(ProviderError, errors.RefusedError):
-    """The model was cut short, as by a limit of tokens, in the middle of a function call. Nothing may be called.
+    """The answer ended in the middle of a function call, for instance at the token limit. No function is called.
 
-    Remedy: Raise the limit of tokens, or ask for less.
+    Remedy: Raise the token limit, or ask for less.
     """
 
     code = "incomplete_call"
 
 
 class UnmappableError(ProviderError, errors.RefusedError):
-    """The request holds what this provider has no form for, and the message names it. Nothing was sent.
+    """The request contains something that this provider does not support. The message names it. Nothing was sent.
 
-    Remedy: Take it out of the context or the settings, or use another provider.
+    Remedy: Remove it from the context or the settings, or use another provider.
     """
 
     code = "unmappable"
 
     def __init__(self, provider: str, what: str) -> None:
-        """`what` is a clause that names the thing, such as `the setting top_k`."""
-        super().__init__(f"The provider {provider!r} cannot be asked this: {what}.")
+        """`what` names the unsupported thing, for instance `the setting top_k`."""
+        super().__init__(f"The provider {provider!r} does not support this: {what}.")
         self.provider = provider
         self.what = what

@@ -1,4 +1,4 @@
-"""Hooks: functions of an application that are called when something happens in this process."""
+"""Hooks: functions of an application that are called on events of this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from frameledger_services import logs
 
 HOOK_SECONDS = 10.0
-"""Time limit of a hook. The work that it is called for waits meanwhile."""
+"""Timeout of a hook. The work that called it waits meanwhile."""
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
@@ -18,9 +18,9 @@ _log = logs.get_logger("providers")
 
 
 class Hooks:
-    """A service with hooks. `EVENTS` lists their names; a hook is called with the service and the event's arguments.
+    """Base class of services with hooks. `EVENTS` lists the events; a hook gets the service and the event's arguments.
 
-    Hooks are local to the process and may be lost with it: the log is the record.
+    Hooks are local to the process and lost if it dies. The log is the record.
     """
 
     EVENTS: ClassVar[frozenset[str]] = frozenset()
@@ -29,9 +29,9 @@ class Hooks:
         self._hooks: dict[str, list[Callable[..., Any]]] = {}
 
     def event_handler(self, event_name: str) -> Callable[[Handler], Handler]:
-        """A decorator that adds a hook, plain or async. Several of one event are called in the order they came.
+        """Decorator that adds a plain or async hook. Hooks of one event are called in the order of registration.
 
-        An event that this service does not have is a ValueError that lists those it has.
+        Raises ValueError for an unknown event; the message lists the known ones.
         """
 
         def add(handler: Handler) -> Handler:
@@ -42,17 +42,19 @@ class Hooks:
         return add
 
     def add_event_handler(self, event_name: str, handler: Callable[..., Any]) -> None:
-        """The same without the decorator."""
+        """Add a plain or async hook. Raises ValueError for an unknown event."""
         self._check_event(event_name)
         self._hooks.setdefault(event_name, []).append(handler)
 
     def has_handlers(self, event_name: str) -> bool:
-        """Whether an event has hooks."""
+        """Returns whether an event has hooks. Raises ValueError for an unknown event."""
         self._check_event(event_name)
         return bool(self._hooks.get(event_name))
 
     async def notify(self, event_name: str, *arguments: Any) -> None:
-        """Call the hooks of an event in order. One that raises, or takes too long, is logged and stops nothing."""
+        """Call the hooks of an event in order. A hook that raises or times out is logged; the next one is still called.
+
+        Raises ValueError for an unknown event."""
         self._check_event(event_name)
         for handler in tuple(self._hooks.get(event_name, ())):
             cancelled_before = _cancellations()

@@ -1,4 +1,4 @@
-"""Error responses of HTTP APIs as errors of ours."""
+"""Error responses of HTTP APIs, converted to `ProviderError`s."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from frameledger_services.providers.errors import (
 )
 
 MALFORMED = (JSONDecodeError, UnicodeDecodeError, ValidationError)
-"""What reading a stream raises when an event is no JSON, or holds what no frame can."""
+"""Errors of reading a stream whose event is not JSON or does not fit into a frame."""
 
 _LONGEST = 500
 """Characters of the provider's message that are passed on."""
 
-# A refusal of us, not of the request: nothing that we send again would be answered.
+# The provider rejects the client, not the request: no retry succeeds.
 _REFUSED = {
-    401: "it does not accept the key",
+    401: "it rejected the key",
     402: "the account has no quota left",
-    403: "the key may not do this",
-    404: "it does not know the model or the address",
-    405: "it does not know the address",
+    403: "the key has no permission for this",
+    404: "the model or the address does not exist",
+    405: "the address does not accept such requests",
 }
-# Of the other refusals below 500, those that time heals.
+# Other statuses below 500 that are temporary.
 _TRANSIENT = frozenset({408, 409, 425, 429})
 
-# OpenAI says 429 for this too, and time does not heal it.
+# OpenAI also sends 429 for these, and they are not temporary.
 _NO_QUOTA = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
 
 # OpenAI's and Anthropic's error codes as a status, for errors that come without one.
@@ -81,7 +81,7 @@ def in_the_stream(
     status = next((kind for kind in kinds if isinstance(kind, int) and 400 <= kind < 600), None)
     if status is None:
         status = next((_STATUS_OF[kind] for kind in _texts(kinds) if kind in _STATUS_OF), 500)
-    return _error(f"{provider} broke its answer off", status, message, {}, kinds, secret)
+    return _error(f"{provider} ended its answer with an error", status, message, {}, kinds, secret)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -1,4 +1,4 @@
-"""Providers by name: entry points of the group `frameledger.providers`, ours and those of other packages."""
+"""Providers by name: entry points of the group `frameledger.providers`, of this package and of others."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ GROUP = "frameledger.providers"
 
 
 class NoSuchProviderError(NotFoundError):
-    """No installed package offers a provider of that name, or what it offers is none.
+    """No installed package has a provider of this name, or its entry point is not a provider.
 
-    Remedy: Install the package that offers it, or name one of those that the message lists.
+    Remedy: Install the package that has it, or use one of the names that the message lists.
     """
 
 
 class MissingKeyError(ConfigurationError):
-    """The settings lack the key that a provider cannot answer without.
+    """The API key that a provider requires is not set.
 
-    Remedy: Set the variable that the message names, or use another provider: `scripted` needs none.
+    Remedy: Set the variable that the message names, or use another provider: `scripted` needs no key.
     """
 
     def __init__(self, provider: str, variable: str) -> None:
         self.problem = f"The provider {provider} needs a key, and {variable} is not set."
-        self.remedy = f"Set {variable}, or name another provider: scripted needs none."
+        self.remedy = f"Set {variable}, or use another provider: scripted needs no key."
         super().__init__(f"{self.problem} {self.remedy}")
 
 
 def known() -> tuple[str, ...]:
-    """The names of all installed providers, in order."""
+    """Returns the names of all installed providers, sorted."""
     return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
 
 
 def create(
     name: str, settings: Settings, *, over: LLMSettings | None = None, **options: Any
 ) -> LLMService[Any]:
-    """The provider of that name as the settings describe it, not started yet.
+    """Returns the provider of this name, as the settings describe it. It is not started.
 
-    `over` outranks the request settings in `settings`; `options` are arguments of the provider's constructor, such as
-    `run_in_parallel`, and outrank those in the setting `provider_options`. Raises `NoSuchProviderError`, which lists
-    the installed ones, `UnmappableError` for a setting that the provider has no form for, and `SettingsError` for
-    `provider_options` that its constructor does not take.
+    `over` takes precedence over the request settings in `settings`. `options` are arguments of the provider's
+    constructor, such as `run_in_parallel`, and take precedence over the setting `provider_options`. Raises
+    `NoSuchProviderError`, which lists the installed providers, `UnmappableError` for a setting that the provider does
+    not support, and `SettingsError` for `provider_options` that its constructor does not accept.
     """
     provider = _loaded(name)
     below = llm_settings(settings)
@@ -64,13 +64,13 @@ def create(
         if not own:
             raise
         raise SettingsError(
-            [f"{PREFIX}PROVIDER_OPTIONS does not fit the provider {name!r}: {error}."]
+            [f"{PREFIX}PROVIDER_OPTIONS is not valid for the provider {name!r}: {error}."]
         ) from error
 
 
 def require_key(name: str, settings: Settings) -> None:
-    """Raises `MissingKeyError` if the provider of that name could answer nothing with these settings, and
-    `NoSuchProviderError`. No request is sent."""
+    """Check that the key of the provider is set. Raises `MissingKeyError` and `NoSuchProviderError`. Sends no
+    request."""
     variable = _loaded(name).missing(settings)
     if variable is not None:
         raise MissingKeyError(name, variable)
@@ -87,23 +87,25 @@ def _loaded(name: str) -> type[LLMService[Any]]:
         with extras.needed():
             provider = point.load()
     except extras.MissingExtraError as error:
-        raise NoSuchProviderError(f"The provider {name!r} is not complete: {error}.") from error
+        raise NoSuchProviderError(f"The provider {name!r} cannot be loaded: {error}.") from error
     except (ImportError, AttributeError) as error:
         raise NoSuchProviderError(
             f"The provider {name!r} is installed and cannot be loaded from {point.value}: {error}."
         ) from error
     if not (isinstance(provider, type) and issubclass(provider, LLMService)):
-        raise NoSuchProviderError(f"The provider {name!r} is {point.value}, which is no LLMService.")
+        raise NoSuchProviderError(
+            f"The provider {name!r} is {point.value}, which is not a subclass of LLMService."
+        )
     return provider
 
 
 def unspoken(settings: Settings) -> Settings:
-    """The settings without those of requests, and without a script: a service that is made with them and
-    set up as another one was makes that one's requests."""
+    """Returns the settings without request settings and without a script. A service that is made with them and then
+    configured like a recorded one makes the recorded requests."""
     of_requests = {f"inference_{name}": None for name in LLMSettings.model_fields}
     return settings.model_copy(update={**of_requests, "inference_script": None})
 
 
 def llm_settings(settings: Settings) -> LLMSettings:
-    """Returns the settings of requests of this process: `inference_model`, `inference_temperature` and so on."""
+    """Returns the request settings of this process: `inference_model`, `inference_temperature` and so on."""
     return LLMSettings(**{name: getattr(settings, f"inference_{name}") for name in LLMSettings.model_fields})

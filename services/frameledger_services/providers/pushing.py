@@ -1,4 +1,4 @@
-"""What a provider publishes of the run that it answers, beside the frames that it yields."""
+"""Publishing frames of a run from within a provider, in addition to the frames that it yields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _push: ContextVar[Push] = ContextVar("push_frame")
 
 
 class Pushing:
-    """The part of `LLMService` that publishes frames. Where they go is set for each task: one task answers one run."""
+    """The part of `LLMService` that publishes frames. Each task has its own destination: one task answers one run."""
 
     run_in_parallel: bool
     group_parallel_tools: bool
@@ -28,7 +28,8 @@ class Pushing:
     def announcement(
         self, request: Request, calls: Sequence[FunctionCallFromLLM]
     ) -> FunctionCallsStartedFrame:
-        """The announcement of an answer's calls, with the service's terms and the cancel tools marked as builtin."""
+        """Returns the announcement of an answer's calls, with the options of the service. Calls of cancel tools are
+        marked as built in."""
         marked = [
             call.model_copy(update={"builtin": True}) if call.function_name in request.builtin_tools else call
             for call in calls
@@ -40,35 +41,36 @@ class Pushing:
         )
 
     def pushing_to(self, push: Push) -> Token[Push]:
-        """From now on, in this task, `push_frame` publishes with `push`. `stop_pushing` takes the token."""
+        """Make `push_frame` publish with `push` in the current task. Pass the returned token to `stop_pushing`."""
         return _push.set(push)
 
     def stop_pushing(self, token: Token[Push]) -> None:
+        """Undo `pushing_to`."""
         _push.reset(token)
 
     async def push_frame(self, frame: AnyFrame, direction: object = None) -> None:
-        """Publish a frame of the run that this task answers, with the context's key, its run id and its attempt.
+        """Publish a frame of the run that the current task answers. It gets the run's id and attempt.
 
-        `direction` is Pipecat's and ignored; a log has one.
-        Raises RuntimeError outside of a run: an answer out of band publishes nothing.
+        `direction` is part of Pipecat's interface and ignored. Raises RuntimeError outside of a run: out-of-band
+        inference publishes nothing.
         """
         push = _push.get(None)
         if push is None:
             raise RuntimeError(
-                f"{frame.name} was pushed outside of a run, and there is nowhere to push it to"
+                f"{frame.name} was pushed outside of a run, so it has no conversation to be published to"
             )
         await push(frame)
 
     async def push_usage(self, usage: Usage) -> None:
-        """Publish the tokens used so far, before the end, which may never come. Does nothing out of band."""
+        """Publish the tokens used so far, in case the answer never ends. Does nothing outside of a run."""
         push = _push.get(None)
         if push is not None:
             await push(LLMTextFrame(text="", usage=usage))
 
     async def run_function_calls(self, function_calls: Sequence[FunctionCallFromLLM]) -> None:
-        """Announce calls of the run that this task answers; its end frame dispatches them. None for an empty list.
+        """Announce calls of the run that the current task answers. The end frame of the answer dispatches them.
 
-        `on_function_calls_started` is called where the announcement is published.
+        An empty list does nothing. The hook `on_function_calls_started` is called before the announcement is published.
         """
         if function_calls:
             await self.push_frame(

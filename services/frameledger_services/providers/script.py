@@ -1,4 +1,4 @@
-"""Scripts: the answers of the provider `scripted`, and when it gives them. A value in Python, or a JSON file.
+"""Scripts of the provider `scripted`: its answers and their conditions, as a Python value or a JSON file.
 
 {"pace": 60,
  "replies": [
@@ -9,9 +9,9 @@
    {"when": {"user": "again"}, "times": 1, "say": [{"fail": "overloaded"}]},
    {"say": [{"delay": 0.5}, {"text": "I did not get that."}], "usage": {"input_tokens": 7}}]}
 
-The first reply whose conditions in `when` all hold is given. A reply without `when` answers any user message; the
-result of a function is only answered by a reply that names it (`result_of`), so that no reply calls for ever. If none
-fits, the model repeats what it heard.
+The model gives the first reply whose conditions in `when` all hold. A reply without `when` answers any user message.
+The result of a function is only answered by a reply that names the function (`result_of`), which prevents endless
+calls. If no reply matches, the model repeats the message.
 """
 
 from __future__ import annotations
@@ -43,39 +43,39 @@ class _Part(BaseModel):
 
 
 class Text(_Part):
-    """Words, in pieces of about a token each."""
+    """Text, streamed in pieces of about one token."""
 
     text: str
 
 
 class Thought(_Part):
-    """A thought, in pieces like text."""
+    """A thought, streamed like text."""
 
     thought: str
     signature: Any = None
     keep: bool = True
-    """Whether it shall be stored in the context."""
+    """Whether the thought is stored in the context."""
 
 
 class Call(_Part):
-    """A function call. Calls are announced together, at the end, in the order in which they stand."""
+    """A function call. All calls of a reply are announced together at its end, in their order."""
 
     call: str
     arguments: Any = Field(default_factory=dict)
-    """An object, or JSON text that is kept as that text."""
+    """An object, or JSON text that is passed on as text."""
 
     id: str | None = None
-    """Not given: one that is unique in the world."""
+    """The id of the call. None: a unique id is derived from the request."""
 
 
 class Delay(_Part):
-    """Silence, in seconds."""
+    """A pause, in seconds."""
 
     delay: Seconds
 
 
 class Fail(_Part):
-    """The answer ends here, with an error of this kind. `cut` is a stream without an end."""
+    """Ends the answer with an error of this kind. `cut` is a stream that ends without an end frame."""
 
     fail: FailureKind
     message: str = ""
@@ -96,25 +96,25 @@ ScriptStep = Annotated[
     Discriminator(
         _kind,
         custom_error_type="no_step",
-        custom_error_message="a step has one of the keys text, thought, call, delay, fail",
+        custom_error_message="a step needs one of the keys text, thought, call, delay, fail",
     ),
 ]
 
 
 class When(_Part):
-    """Conditions of a reply; those that are None are not checked. Patterns are searched for, ignoring case."""
+    """Conditions of a reply. None is not checked. A pattern may match anywhere in the text, ignoring case."""
 
     user: str | None = None
-    """A pattern in the text of the last user message, which must be the last message of the request."""
+    """A pattern for the last user message, which must be the last message of the request."""
 
     turn: Annotated[int, Field(ge=1)] | None = None
-    """How many user messages there are."""
+    """The number of user messages."""
 
     result_of: str | None = None
     """The function whose result is the last message of the request."""
 
     result: str | None = None
-    """A pattern in the text of that result."""
+    """A pattern for the text of that result."""
 
     @field_validator("user", "result")
     @classmethod
@@ -122,7 +122,7 @@ class When(_Part):
         try:
             re.compile(pattern or "")
         except re.error as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+            raise ValueError(f"{pattern!r} is not a valid regular expression: {error}") from None
         return pattern
 
 
@@ -132,32 +132,32 @@ class Reply(_Part):
     say: Annotated[tuple[ScriptStep, ...], Field(strict=False)] = ()
     when: When = When()
     times: Annotated[int, Field(ge=1)] | None = None
-    """How often this process gives this reply to one and the same request; afterwards later replies are looked at."""
+    """How often this process gives this reply to the same request. After that, later replies are tried."""
 
     finish_reason: FinishReason | None = None
     """None: `tool_calls` with calls, else `stop`."""
 
     usage: Usage | None = None
-    """None: counted."""
+    """None: the tokens are counted."""
 
 
 class Script(_Part):
-    """Everything a scripted model says."""
+    """All answers of a scripted model."""
 
     replies: Annotated[tuple[Reply, ...], Field(strict=False)] = ()
     pace: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Pieces a second, of text and thoughts; None: without pauses."""
+    """Pieces of text and thoughts per second; None: no pauses."""
 
 
 class ScriptError(RefusedError):
-    """A script file of the scripted provider cannot be read, or is no script.
+    """A script file of the scripted provider cannot be read or is not valid.
 
-    Remedy: Mend the file at the place that the message names.
+    Remedy: Fix the file at the place that the message names.
     """
 
 
 def read(path: Path) -> Script:
-    """The script in a JSON file. Raises `ScriptError`."""
+    """Returns the script in a JSON file. Raises `ScriptError`."""
     try:
         return Script.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -165,4 +165,4 @@ def read(path: Path) -> Script:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ScriptError(f"{path} is no script: {where}: {first['msg']}.") from None
+        raise ScriptError(f"{path} is not a valid script: {where}: {first['msg']}.") from None

@@ -1,6 +1,6 @@
-"""`scripted`: a model that plays a script. Deterministic: equal requests get equal answers.
+"""The provider `scripted`: a model that plays a script. Equal requests get equal answers.
 
-For demonstrations, tests and benches. It keeps no connection and knows no key.
+It is meant for demonstrations, tests and benchmarks. It needs no connection and no key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PIECES = re.compile(r"\s*\S+|\s+$")
 
 
 class ScriptedLLMAdapter(LLMAdapter):
-    """A request is the prompt itself: every setting, tool and message has a form."""
+    """Writes the prompt itself as the request. It supports every setting, tool and message."""
 
     provider = "scripted"
     settings_mapped = frozenset(LLMSettings.model_fields)
@@ -65,23 +65,23 @@ class ScriptedLLMAdapter(LLMAdapter):
 
 
 class ScriptedLLMService(LLMService[ScriptedLLMAdapter]):
-    """Answers from a script, in pieces of about a token, at the script's pace."""
+    """Streams answers from a script, in pieces of about one token, at the script's pace."""
 
     provider = "scripted"
     adapter_class = ScriptedLLMAdapter
     default_model: ClassVar[str | None] = "scripted"
 
     def __init__(self, *, script: Script | None = None, **options: Any) -> None:
-        """Without a script it repeats what it heard. `options` are those of `LLMService`."""
+        """Without a script it repeats the last message. `options` are those of `LLMService`."""
         super().__init__(**options)
         self._script = script or Script()
         self._given: Counter[tuple[str, int]] = Counter()
         self.open_streams = 0
-        """How many answers are being given right now."""
+        """The number of answers in progress."""
 
     @classmethod
     def configured(cls, settings: Settings, /, **options: Any) -> Self:
-        """Takes the script from `inference_script`. Raises `ScriptError`."""
+        """Returns the service with the script of the setting `inference_script`. Raises `ScriptError`."""
         if settings.inference_script is not None and "script" not in options:
             options["script"] = script.read(settings.inference_script)
         return cls(**options)
@@ -197,7 +197,7 @@ _FAILURES: Mapping[str, type[errors.ProviderError]] = {
 
 
 def _failure(step: Fail) -> errors.ProviderError:
-    sentence = step.message or f"The script says that the provider fails here ({step.fail})."
+    sentence = step.message or f"The script makes the provider fail here ({step.fail})."
     kind = _FAILURES[step.fail]
     if kind is errors.ProviderUnavailableError:
         code = "rate_limited" if step.fail == "rate_limited" else None

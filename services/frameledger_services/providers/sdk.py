@@ -1,4 +1,4 @@
-"""`SdkLLMService`: the base of providers that are reached by an official SDK. OpenAI's and Anthropic's are alike."""
+"""`SdkLLMService`: the base class of providers that use an official SDK. OpenAI's and Anthropic's are alike."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class StreamedAnswer(Protocol):
 
 
 class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
-    """A provider with an SDK as Stainless generates them: a client with `post`, and exceptions of fixed names.
+    """A provider with an SDK that Stainless generates: it has a client with `post`, and exceptions with fixed names.
 
-    The SDK gets the body as bytes, so `Request.content` is what the server receives, and never retries: that is the
-    caller's decision. The key and the address are the settings `PROVIDER_api_key` and `PROVIDER_base_url`, where the
-    provider has them.
+    The SDK gets the body as bytes, so the server receives exactly `Request.content`. The SDK never retries: the caller
+    decides about that. The key and the address come from the settings `PROVIDER_api_key` and `PROVIDER_base_url`, if
+    the provider has them.
     """
 
     sdk: ClassVar[Any]
@@ -74,7 +74,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
     answer_class: ClassVar[type[StreamedAnswer]]
 
     def __init__(self, *, api_key: str | None = None, base_url: str | None = None, **options: Any) -> None:
-        """Without a key a placeholder is sent, which local servers accept. `options` are those of `LLMService`."""
+        """Without a key, a placeholder is sent, which local servers accept. `options` are those of `LLMService`."""
         super().__init__(**options)
         self._api_key = api_key
         self._base_url = base_url or self.api_url
@@ -139,7 +139,9 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
 
     async def _stream(self, request: Request) -> AsyncGenerator[AnyFrame | None, None]:
         if request.body.get("stream") is not True:
-            raise UnmappableError(self.provider, "the field stream of `extra`, since answers are streamed")
+            raise UnmappableError(
+                self.provider, "the field `stream` of `extra`, because answers are always streamed"
+            )
         answer = self.answer_class(self.provider, partial(self.announcement, request))
         await self._connect()
         try:
@@ -176,7 +178,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             await self.notify("on_connection_error", sentence)
             return ConnectionLostError(sentence)
         if not isinstance(error, self.sdk.APIError):
-            return ProviderUnavailableError(f"{self.provider} sent an event that cannot be read.")
+            return ProviderUnavailableError(f"{self.provider} sent a malformed event.")
         kinds = tuple(getattr(error, name, None) for name in ("code", "type"))
         if isinstance(error, self.sdk.APIStatusError) and error.status_code >= 400:
             own = (f"{self.provider}_{name}" for name in ("api_key", "base_url"))

@@ -1,4 +1,4 @@
-"""`LLMService`: one request in, frames out. The base of every provider."""
+"""`LLMService`: the base class of every provider. A request goes in, frames come out."""
 
 from __future__ import annotations
 
@@ -41,27 +41,30 @@ _log = logs.get_logger("providers")
 
 
 class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
-    """A model behind an API. One instance serves all contexts of a process, many requests at once.
+    """A client of a model API. One instance serves all contexts of a process and many concurrent requests.
 
-    A provider is a subclass with an `adapter_class` that writes the request and a `_stream` that sends it. Nothing
-    here publishes: frames go to the caller, and carry no run ids.
+    A provider is a subclass with an `adapter_class` that writes the request and a `_stream` method that sends it.
+    `answer` yields frames to its caller, without run ids, and publishes nothing.
 
-    Hooks (`event_handler`): `on_completion_timeout(service)` when a provider was silent for too long,
-    `on_function_calls_started(service, function_calls)` where an announcement is about to be published, without the
-    cancel tools, and `on_connection_error(service, sentence)` when a connection was lost.
+    Hooks (`event_handler`):
+
+    - `on_completion_timeout(service)` is called when the provider exceeds the completion timeout.
+    - `on_function_calls_started(service, function_calls)` is called before an announcement of calls is published. Calls
+      of cancel tools are left out.
+    - `on_connection_error(service, sentence)` is called when a connection is lost or cannot be made.
     """
 
     EVENTS = frozenset({"on_completion_timeout", "on_function_calls_started", "on_connection_error"})
     MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE = MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE
 
     provider: ClassVar[str]
-    """The name on start frames, in settings and in the entry point."""
+    """The provider's name on start frames, in settings and in the entry point."""
 
     adapter_class: ClassVar[type[LLMAdapter]] = OpenAILLMAdapter
-    """Writes the requests. Pipecat's default, since most APIs speak as OpenAI's does."""
+    """The class that writes requests. By default OpenAI's, as in Pipecat, because most APIs are compatible with it."""
 
     default_model: ClassVar[str | None] = None
-    """The model, if neither the context nor the service names one. None: then one of them must."""
+    """The model to use if neither the context nor the service names one. If None, one of them must name it."""
 
     def __init__(
         self,
@@ -72,11 +75,11 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
         completion_timeout_secs: float = COMPLETION_TIMEOUT_SECONDS,
         turn_completion: str = "",
     ) -> None:
-        """`run_in_parallel` and `group_parallel_tools` are written on the announcements of calls.
+        """`run_in_parallel` and `group_parallel_tools` are copied to the announcements of calls.
 
-        `completion_timeout_secs` limits the provider's silence: until its first piece, and between two. What
-        this process is too busy to hear does not count.
-        `turn_completion` is a part of every system instruction: how the model shall tell an unfinished turn.
+        `completion_timeout_secs` is the longest time without output, before the first piece and between two pieces.
+        Time in which this process is too busy to read does not count. `turn_completion` is added to every system
+        instruction; it tells the model how to mark an unfinished turn.
         """
         super().__init__()
         self.settings = settings or LLMSettings()
@@ -91,70 +94,72 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
 
     @classmethod
     def configured(cls, settings: Settings, /, **options: Any) -> Self:
-        """The service as the settings of the process describe it; `options` are arguments of the constructor.
+        """Returns the service that the settings of the process describe. `options` are arguments of the constructor.
 
-        `options` hold what `provider_options` has for this provider too, so that a plug-in needs no settings of ours.
+        They include what the setting `provider_options` has for this provider, so that a plug-in needs no settings of
+        its own.
         """
         return cls(**options)
 
     @classmethod
     def missing(cls, settings: Settings) -> str | None:
-        """The variable without which nothing that `configured` makes of these settings is answered, such as that of a
-        key; None if there is none."""
+        """Returns the environment variable that is required and not set, such as that of a key; None if none is
+        missing."""
         return None
 
     def secrets(self) -> tuple[str, ...]:
-        """Returns what no published message may hold, such as a key, even if the provider repeats it."""
+        """Returns texts, such as a key, that are removed from every published message, even if the provider repeats
+        them."""
         return ()
 
     @property
     def server_address(self) -> tuple[str, int] | None:
-        """The host and the port that requests go to; None if there is none, or nobody says it."""
+        """The host and port to which requests are sent; None if it is unknown or there is none."""
         return None
 
-    # Life of the process, not of a context: the frames are Pipecat's and may be left out.
+    # These belong to the process, not to a context. The frames are Pipecat's and may be omitted.
 
     async def start(self, frame: StartFrame | None = None) -> None:
-        """Open what requests need. Requests may be answered without it: then the first one opens it."""
+        """Open connections. Optional: otherwise the first request opens them."""
         if not self._open:
             self._open = True
             await self._connect()
 
     async def stop(self, frame: EndFrame | None = None) -> None:
-        """Close, once the requests that are being answered no longer matter to the caller."""
+        """Close clients and connections. Call it when no request in progress is needed any more."""
         await self.cleanup()
 
     async def cancel(self, frame: CancelFrame | None = None) -> None:
-        """Close at once."""
+        """As `stop`."""
         await self.cleanup()
 
     async def cleanup(self) -> None:
-        """Close clients and connections. Safe to call twice; `start` opens again."""
+        """Close clients and connections. Safe to call twice; `start` opens them again."""
         self._open = False
         await self._disconnect()
 
     async def _connect(self) -> None:
-        """Open connections. A provider that opens them with each request has nothing to do."""
+        """Open connections. Does nothing for a provider that opens them with each request."""
 
     async def _disconnect(self) -> None:
-        """Close what is open. May be called when nothing is."""
+        """Close open connections. May be called when there are none."""
 
     # What a request is made of.
 
     def get_llm_adapter(self) -> TAdapter:
-        """The adapter instance, which writes requests."""
+        """Returns the adapter that writes requests."""
         return self._adapter
 
     def write_with(self, adapter: TAdapter) -> None:
-        """Have requests written by this adapter from now on."""
+        """Use this adapter to write requests from now on."""
         self._adapter = adapter
 
     def create_llm_specific_message(self, message: Any) -> LLMSpecificMessage:
-        """A message in this provider's own shape, for a context; other providers leave it out."""
+        """Returns a message in this provider's own form, for a context. Other providers omit it from requests."""
         return self._adapter.create_llm_specific_message(message)
 
     def append_system_instruction(self, instruction: str) -> None:
-        """Add text after the base instruction, joined by a blank line, for every request from now on."""
+        """Append text, after a blank line, to the system instruction of every request from now on."""
         self.instructions = self.instructions.appending(instruction)
 
     def service_metadata_frame(self) -> LLMServiceMetadataFrame:
@@ -172,12 +177,13 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
         system_instruction: str | None = None,
         answers: Sequence[str | None] = (),
     ) -> Request:
-        """The request for a context: no IO, and equal arguments give equal bytes.
+        """Returns the request for a context. Does no IO; equal arguments give equal bytes.
 
-        `cancel_tools` names the asynchronous functions whose calls the model may cancel; of these, the advertised ones
-        get their tool. `max_tokens` outranks both token limits of the settings. `system_instruction` replaces the
-        service's and the context's. `answers` names for each message the answer that it is of, as `StoredContext` has
-        it, so that an answer's calls go out together. Raises `UnmappableError`.
+        `cancel_tools` names the asynchronous functions whose calls the model may cancel; a cancel tool is offered for
+        each of them that is advertised. `max_tokens` takes precedence over both token limits of the settings.
+        `system_instruction` replaces those of the service and the context. `answers` has for each message the id of the
+        answer that it belongs to, as in `StoredContext`, so that the calls of one answer are sent together. Raises
+        `UnmappableError`.
         """
         return self._request(
             context,
@@ -207,7 +213,8 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
         model = settings.model or self.default_model
         if model is None:
             raise UnmappableError(
-                self.provider, "a request without a model; set FRAMELEDGER_INFERENCE_MODEL or the context's"
+                self.provider,
+                "a request without a model; set FRAMELEDGER_INFERENCE_MODEL or the model of the conversation",
             )
         tools, cancellable = adapter.tools(context, cancel_tools)
         system = system_instruction
@@ -245,13 +252,13 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
     # Asking.
 
     async def answer(self, request: Request) -> AsyncGenerator[AnyFrame, None]:
-        """Send the request and yield the answer's frames as they come.
+        """Send the request and yield the frames of the answer as they arrive.
 
-        First `LLMTextFrame`s and `LLMThought*Frame`s in their order, then at most one `FunctionCallsStartedFrame` with
-        whole calls in their order, then exactly one `LLMFullResponseEndFrame` with finish reason and usage. None of
-        them has ids. Closing the generator closes the stream at the provider, at once.
+        The order is: `LLMTextFrame`s and `LLMThought*Frame`s, then at most one `FunctionCallsStartedFrame` with all
+        complete calls, then exactly one `LLMFullResponseEndFrame` with finish reason and usage. The frames have no ids.
+        Closing the generator closes the stream to the provider at once.
 
-        Raises `ProviderError`, before the end frame: the answer is then incomplete. Nothing is tried twice here.
+        Raises `ProviderError` before the end frame if the answer is incomplete. Does not retry.
         """
         ended = False
         limit = Silence(self.completion_timeout_secs)
@@ -269,24 +276,24 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
                         raise
                     break
                 if frame is None:
-                    continue  # it works, and has nothing to tell yet
+                    continue  # something arrived that is not a frame yet
                 ended = isinstance(frame, LLMFullResponseEndFrame)
                 yield frame
             else:
                 return
         await self.notify("on_completion_timeout")
         raise CompletionTimeoutError(
-            f"{self.provider} said nothing for {self.completion_timeout_secs:g} seconds."
+            f"{self.provider} sent nothing for {self.completion_timeout_secs:g} seconds."
         )
 
     @abstractmethod
     def _stream(self, request: Request) -> AsyncGenerator[AnyFrame | None, None]:
-        """Send `request.content` and yield the frames that `answer` promises; its time limit is not yours to keep.
+        """Send `request.content` and yield the frames that `answer` promises. `answer` enforces the completion timeout.
 
-        None instead of a frame means that something arrived that is no frame yet, such as arguments of a call, which
-        may take longer than silence may last.
+        Yield None when something arrived that is not a frame yet, such as a part of a call's arguments, so that the
+        completion timeout starts again.
 
-        Must hold no connection once it is closed or cancelled. Raises `ProviderError`s; others are bugs.
+        Must release its connection when it is closed or cancelled. Raises `ProviderError`; any other error is a bug.
         """
 
     async def run_inference(

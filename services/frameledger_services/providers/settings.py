@@ -1,4 +1,4 @@
-"""`LLMSettings`: the settings of a request, in a form that is no provider's own."""
+"""`LLMSettings`: the settings of a request, independent of the provider."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ observer keeps there."""
 
 
 class LLMSettings(BaseModel):
-    """Settings of a service, of a context, or of one call. None means: not set here, look further down.
+    """Settings of a service, of a conversation, or of one request. None means that the setting is not set here.
 
-    What a provider's adapter has no form for it refuses by name. Nothing is dropped silently.
+    A provider's adapter rejects settings that it does not support, by name. No setting is ignored silently.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -35,10 +35,10 @@ class LLMSettings(BaseModel):
     seed: int | None = None
 
     extra: Mapping[str, Any] | None = None
-    """Fields of the provider's own request, set as they are: they outrank what the adapter writes."""
+    """Fields that are added to the provider's request unchanged. They replace fields that the adapter writes."""
 
     def over(self, lower: LLMSettings) -> LLMSettings:
-        """Returns these settings, with the lower one for each that is None. Two `extra` are merged key by key."""
+        """Returns these settings, with each None replaced by the value of `lower`. `extra` is merged key by key."""
         mine = self.model_dump(exclude_none=True)
         merged = lower.model_dump(exclude_none=True) | mine
         if self.extra is not None and lower.extra is not None:
@@ -46,7 +46,7 @@ class LLMSettings(BaseModel):
         return LLMSettings(**merged)
 
     def limited(self, max_tokens: int | None) -> LLMSettings:
-        """The settings with another token limit in the place of those that are set; as they are, if None."""
+        """Returns the settings with this token limit in place of those that are set; unchanged for None."""
         if max_tokens is None:
             return self
         named = [name for name in ("max_tokens", "max_completion_tokens") if getattr(self, name) is not None]
@@ -54,7 +54,7 @@ class LLMSettings(BaseModel):
 
 
 def settings_of_context(provider: str, settings: Mapping[str, Any]) -> LLMSettings:
-    """A context's settings. Raises `UnmappableError` that names a key which no setting has, or a wrong value."""
+    """Returns a context's settings. Raises `UnmappableError` for an unknown key or an invalid value, and names it."""
     found = {name: value for name, value in settings.items() if name not in NOT_REQUESTED}
     try:
         return LLMSettings.model_validate(found)
@@ -63,9 +63,9 @@ def settings_of_context(provider: str, settings: Mapping[str, Any]) -> LLMSettin
         name = str(first["loc"][0]) if first["loc"] else "settings"
         if first["type"] == "extra_forbidden":
             reason = (
-                f"the context's setting {name}, which is none of ours (the provider's own go into `extra`, and an "
-                "LLMUpdateSettingsFrame that says null takes it out)"
+                f"the unknown setting {name} of the conversation (put the provider's own settings into `extra`; an "
+                "LLMUpdateSettingsFrame with null removes it)"
             )
         else:
-            reason = f"the context's setting {name} ({first['msg']})"
+            reason = f"the setting {name} of the conversation ({first['msg']})"
         raise UnmappableError(provider, reason) from None
