@@ -1,6 +1,6 @@
-"""What the model reads of a call that ended without a result of its function: the same from a function service and from
-the timekeeper. No text names a time or a limit, which differ between services, nor an error of a handler, which may
-hold secrets."""
+"""Messages that the model reads as the result of a call whose function returned none. The function service and the
+timekeeper use the same texts. No text contains a time or a limit, because these differ between services, or an error of
+a handler, because it may contain secrets."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def late(name: str) -> str:
 
 def ambiguous(name: str) -> str:
     return (
-        f"It is not known whether `{name}` was carried out: it was begun, and its end was never told. Do not call it "
-        "again by yourself. Tell the user that it has to be checked."
+        f"It is unknown whether `{name}` took effect: it was started, and its outcome was never reported. Do not call "
+        "it again on your own. Tell the user that this has to be checked."
     )
 
 
@@ -27,12 +27,12 @@ def failed(name: str) -> str:
 
 
 def no_json(name: str) -> str:
-    return f"The function `{name}` finished, but its result cannot be shown: it is no JSON."
+    return f"The function `{name}` finished, but its result cannot be shown: it is not JSON."
 
 
 def too_large(name: str) -> str:
-    return f"The function `{name}` finished, but its result is too large to be shown. Ask it for less."
+    return f"The function `{name}` finished, but its result is too large to be shown. Request less."
 
 
 def not_run(name: str) -> str:
-    return f"The function `{name}` was not run: its service is being stopped. It may be called again."
+    return f"The function `{name}` was not run: its service is stopping. You may call it again."

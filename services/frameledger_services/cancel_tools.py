@@ -1,6 +1,7 @@
-"""The tools by which a model cancels what it started: `cancel_<name>`, one for each asynchronous tool that opted in.
+"""Tools by which a model cancels its own calls: `cancel_<name>`, one for each asynchronous tool that opted in.
 
-Beside the rooms, since the inference service offers them with a request and the function service serves them.
+The module is outside of the rooms because the inference service offers these tools and the function service serves
+them.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ PREFIX = "cancel_"
 
 
 def cancel_name(function_name: str) -> str:
-    """What the tool that cancels calls of this function is called."""
+    """Returns the name of the tool that cancels calls of this function."""
     return PREFIX + function_name
 
 
 def cancelled_by(name: str) -> str:
-    """The function whose calls the cancel tool of this name cancels."""
+    """Returns the name of the function whose calls this cancel tool cancels."""
     return name.removeprefix(PREFIX)
 
 
 def schema(function_name: str) -> FunctionSchema:
-    """What the model reads about the tool that cancels calls of this function."""
+    """Returns the schema of the tool that cancels calls of this function."""
     return FunctionSchema(
         name=cancel_name(function_name),
         description=(
@@ -42,10 +43,10 @@ def schema(function_name: str) -> FunctionSchema:
 
 
 def offered(tools: Sequence[Mapping[str, Any]], cancellable: Iterable[str]) -> tuple[FunctionSchema, ...]:
-    """The cancel tools to offer beside these tools, in the order of the tools that they belong to.
+    """Returns the cancel tools to offer with these tools, in the order of the tools that they belong to.
 
-    `cancellable` names the functions that opted in. An application's own tool of the same name wins: ours is not
-    offered then.
+    `cancellable` names the functions that opted in. A cancel tool is not offered if the application has a tool of the
+    same name.
     """
     opted_in, taken = frozenset(cancellable), frozenset(tool_names(tools))
     names = dict.fromkeys(name for tool in tools if (name := tool_name(tool)) in opted_in)
@@ -53,7 +54,7 @@ def offered(tools: Sequence[Mapping[str, Any]], cancellable: Iterable[str]) -> t
 
 
 def guidance(function_names: Iterable[str]) -> str:
-    """What the system instruction says about the cancel tools of these functions; empty for none."""
+    """Returns the text about the cancel tools of these functions for the system instruction; empty for none."""
     names = tuple(function_names)
     if not names:
         return ""

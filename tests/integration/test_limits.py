@@ -82,7 +82,7 @@ FAILED = {
         "The model has called functions 3 times in a row without an input.",
     ),
     "calls of a run": by_setting(
-        "limit_calls_per_run", 2, CALLS_AT_ONCE, "too_many_calls", "The model makes 3 calls at once."
+        "limit_calls_per_run", 2, CALLS_AT_ONCE, "too_many_calls", "The model makes 3 calls in one answer."
     ),
     "messages": by_setting(
         "limit_context_messages", 3, SPEAKS, "context_too_large", "The context has 5 messages."

@@ -471,7 +471,7 @@ def test_a_model_that_makes_more_calls_than_a_run_may_makes_none(most, made):
         call for one in stage.log if one.type == "FunctionCallsStartedFrame" for call in one.function_calls
     ]
     assert len(announced) == made
-    said = "The model makes 2 calls at once. FRAMELEDGER_LIMIT_CALLS_PER_RUN is 1."
+    said = "The model makes 2 calls in one answer. FRAMELEDGER_LIMIT_CALLS_PER_RUN is 1."
     assert stage.errors() == ([] if made else [("too_many_calls", False, said)])
     assert stage.log[-1].type == "LLMFullResponseEndFrame"
     assert (stage.log[-1].finish_reason == "error") == (not made)

@@ -88,7 +88,9 @@ def test_an_option_that_a_provider_does_not_take_is_named(installed):
     settings = load(
         {"FRAMELEDGER_PROVIDER_OPTIONS": '{"third": {"regoin": "eu"}}'}, look_for_running=False
     ).settings
-    with pytest.raises(SettingsError, match=r"PROVIDER_OPTIONS is not valid for the provider 'third': .*regoin"):
+    with pytest.raises(
+        SettingsError, match=r"PROVIDER_OPTIONS is not valid for the provider 'third': .*regoin"
+    ):
         plugins.create("third", settings)
 
 

@@ -74,7 +74,7 @@ async def answer(run: ClaimedRun, model: LLMService[Any], deps: RunDependencies)
         attempt = _Attempt(run, number, model, deps)
         if number > MOST_ATTEMPTS:
             # Three workers in a row died during it.
-            return await attempt.give_up(f"{MOST_ATTEMPTS} attempts were begun, and none came to its end.")
+            return await attempt.give_up(f"{MOST_ATTEMPTS} attempts were started, and none was completed.")
         lost = await attempt.run()
         if lost is None:
             return "done"
@@ -237,7 +237,7 @@ class _Attempt:
         most = self._deps.calls_per_run
         if most is not None and self._calls > most:
             limit = Limit(most, "FRAMELEDGER_LIMIT_CALLS_PER_RUN")
-            raise limit.error("too_many_calls", f"The model makes {self._calls} calls at once.")
+            raise limit.error("too_many_calls", f"The model makes {self._calls} calls in one answer.")
 
     async def _push(self, request: Request, frame: AnyFrame) -> None:
         """Takes a frame from the provider's `push_frame` or `run_function_calls`."""
@@ -320,5 +320,5 @@ def _pause(before: int, asked: float | None) -> float:
 
 def _why_refused(error: BaseException) -> str:
     if isinstance(error, TooLargeError):
-        return "The model said more in one piece than the log takes in one frame."
-    return f"The model said what no frame can carry: {error}"
+        return "One piece of the model's output is larger than the maximum size of a frame."
+    return f"The model's output cannot be encoded as a frame: {error}"

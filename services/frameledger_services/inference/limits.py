@@ -39,9 +39,9 @@ REMEMBERED_SECONDS = 2.0
 
 
 class LimitReachedError(ProviderError, errors.RefusedError):
-    """A run is beyond a limit, and the model was not asked, or its calls are not made. `code` says which limit.
+    """A run exceeds a limit: the model was not asked, or its calls are not made. `code` says which limit.
 
-    Remedy: The message names what raises it: a setting of the inference service, or the limits of the conversation.
+    Remedy: Raise the limit that the message names: a setting of the inference service, or one of the conversation.
     """
 
     code = "limit_reached"

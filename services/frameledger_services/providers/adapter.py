@@ -1,4 +1,4 @@
-"""`LLMAdapter`: a neutral context becomes the body of one provider's request."""
+"""`LLMAdapter` converts a provider-independent context to the body of a provider's request."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from frameledger_services.providers.tool_forms import Tool, ToolChoice
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """All that a request is made of, checked and in one form: what is left is to write it in a provider's."""
+    """The content of a request, checked and independent of the provider. An adapter writes it in a provider's form."""
 
     model: str
     settings: LLMSettings
-    """In force: the call's, the context's and the service's, in this order. `system_instruction` is below."""
+    """The effective settings: those of the request, then of the context, then of the service. The system instruction is
+    in `system`."""
 
     system: str | None
-    """The composed system instruction of the service. System messages of the context stand in `messages`."""
+    """The composed system instruction of the service. System messages of the context are in `messages`."""
 
     messages: tuple[LLMContextMessage, ...]
-    """Standard messages that `content.check` passed, paired, and this provider's own `LLMSpecificMessage`s."""
+    """Standard messages, checked and with each call followed by its result, and the provider's own
+    `LLMSpecificMessage`s."""
 
     tools: tuple[Tool, ...]
     tool_choice: ToolChoice | None
@@ -36,39 +38,39 @@ class Prompt:
 
 
 class LLMAdapter(ABC):
-    """What one provider's requests look like. Has no state: equal prompts give equal bodies."""
+    """Writes the requests of one provider. It has no state: equal prompts give equal bodies."""
 
     provider: ClassVar[str]
     """The name in `LLMSpecificMessage.llm` and in custom tools, and on start frames."""
 
     settings_mapped: ClassVar[frozenset[str]] = frozenset()
-    """The fields of `LLMSettings`, beside model, system_instruction and extra, that `body` has a form for."""
+    """The fields of `LLMSettings` that `body` supports, apart from model, system_instruction and extra."""
 
     own_messages_are_standard: ClassVar[bool] = False
-    """Whether this provider's own messages have the standard shape, so that they are unwrapped before pairing."""
+    """Whether the provider's own messages have the standard form. If so, they are treated as standard messages."""
 
     @abstractmethod
     def body(self, prompt: Prompt) -> dict[str, Any]:
-        """The JSON object of the request, `extra` not yet in it. Pure.
+        """Returns the JSON object of the request, without `extra`. Pure.
 
-        Raises `UnmappableError` naming the message, part, tool choice or setting that has no form here.
+        Raises `UnmappableError` that names the unsupported message, part, tool choice or setting.
         """
 
     def parameters(self) -> dict[str, Any]:
-        """Returns what `body` depends on beside the prompt, as JSON, so that a request can be made again."""
+        """Returns what `body` depends on apart from the prompt, as JSON, so that a request can be reproduced."""
         return {}
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
-        """Returns an adapter like the one whose `parameters` these are."""
+        """Returns an adapter with these `parameters`."""
         return self
 
     def create_llm_specific_message(self, message: Any) -> LLMSpecificMessage:
-        """A message in this provider's own shape, which other providers' adapters leave out."""
+        """Returns a message in this provider's own form. Adapters of other providers omit it."""
         return LLMSpecificMessage(self.provider, message)
 
     def check_settings(self, settings: LLMSettings) -> None:
-        """Raises `UnmappableError` naming the first setting that is set and has no form here. A penalty of 0 is the
-        same as none."""
+        """Raises `UnmappableError` that names the first setting that is set and not supported. A penalty of 0 counts as
+        not set."""
         for name in LLMSettings.model_fields:
             if name in _ANYWHERE or name in self.settings_mapped or getattr(settings, name) is None:
                 continue
@@ -87,10 +89,11 @@ class LLMAdapter(ABC):
         system_replaced: bool = False,
         answers: Sequence[str | None] = (),
     ) -> tuple[LLMContextMessage, ...]:
-        """The context's messages for this provider, gathered, paired and checked.
+        """Returns the context's messages for this provider: the calls of an answer in one message, each followed by its
+        result, and all messages checked.
 
-        `system_replaced` leaves system ones out. `answers` has for each message of the context the id of the answer
-        that it belongs to, or None where that is unknown; empty: unknown for all.
+        `system_replaced` omits system messages. `answers` has for each message of the context the id of the answer that
+        it belongs to, or None if that is unknown; empty means unknown for all.
         """
         found: list[LLMContextMessage] = []
         known: list[str | None] = []

@@ -1,4 +1,4 @@
-"""The provider `anthropic`: the messages API by the official SDK."""
+"""The provider `anthropic`: the Messages API with the official SDK."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from frameledger_services.providers.sdk import SdkLLMService
 
 
 class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
-    """Anthropic's messages.
+    """Anthropic's Messages API.
 
-    Thoughts come with their signatures and are stored in the context, so that they go back byte for byte; one that only
-    the provider can read has its whole block as signature. What the provider's own tools (searches, code) do inside an
-    answer is not kept: the answer's text is.
+    Thoughts are stored in the context with their signatures and sent back byte for byte. The signature of a redacted
+    thought is its whole block. The steps of the provider's own tools (search, code execution) inside an answer are not
+    stored; the text of the answer is.
     """
 
     provider = "anthropic"

@@ -1,4 +1,4 @@
-"""Messages of the standard shape, checked before an adapter reads them: roles, parts of content, calls."""
+"""Checks standard messages before an adapter reads them: roles, parts of content, calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,;]+)*?;base64,", re.IGNO
 
 
 def check(provider: str, place: int, message: Mapping[str, Any]) -> None:
-    """Raises `UnmappableError`, naming the message by its place, for one that no adapter could read."""
+    """Raises `UnmappableError` for a malformed message, and names its position."""
     role = message.get("role")
     if not isinstance(role, str) or role not in ROLES:
         raise UnmappableError(provider, f"message {place + 1} of the request, whose role is {role!r}")
@@ -36,7 +36,7 @@ def check(provider: str, place: int, message: Mapping[str, Any]) -> None:
 
 
 def parts(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The content of a checked message as a list of parts: text becomes one text part, None an empty list."""
+    """Returns the content of a checked message as parts: text becomes one text part, None becomes no parts."""
     found = message.get("content")
     if isinstance(found, str):
         return [{"type": "text", "text": found}]
@@ -44,7 +44,7 @@ def parts(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """The text of a checked message; its parts of text joined by line breaks, other parts left out."""
+    """Returns the text of a checked message: its text parts joined by line breaks. Other parts are omitted."""
     return "\n".join(part["text"] for part in parts(message) if part["type"] == "text")
 
 
@@ -66,19 +66,19 @@ def _check_part(provider: str, where: str, part: object) -> None:
             return
         case {"type": str(kind)}:
             known = kind in {"text", "refusal", "image_url", "input_audio", "file"}
-            reason = "which lacks its content" if known else "a kind that is not known"
+            reason = "which lacks its content" if known else "an unknown kind"
             raise UnmappableError(provider, f"{where}, of type {kind!r}, {reason}")
         case _:
-            raise UnmappableError(provider, f"{where}, which is no object with a type")
+            raise UnmappableError(provider, f"{where}, which is not an object with a type")
 
 
 def _check_calls(provider: str, where: str, role: object, calls: object) -> None:
     if role != "assistant":
-        raise UnmappableError(provider, f"{where}, which has tool_calls and is not the assistant's")
+        raise UnmappableError(provider, f"{where}, which has tool_calls but is not an assistant message")
     if not isinstance(calls, list | tuple):
-        raise UnmappableError(provider, f"{where}, whose tool_calls are no list")
+        raise UnmappableError(provider, f"{where}, whose tool_calls are not a list")
     for call in calls:
         match call:
             case {"id": str(), "function": {"name": str(name)}} if name:
                 continue
-        raise UnmappableError(provider, f"{where}, of whose tool_calls one names no function")
+        raise UnmappableError(provider, f"{where}, which has a tool call without an id or a function name")

@@ -1,4 +1,4 @@
-"""The provider `openai`: chat completions by the official SDK, at any address that speaks as they do."""
+"""The provider `openai`: chat completions with the official SDK, at OpenAI or any compatible server."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from frameledger_services.settings import Settings
 
 
 class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
-    """OpenAI's chat completions, or a server that speaks as they do (vLLM, Ollama, llama.cpp, gateways).
+    """OpenAI's chat completions, or a compatible server (vLLM, Ollama, llama.cpp, gateways).
 
-    A refusal is text with the finish reason `content_filter`. Reasoning that a compatible server streams
-    (`reasoning_content` or `reasoning`) comes as thoughts that are on the log and not in the context, since chat
-    completions have no place for them.
+    A refusal becomes text with the finish reason `content_filter`. Reasoning that a compatible server streams
+    (`reasoning_content`, `reasoning`, or parts of type `thinking`) becomes thoughts that are on the log and not in the
+    context, because chat completions cannot carry them.
     """
 
     provider = "openai"
@@ -32,8 +32,8 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
     answer_class = OpenAIAnswer
 
     def __init__(self, *, developer_role: DeveloperRole = "developer", **options: Any) -> None:
-        """`developer_role` is for servers that know no developer messages: see the adapter. `options` are those of
-        `SdkLLMService`."""
+        """`developer_role` says how developer messages are sent, for servers that do not support them: see the adapter.
+        `options` are those of `SdkLLMService`."""
         super().__init__(**options)
         at_openai = httpx.URL(self._base_url).host.endswith("api.openai.com")
         self._adapter = type(self).adapter_class(developer_role, takes_max_tokens=not at_openai)

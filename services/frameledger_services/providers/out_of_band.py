@@ -1,4 +1,4 @@
-"""Inference out of band: a context in, text out, with the provider that the settings name. Publishes nothing."""
+"""Out-of-band inference: takes a context, returns text, publishes nothing. Uses the provider of the settings."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from frameledger_services.settings import Settings
 _T = TypeVar("_T")
 
 LONGEST_WAIT = 30.0
-"""Seconds before a request is sent again; a provider that asks for more has failed."""
+"""The longest wait in seconds before a retry. A provider that asks for a longer one has failed."""
 
 
 class OutOfBand:
-    """Asks a model whatever is asked, many questions at once. The provider is made by the first question."""
+    """Runs out-of-band inference, concurrently. The provider is created on first use."""
 
     def __init__(
         self, settings: Settings, *, provider: str | None = None, over: LLMSettings | None = None
     ) -> None:
-        """`provider` and `over` outrank the settings."""
+        """`provider` and `over` take precedence over the settings."""
         self._settings = settings
         self._provider = provider or settings.inference_provider
         self._over = over
@@ -34,12 +34,12 @@ class OutOfBand:
 
     @property
     def service(self) -> LLMService[Any]:
-        """The provider. Raises `NoSuchProviderError`, also when none is named."""
+        """The provider. Raises `NoSuchProviderError`, also if none is configured."""
         if self._service is None:
             if self._provider is None:
                 raise plugins.NoSuchProviderError(
-                    "No provider is named. Set FRAMELEDGER_INFERENCE_PROVIDER to one of: "
-                    f"{', '.join(plugins.known())}; on a command line, --provider names it too."
+                    "No provider is configured. Set FRAMELEDGER_INFERENCE_PROVIDER to one of: "
+                    f"{', '.join(plugins.known())}; or pass --provider on a command line."
                 )
             self._service = plugins.create(self._provider, self._settings, over=self._over)
         return self._service
@@ -47,13 +47,13 @@ class OutOfBand:
     async def run_inference(
         self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
     ) -> str | None:
-        """As `LLMService.run_inference`; what may work again is tried again, as `retrying` does."""
+        """As `LLMService.run_inference`, with retries as in `retrying`."""
         service = self.service
         return await self.retrying(lambda: service.run_inference(context, max_tokens, system_instruction))
 
     async def retrying(self, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """Returns what `ask` returns. It is called again, `inference_retries` times at most, when the provider may
-        answer again soon. Raises its other `ProviderError`s, and the last one."""
+        """Returns the result of `ask`. While the provider is temporarily unavailable, `ask` is retried, at most
+        `inference_retries` times. Raises other `ProviderError`s at once, and the last one."""
         tries = 0
         while True:
             try:
@@ -66,6 +66,6 @@ class OutOfBand:
             tries += 1
 
     async def close(self) -> None:
-        """Close the provider, if there is one. Safe to call twice."""
+        """Close the provider, if it was created. Safe to call twice."""
         if self._service is not None:
             await self._service.cleanup()

@@ -1,4 +1,4 @@
-"""`Request`: what one inference sends, complete and before it is sent."""
+"""`Request`: the complete request of one inference, before it is sent."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request to a model. Equal contexts, settings and instructions give equal bytes, in every process."""
+    """A request to a model. Equal contexts, settings and instructions give equal bytes in every process."""
 
     provider: str
     model: str
     body: Mapping[str, Any]
-    """The JSON object for the provider."""
+    """The JSON object that the provider gets."""
 
     content: bytes
-    """`body` as UTF-8 JSON: exactly what goes over the wire."""
+    """`body` as UTF-8 JSON: exactly the bytes that are sent."""
 
     builtin_tools: frozenset[str] = field(default=frozenset())
-    """Names of the offered functions that the function service serves itself, such as `cancel_<name>`."""
+    """Names of the offered built-in functions of the function service, such as `cancel_<name>`."""
 
     @classmethod
     def of(
         cls, provider: str, model: str, body: Mapping[str, Any], builtin_tools: frozenset[str] = frozenset()
     ) -> Self:
-        """The request with this body. Keys keep their order, since providers cache by the bytes of the beginning."""
+        """Returns the request with this body. Keys keep their order, because providers cache requests by prefix."""
         return cls(provider, model, body, encoded(body), builtin_tools)
 
     @property
     def sha256(self) -> str:
-        """The hash of `content` in hexadecimal."""
+        """The SHA-256 of `content` in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
 
 
 def encoded(value: Any) -> bytes:
-    """Compact JSON in UTF-8. Half of a surrogate pair, which has no UTF-8, is written as its escape."""
+    """Returns compact JSON in UTF-8. A lone surrogate, which UTF-8 cannot encode, is written as its escape."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode(errors="backslashreplace")

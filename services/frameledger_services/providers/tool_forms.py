@@ -1,4 +1,4 @@
-"""Tools and the choice of tools, read from every form they come in, in one form."""
+"""Normalizes tools and tool choices from all accepted forms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class OwnTool:
-    """A definition in the very form of the provider that is asked, to be passed on as it is."""
+    """A tool definition in the provider's own form. It is passed on unchanged."""
 
     definition: Mapping[str, Any]
 
@@ -48,31 +48,33 @@ class ToolChoice:
 
 
 def tools_of(provider: str, definitions: Iterable[Mapping[str, Any]]) -> tuple[Tool, ...]:
-    """The tools of a context for this provider, in order; those of other providers are left out.
+    """Returns the tools of a context for this provider, in order. Tools of other providers are omitted.
 
-    Read are OpenAI's chat form, the flat forms with `parameters` or `input_schema`, Gemini's `function_declarations`,
+    Accepts OpenAI's chat form, the flat forms with `parameters` or `input_schema`, Gemini's `function_declarations`,
     `FunctionSchema`'s fields, and `{"llm": ..., "tool": ...}`. Raises `UnmappableError` for anything else.
     """
     return tuple(tool for definition in definitions for tool in _read(provider, definition))
 
 
 def choice_of(provider: str, choice: object, tools: Iterable[Tool]) -> ToolChoice | None:
-    """The choice in one form; None where it has no effect, as without any tool.
+    """Returns the tool choice in one form; None if it has no effect, for instance without tools.
 
-    Read are `"auto"`, `"required"` (or `"any"`), `"none"`, the same as `{"type": ...}`, and an object that names a
-    function in OpenAI's or Anthropic's form. Raises `UnmappableError` for another, and for a choice that the tools
-    cannot keep.
+    Accepts `"auto"`, `"required"` (or `"any"`), `"none"`, the same as `{"type": ...}`, and an object that names a
+    function in OpenAI's or Anthropic's form. Raises `UnmappableError` for anything else, and for a choice that does not
+    match the tools.
     """
     names = {tool.name for tool in tools}
     read = _choice(provider, choice)
     if read is None:
         return None
     if read.mode == "function" and read.name not in names:
-        raise UnmappableError(provider, f"the tool choice {read.name!r}, which is no tool of the context")
+        raise UnmappableError(
+            provider, f"the tool choice {read.name!r}, which is not a tool of the conversation"
+        )
     if not names:
         if read.mode == "required":
             raise UnmappableError(
-                provider, "the tool choice 'required', since the context has no tools for it"
+                provider, "the tool choice 'required', because the conversation has no tools"
             )
         return None
     return read
@@ -101,7 +103,7 @@ def _read(provider: str, definition: Mapping[str, Any]) -> Iterator[Tool]:
         case {"llm": str(llm), "tool": tool, **rest} if not rest:
             if llm == provider:
                 if not isinstance(tool, Mapping):
-                    raise UnmappableError(provider, "a custom tool that is no object")
+                    raise UnmappableError(provider, "a custom tool that is not an object")
                 yield OwnTool(tool)
         case {"type": "function", "function": {"name": str(name)} as inner}:
             yield _function(provider, name, inner, inner.get("parameters"))
@@ -118,13 +120,13 @@ def _read(provider: str, definition: Mapping[str, Any]) -> Iterator[Tool]:
             named = f"the tool {shown!r}" if shown else "a tool without a name"
             raise UnmappableError(
                 provider,
-                f'{named}, whose definition is in no known form (a provider\'s own is {{"llm": ..., "tool": ...}})',
+                f'{named}, whose form is unknown (write a provider\'s own tool as {{"llm": ..., "tool": ...}})',
             )
 
 
 def _function(provider: str, name: str, fields: Mapping[str, Any], schema: object) -> Function:
     if schema is not None and not isinstance(schema, Mapping):
-        raise UnmappableError(provider, f"the tool {name!r}, whose parameters are no JSON Schema object")
+        raise UnmappableError(provider, f"the tool {name!r}, whose parameters are not a JSON Schema object")
     description, strict = fields.get("description"), fields.get("strict")
     return Function(
         name,

@@ -1,8 +1,8 @@
-"""`WebsocketLLMService`: the base of providers that are spoken to over a websocket.
+"""`WebsocketLLMService`: the base class of providers that use a websocket.
 
-A request is one exchange: send it, read events until the one that ends it. Nothing reads in the background. Many
-requests run at once, each with a connection of its own from a pool; a connection that was left in the middle of an
-exchange is closed, since its remaining events belong to no request.
+A request is one exchange: send it, then read events until its last one. Nothing reads in the background. Requests run
+concurrently, each on a connection of its own from a pool. A connection whose exchange is incomplete is closed, because
+its remaining events belong to no request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from frameledger_services.providers.service import LLMService, TAdapter
 CONNECT_SECONDS = 10.0
 CLOSE_SECONDS = 1.0
 IDLE_CONNECTIONS = 32
-"""How many connections without a request are kept open."""
+"""The maximum number of idle connections that are kept open."""
 
 _log = logs.get_logger("providers")
 
@@ -59,20 +59,21 @@ _slot: ContextVar[_Slot] = ContextVar("websocket_slot")
 
 
 class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
-    """Subclasses connect (`_connect_websocket`, `_disconnect_websocket`) and hold the exchange (`_exchange`).
+    """Subclasses implement the connection (`_connect_websocket`, `_disconnect_websocket`) and the exchange
+    (`_exchange`).
 
-    `self._websocket` is the connection of the request that asks for it, of any number that are open at once.
-    In `_exchange` the helpers `_ensure_connected`, `_ws_send` and `_ws_recv` speak over this request's connection. When
-    it is lost they connect again and raise `WebsocketReconnectedError`: what the server knew of the exchange is gone,
-    and the inference must begin again. The hook `on_connection_error(service, sentence)` is called for each loss.
+    `self._websocket` is the connection of the current request; several requests may be open at once. In `_exchange`,
+    the helpers `_ensure_connected`, `_ws_send` and `_ws_recv` use this request's connection. If it is lost, they
+    reconnect and raise `WebsocketReconnectedError`: the server has lost the state of the exchange, and the inference
+    must start again. The hook `on_connection_error(service, sentence)` is called for each lost connection.
     """
 
     RECONNECT_ATTEMPTS: ClassVar[int] = 4
     RECONNECT_FIRST_SECONDS: ClassVar[float] = 0.2
-    """The pause after the first attempt that failed; each one after that is twice as long, and at most 5 s."""
+    """The pause after the first failed attempt. Each further pause is twice as long, at most 5 s."""
 
     def __init__(self, *, reconnect_on_error: bool = True, **options: Any) -> None:
-        """`reconnect_on_error=False`: the first loss is the error of the request. `options` are `LLMService`'s."""
+        """With `reconnect_on_error=False`, a lost connection fails its request. `options` are those of `LLMService`."""
         super().__init__(**options)
         self.reconnect_on_error = reconnect_on_error
         self._idle: list[ClientConnection] = []
@@ -90,26 +91,26 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
 
     @abstractmethod
     async def _connect_websocket(self) -> ClientConnection | None:
-        """Make a new connection, ready for a request: return it, or set `self._websocket`.
+        """Open a new connection that is ready for a request. Return it, or set `self._websocket`.
 
         Raises OSError, TimeoutError or a `WebSocketException`.
         """
 
     async def _disconnect_websocket(self) -> None:
-        """Close `self._websocket`, whatever its state. After a second it is cut off."""
+        """Close `self._websocket` in any state. After one second the connection is aborted."""
         if self._websocket is not None:
             await self._websocket.close()
 
     @abstractmethod
     def _exchange(self, request: Request) -> AsyncGenerator[AnyFrame | None, None]:
-        """Send the request and yield what `_stream` promises, by way of the helpers below."""
+        """Send the request and yield frames as `_stream` does, with the helpers below."""
 
     # The helpers of an exchange.
 
     async def _ensure_connected(self) -> None:
-        """Connect if there is no connection that is alive, with exponential backoff and jitter.
+        """Connect, with exponential backoff and jitter, unless there is an open connection.
 
-        Raises `ConnectionLostError` when no attempt succeeded, or the service was closed.
+        Raises `ConnectionLostError` if all attempts fail or the service is closed.
         """
         slot = _slot.get()
         if slot.connection is None or slot.connection.state is not State.OPEN:
@@ -117,9 +118,9 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
             slot.connection = await self._connected(slot)
 
     async def _ws_send(self, message: Any) -> None:
-        """Send a message as JSON; text goes as it is, such as a request's `content`.
+        """Send a message as JSON. Text, such as a request's `content`, is sent unchanged.
 
-        Raises `WebsocketReconnectedError`, or the `ConnectionClosed` itself if it could not be mended.
+        Raises `WebsocketReconnectedError`, or `ConnectionClosed` if it could not reconnect.
         """
         text = message if isinstance(message, str) else encoded(message).decode()
         slot = _slot.get()
@@ -132,9 +133,9 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
             await self._lost(error)
 
     async def _ws_recv(self) -> Any:
-        """The next event, parsed. The caller stops at the one that ends the exchange.
+        """Returns the next event, parsed. The caller stops at the last event of the exchange.
 
-        Raises as `_ws_send`, and `ProviderError` for what is no JSON.
+        Raises the errors of `_ws_send`, and `ProviderError` for an event that is not JSON.
         """
         try:
             event = await _connection(_slot.get()).recv()
@@ -143,17 +144,17 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         try:
             return json.loads(event)
         except ValueError:
-            raise ProviderError(f"{self.provider} sent an event that is no JSON.") from None
+            raise ProviderError(f"{self.provider} sent an event that is not JSON.") from None
 
     async def _lost(self, error: ConnectionClosed) -> NoReturn:
         sentence = f"The connection to {self.provider} was lost: {error}."
         await self.notify("on_connection_error", sentence)
         if not self.reconnect_on_error or not await self._try_reconnect():
             raise error
-        raise WebsocketReconnectedError(f"{sentence} It was made again.") from error
+        raise WebsocketReconnectedError(f"{sentence} It was reconnected.") from error
 
     async def _try_reconnect(self) -> bool:
-        """Whether the connection of this request could be made again."""
+        """Reconnect. Returns whether that succeeded."""
         try:
             await self._ensure_connected()
         except ConnectionLostError:
@@ -164,7 +165,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
     # The pool.
 
     async def _connect(self) -> None:
-        """One connection at the start, so that the first request does not wait for it. It is no error if it fails."""
+        """Open one connection at the start, so that the first request need not wait for it. A failure is logged."""
         slot = _Slot(None)
         self._slots.add(slot)
         try:
@@ -216,7 +217,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         return connection
 
     async def _closed(self, connection: ClientConnection) -> None:
-        """Close a connection; at most a second long."""
+        """Close a connection. Takes at most one second."""
         token = _slot.set(_Slot(connection))
         try:
             with suppress(TimeoutError):
@@ -259,5 +260,5 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
 
 def _connection(slot: _Slot) -> ClientConnection:
     if slot.connection is None:
-        raise RuntimeError("an exchange begins with _ensure_connected or _ws_send")
+        raise RuntimeError("there is no connection: call _ensure_connected or _ws_send first")
     return slot.connection
