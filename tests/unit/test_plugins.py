@@ -200,9 +200,9 @@ def test_the_command_asks_and_prints(words, stdin, said):
         (["Hello."], "", 1, "FRAMELEDGER_INFERENCE_PROVIDER"),
         (["Hello.", "--provider", "nobody"], "", 1, "There is no provider 'nobody'"),
         (["--provider", "scripted"], '[{"role": "wizard"}]', 1, "'wizard'"),
-        (["--provider", "scripted"], "", 2, "nothing to ask"),
-        (["--provider", "scripted"], "[7]", 2, "no context"),
-        (["Hello.", "--at", "3"], "", 2, "needs a conversation"),
+        (["--provider", "scripted"], "", 2, "no message and no text"),
+        (["--provider", "scripted"], "[7]", 2, "not a context"),
+        (["Hello.", "--at", "3"], "", 2, "use it with --context"),
     ],
 )
 def test_the_command_says_what_is_wrong(words, stdin, code, said):
