@@ -192,7 +192,7 @@ def test_a_result_that_is_no_json_fails_the_call(settings, plain):
         call = called("direct" if plain else "handle")
         await talk.call(call)
         assert await talk.settled(call.tool_call_id) == ["failed"]
-        assert "no JSON" in await talk.told(call.tool_call_id)
+        assert "not JSON" in await talk.told(call.tool_call_id)
         assert len(await talk.payloads("ErrorFrame")) == 1
         assert refused == ([] if plain else [True])
 
