@@ -3,9 +3,9 @@
     chain(0) = sha256(utf8(context_id))
     chain(n) = sha256(chain(n-1) || int8send(n) || int4send(length of source, -1 for null) || utf8(source) || value)
 
-`value` is the record's value, byte for byte, and `n` the frame's version. Whoever has the frames can compute each link
-again, and a changed, missing or added frame changes every link after it. The SQL function `verify_chain` computes the
-same in the database. Stored for ever: neither function may change what it returns.
+`value` is the record's value, byte for byte, and `n` the frame's version. Each link can be computed again from
+the frames, and a changed, missing or added frame changes every link after it. The SQL function `verify_chain`
+computes the same in the database. Stored for ever: neither function may change what it returns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ids that follow from where a thing stands, so that folding or publishing it twice names the same thing.
+"""Ids derived from the position of a thing on the log, so that folding or publishing it twice gives the same id.
 
 The namespaces are constants of the product: with others, a rebuild would give other ids.
 """

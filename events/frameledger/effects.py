@@ -1,7 +1,7 @@
 """Effects: what should happen in the world because a frame was folded. They name things and never carry them.
 
-`causation_id` is the `frame_id` of that frame, in the tables' form. Whoever acts on the effect names it as the cause of
-what it publishes (`headers.CAUSATION_ID`), so nobody has to look it up. It is None where nobody said it.
+`causation_id` is the `frame_id` of that frame, in the tables' form. A worker that acts on the effect names it as the
+cause of the frames that it publishes (`headers.CAUSATION_ID`), without reading it anywhere. None if it is unknown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`fold`: a whole conversation from its frames, in memory, without any server.
+"""`fold`: computes a whole conversation from its frames, in memory, without any server.
 
-The projector does the same with a database between the steps; both call `evolve` for every frame that is no
-repetition and apply what it says has changed.
+The projector does the same with a database between the steps. Both call `evolve` for every frame that is no
+repetition, and apply the changes that it returns.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Conversation:
 class Folding:
     """A conversation while frames are being folded into it: one writer, frames one by one.
 
-    `step` folds a frame and says what became of it; `conversation` freezes what there is by now.
+    `step` folds a frame and returns its step; `conversation` returns the conversation so far.
     """
 
     def __init__(self, conversation: Conversation) -> None:

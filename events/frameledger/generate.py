@@ -43,7 +43,7 @@ GROUPS = {
 INTRODUCTION = """\
 A frame is one event of a conversation: a JSON object that names its `type`. Each entry below says what the
 frame means, who usually publishes it and what it does to the context; `rules.md` has the rules behind it.
-Fields that an entry does not list are kept and read by nobody. A frame of an unknown type, or of a newer
+Fields that an entry does not list are stored and not read. A frame of an unknown type, or of a newer
 version, is stored and changes nothing. The JSON Schemas are in `schemas/`."""
 
 SECTIONS = ("Says", "Published by", "Effect")

@@ -1,4 +1,4 @@
-"""`react`: what should happen next in the world because of one frame.
+"""`react`: the effects of one frame: what a worker shall do because of it.
 
 A rebuild folds and does not react, so replaying a conversation can never call a model or a tool again.
 """

@@ -1,6 +1,6 @@
 """The record: key, value and headers on the log, and the frame of a context that they are.
 
-The key is the context id, the value is the frame as JSON, and the headers say for others what is in it.
+The key is the context id, the value is the frame as JSON, and the headers describe it for other readers.
 """
 
 from typing import Final
@@ -166,7 +166,7 @@ def outgoing(
     frame from, if these are to be published as they are.
 
     Raises ValueError, saying what is wrong, for a context id or a `causation_id` that is not 1 to 255 bytes of UTF-8
-    without NUL, and for a frame that nobody could read again: one that has no JSON form, or whose bytes `decode`
+    without NUL, and for a frame that could not be read again: one that has no JSON form, or whose bytes `decode`
     refuses.
     """
     try:

@@ -28,7 +28,8 @@ FOLD_VERSION = 8
    elsewhere, and which positions are empty again.
 6: a start that names its call is none of a later one.
 7: the functions of the open run that a client answers, and the calls of these.
-8: where the model is run elsewhere, no pending run opens and no message waits for one; what was noted outlives runs.
+8: where another program runs the model, no pending run opens and no message waits for one; a noted run is kept when
+   the open run closes.
 """
 
 

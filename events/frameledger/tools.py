@@ -7,7 +7,7 @@ from typing import Any
 from frameledger.json_values import json_copy
 
 MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE = "The function `{function_name}` is not currently available."
-"""What the model reads as the result of a call that nobody serves."""
+"""What the model reads as the result of a call that no service runs."""
 
 SERVED_BY = "served_by"
 """The key beside `type` and `function` of a definition that says who answers the calls; without it services do. No

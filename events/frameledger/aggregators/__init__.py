@@ -1,11 +1,10 @@
-"""Response aggregators: the old class names for programs in memory, thin holders of a context over `evolve`.
+"""Response aggregators: classes with the old names for programs that keep a conversation in memory, over `evolve`.
 
-Each takes frames one by one and returns the frames that they give rise to. The rules are those of the log
-(`events/rules.md`); there is no second set. One writer for each conversation; what is shown are values, which any
-thread may read.
+Each takes frames one by one and returns the frames that follow from them, by the rules of the log (`events/rules.md`).
+Each conversation has one writer; the values that it returns may be read by any thread.
 
-The `on_context_updated` of a result is not called here, where nothing is awaited: whoever hands in the result calls it
-when `process_frame` has returned. The services do so for what they fold.
+`on_context_updated` of a result is not called here, since nothing is awaited: the caller calls it after
+`process_frame`. Services do so for the frames that they fold.
 """
 
 from frameledger.aggregators.contexts import (

@@ -1,4 +1,4 @@
-"""Which conversation a half belongs to: that of the other half that was made on the same object."""
+"""Finds the conversation of a half: the one of the other half that was made on the same object."""
 
 from __future__ import annotations
 

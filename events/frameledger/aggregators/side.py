@@ -1,4 +1,4 @@
-"""One side of a conversation in memory: the state that it holds, alone or with the other side."""
+"""One side of a conversation in memory, and the state that it holds alone or shares with the other side."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Half(ABC):
     def process_frame(self, frame: object, direction: object = None) -> tuple[Frame, ...]:
         """What the frame gives rise to: one frame if it completed words or asked for a run, else nothing.
 
-        What is no concern of this half passes by. A frame whose id came before changes nothing. There is one
+        Frames that do not concern this half are ignored. A frame whose id came before changes nothing. There is one
         direction: the argument is taken for the sake of programs that give it, and passed over.
         """
         known = self._understood(frame)
@@ -87,7 +87,7 @@ class Held:
         return self.asked or bool(self.said)
 
     def aggregation(self, role: Role | None) -> str:
-        """What this role is saying, or said last; without a role, whoever speaks, the user first."""
+        """What this role is saying, or said last; without a role, the one that speaks, the user first."""
         state = self.folding.state
         hears = trimmed(state.turn.words) if state.turn and role != "assistant" else ""
         speaks = trimmed(state.speech.response.text) if state.speech.response and role != "user" else ""

@@ -1,4 +1,4 @@
-"""`evolve`: what one frame changes in a context. The law of Frameledger, pure and total.
+"""`evolve`: what one frame changes in a context. A pure and total function.
 
 `events/rules.md` states every rule; the numbers in these modules are its numbers. `turns` (R1), `responses` (R2),
 `calls`, `results` and `groups` (R3), `runs` (R4) hold the rules, `history` what clients say about the context itself,

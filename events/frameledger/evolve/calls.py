@@ -121,7 +121,7 @@ def in_progress(draft: Draft, frame: FunctionCallInProgressFrame) -> Reason | No
     elif not _may_start(call, by_a_worker=frame.call_attempt is not None):
         return "call_unknown"
     elif _has_no_room(draft, frame, call):
-        # It cannot be written, so it must not run; and nobody is to wait for it.
+        # It cannot be written, so it must not run, and no result waits for it.
         open_calls.forget(draft, call)
         groups.wait_no_longer(draft, (call.group,))
         return "context_full"
@@ -223,8 +223,8 @@ def _means_another(call: Call | None, frame: FunctionCallInProgressFrame) -> boo
 
 
 def _may_start(call: Call, *, by_a_worker: bool) -> bool:
-    """Whether this call is there to be started: it was dispatched, or announced without a run id by somebody who runs
-    it himself. A worker, which names its attempt, starts only what was dispatched to it (RA5.start)."""
+    """Whether this call may start: it was dispatched, or announced without a run id by a program that runs it
+    itself. A worker, which names its attempt, starts only what was dispatched to it (RA5.start)."""
     if call.stage == "dispatched":
         return True
     if by_a_worker or call.stage != "announced":

@@ -1,9 +1,9 @@
-"""The room that a context has left under its limits of messages and bytes (R8.4).
+"""The capacity that a context has left under its limits of messages and bytes (R8.4).
 
-What is accepted always fits: the words of a turn, the text of a response and the messages of a call take their room
-when they come, and not when they are written. So whatever ends something finds room for what it writes. Both are
-counted since the history was replaced last, and what was taken back or written again counts too: no message has to be
-read for it. Of what is open the largest form is reckoned, which is a little more than it will be.
+Everything that is accepted fits: the words of a turn, the text of a response and the messages of a call take their
+capacity when they arrive, not when they are written. So a frame that ends something can always write it. Messages and
+bytes are counted since the history was replaced last. Messages that were retracted or replaced count too, so no message
+has to be read. Everything open counts with its largest form, slightly more than it will need.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Need = tuple[int, int]
 
 
 def is_limited(draft: Draft) -> bool:
-    """Not in a recording, nor in a mirror: what is there is said elsewhere."""
+    """Whether limits of the size apply: not in a recording or a mirror, whose messages another program writes."""
     limits = draft.terms.limits
     if draft.terms.recording or draft.terms.mirror is not None:
         return False

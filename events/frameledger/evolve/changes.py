@@ -1,4 +1,4 @@
-"""What a step did, as data: enough for a store to write the difference and never a whole list.
+"""The changes of a step, as data: enough for a store to write the difference and never a whole list.
 
 Every change happens at the version of its step. A position is that of the message within the context's current era.
 Stored names never change, even when a class does.
@@ -20,7 +20,7 @@ SettingName = Literal[
 ]
 RunEnd = Literal["ended", "failed", "interrupted", "replaced", "context_ended"]
 CallEnd = Literal["done", "failed", "ambiguous", "cancelled", "forgotten"]
-"""`ambiguous`: nobody knows whether it happened, until a person resolves it."""
+"""`ambiguous`: it is unknown whether it happened, until a person resolves it."""
 
 
 @value
@@ -134,7 +134,7 @@ class CallDispatched:
 
 @value
 class CallStarted:
-    """A call runs; `again` if a later attempt takes it over. One that nobody announced begins to exist here.
+    """A call runs; `again` if a later attempt takes it over. A call that was not announced is created here.
 
     A call keeps the terms that it started on (`synchronous`, `safe_to_retry`, `timeout_secs`): those of a later start
     count for nothing, and its `timeout_secs` is not here.

@@ -70,7 +70,7 @@ class Draft:
 
     def append(self, message: Message, run_id: RunId | None = None) -> Position | None:
         """Write a message of the fold's own at the end; return its position. In a mirror it is not written, and has
-        none: whoever keeps the history says what is in it (RA5.mirror)."""
+        none: the program that keeps the history writes it (RA5.mirror)."""
         return None if self.terms.mirror is not None else self.take(message, run_id)
 
     def rewrite(self, position: Position, message: Message) -> None:

@@ -1,13 +1,13 @@
 """Erasing (RA5.erase, RA5.lives): an erasure ends one life of a context, and the next frame begins another.
 
-The new life goes on from the erasure's version, and does not start again at 1. Ids of runs and effects, idempotency
+The new life continues from the erasure's version and does not start at 1. Ids of runs and effects, idempotency
 keys of calls, and `opened_version` and `expected_version` of frames follow from versions: counted from 1 again, those
 of the new life would be those of the life before, whose claims and payments are not forgotten. A reader that follows a
 context by version goes on, too, and the hash chain goes on from the link that the receipt keeps.
 
-What is still under way for the life before, such as the words of a worker that did not hear of the erasure yet, names a
-run, a call or a version of it. It has to be left out before the fold (`is_of_an_earlier_life`): folded it would be
-stored, and begin a life.
+Frames that are still under way for the life before, such as text of a worker that has not read the erasure yet, name a
+run, a call or a version of it. They are skipped before the fold (`is_of_an_earlier_life`): folded, they would be stored
+and start a life.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
     if call_id is None:
         return False
     if isinstance(frame, FunctionCallInProgressFrame) and frame.call_attempt is None:
-        # It may start a call that nobody announced.
+        # It may start a call that was not announced.
         return False
     return not _knows_call(state.calls, call_id)
 

@@ -1,4 +1,4 @@
-"""The fence: which frames of a response may still speak (RA5.fence)."""
+"""The fence: which frames of a response still count (RA5.fence)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OfARun(Protocol):
 
 
 def refusal(draft: Draft, frame: OfARun) -> Reason | None:
-    """Why this frame may not speak now, or None.
+    """Why this frame does not count now, or None.
 
     A frame that names a run is accepted only from the open run's latest attempt, and not under another claim than that
     attempt's start; one that names none is ignored while a response that does is open.
@@ -52,6 +52,6 @@ def supersedes(attempt: int, claim: str | None, latest_attempt: int, latest_clai
 
 
 def is_anothers(claim: str | None, started: str | None) -> bool:
-    """Whether a frame under this claim comes from somebody else than the start under that one, though both are of one
-    attempt: a database that lost its latest commits had given it out twice. What names no claim is nobody else's."""
+    """Whether a frame under this claim comes from another worker than the start under that one, although both are of
+    one attempt: a database that lost its latest commits gave the attempt out twice. A frame without a claim is not."""
     return claim is not None and claim != started

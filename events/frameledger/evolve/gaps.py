@@ -1,8 +1,8 @@
-"""Which positions of an era are empty again, in a bounded memory (RA5.rewrite).
+"""The emptied positions of an era, in bounded memory (RA5.rewrite).
 
-A message may be taken back anywhere, so a list of the empty positions would grow with the conversation. What is
-remembered are ranges: positions that were emptied side by side are one. Beyond `GAPS_REMEMBERED` the lowest one joins
-the part of the history in which nobody here knows any more what is there.
+Messages may be retracted anywhere, so a list of emptied positions would grow with the conversation. Ranges of adjacent
+positions are remembered instead. Beyond `GAPS_REMEMBERED` ranges the lowest one joins the fixed part of the history,
+of which the state no longer knows where messages are.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What clients say about the context itself: messages appended, rewritten or replaced, a whole context, its terms, and
-who keeps its history."""
+"""Frames of clients about the context itself: messages appended, rewritten or replaced, a whole context, its
+parameters, and which program keeps its history."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> None:
 
 
 def rewritten(draft: Draft, frame: LLMMessageRewriteFrame) -> Reason | None:
-    """Let the message at a position be another one, or none; what stands there is the client's from now on, so the
-    fold writes there no more (RA5.rewrite)."""
+    """Replace the message at a position, or remove it. From now on it belongs to the client, and the fold does not
+    write there (RA5.rewrite)."""
     reason = gaps.refusal(draft.place, frame.position)
     if reason is not None:
         return reason
@@ -84,9 +84,9 @@ def rewritten(draft: Draft, frame: LLMMessageRewriteFrame) -> Reason | None:
 
 
 def mirrored(draft: Draft, frame: LLMMirrorFrame) -> None:
-    """Somebody else keeps the history from here on, under this name; or nobody does any more (RA5.mirror).
+    """Another program keeps the history from here on, under this name; or it is kept here again (RA5.mirror).
 
-    What was being said and heard until then is in the history that was kept elsewhere, as far as it belongs there.
+    At the end of a mirror, open text and words are dropped: the other program has written what belongs in the history.
     """
     reopen(draft)
     if frame.mirror is not None or not frame.react:

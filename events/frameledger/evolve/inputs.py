@@ -1,4 +1,4 @@
-"""A second input: what comes from a user or a client while the conversation is busy with the one before (R7).
+"""Second inputs: inputs of users and clients that arrive while the conversation is busy with an earlier one (R7).
 
 An input is what requests a run and is no result: a user's words, an append, an update or a context frame with
 `run_llm`, and `LLMRunFrame`. The conversation is busy while a run is open or a committed call has still to start, which
@@ -29,7 +29,7 @@ def way(draft: Draft, said: SecondInput | None) -> SecondInput:
     """What an input does that comes now: what it says itself, else what the setting says, else `enqueue` (R7.1).
 
     The first input is always `enqueue`. So is each in a mirror, whose keeper says itself what is stopped (RA5.mirror),
-    and each that coalesces where no run opens here: nothing would ever write what is held.
+    and each that coalesces where no run opens here: held messages would never be written.
     """
     if draft.terms.mirror is not None:
         return "enqueue"
@@ -73,7 +73,7 @@ def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:
 
 
 def noted(draft: Draft) -> None:
-    """Somebody said something: rounds are counted anew (R8.3)."""
+    """An input arrived: rounds are counted from 0 again (R8.3)."""
     if draft.pace.rounds:
         draft.pace = replace(draft.pace, rounds=0, round_of=None)
 

@@ -1,4 +1,4 @@
-"""Interruptions, and the end of a context: the two frames that reach into every part of a conversation at once."""
+"""Interruptions and the end of a context: they affect turn, response, calls and runs at once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _heard(draft: Draft, frame: InterruptionFrame) -> str | None:
 
 
 def ended(draft: Draft) -> Reason | None:
-    """`EndFrame` and `CancelFrame` write what is in the air, settle what is open, and run nothing (R1.6)."""
+    """`EndFrame` and `CancelFrame` write open text and words, settle open calls, and request no run (R1.6)."""
     if draft.terms.ended and not _something_is_open(draft):
         return "context_ended"
     responses.end(draft)

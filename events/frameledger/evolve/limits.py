@@ -1,7 +1,7 @@
-"""The limits of a conversation (R8): what goes beyond one is ignored, with a reason that says which.
+"""The limits of a conversation (R8): a frame beyond a limit is ignored, with a reason that names the limit.
 
-They come with `LLMSetLimitsFrame` and are off without it, so that a conversation folds today as it did before there
-were any. What an installation limits by its settings is no matter of the fold: a worker does that, with a frame.
+`LLMSetLimitsFrame` sets them; they are off without it, so conversations from before there were limits fold as before.
+The limits of an installation (settings) are not part of the fold: workers enforce them by frames.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def count(draft: Draft, frame: AnyFrame, logged_at: datetime | None) -> None:
 
 
 def _is_counted(frame: AnyFrame) -> bool:
-    """What somebody says who is no run and no call, and what ends nothing."""
+    """Whether a frame counts: it comes neither from a run nor from a call, and ends nothing."""
     if isinstance(frame, OfContext | UserStartedSpeakingFrame | BotStartedSpeakingFrame | HeardFrame):
         return True
     return isinstance(frame, TextFrame) and frame.run_id is None

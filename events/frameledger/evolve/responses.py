@@ -1,4 +1,4 @@
-"""Responses and thoughts: what the assistant says, which attempt may say it, and what is kept of it (R2, RA5.attempts).
+"""Responses and thoughts: the assistant's text, which attempt may write it, and what is kept (R2, RA5.attempts).
 
 Frames that carry a run id are accepted only from the open run's latest attempt. A response without one adopts the
 open run if nothing of that run was folded yet, and otherwise belongs to none.
@@ -156,8 +156,8 @@ def ended(draft: Draft, frame: LLMFullResponseEndFrame) -> Reason | None:
 def failed(draft: Draft, frame: ErrorFrame) -> Reason | None:
     """A fatal error closes its run; what was said so far is kept (R4.4). Any other error is only recorded.
 
-    A fatal error is also accepted from a later attempt than the latest, or without one: it comes from whoever found
-    the run dead.
+    A fatal error is also accepted from a later attempt than the latest, or without one: it comes from the
+    process that found the run dead.
     """
     if not frame.fatal:
         reason = None if frame.run_id is None else refusal(draft, frame)

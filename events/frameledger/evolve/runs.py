@@ -2,7 +2,7 @@
 
 One run is open per context. One that is requested meanwhile is pending, once, and opens as soon as no run is open and
 no committed call is still to start: a model that cannot see its call would make it again. A run that a result requests
-while somebody speaks is deferred to the end of that (`owed_to_turn`, `owed_to_bot`).
+while the user or the bot speaks is deferred to the end of that (`owed_to_turn`, `owed_to_bot`).
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def bot_stopped(draft: Draft) -> None:
 
 
 def is_busy(draft: Draft) -> bool:
-    """Whether something stands in the way of a run that is requested now (R4.3)."""
+    """Whether a run that is requested now cannot open at once (R4.3)."""
     return draft.runs.open is not None or _a_committed_call_has_not_started(draft)
 
 
 def open_pending(draft: Draft) -> None:
-    """Open the pending run if nothing stands in its way; it stands for every deferred one too (R4.2, R4.3)."""
+    """Open the pending run if it can open; it replaces every deferred one too (R4.2, R4.3)."""
     pending = draft.runs.wanted
     if pending is None or is_busy(draft):
         return
@@ -124,7 +124,7 @@ def close_if_open(draft: Draft, run_id: RunId | None, end: RunEnd) -> None:
 
 
 def drop_pending(draft: Draft) -> None:
-    """Drop the pending run and the deferred ones (R1.6, R4.5); what was noted still waits for its answer."""
+    """Drop the pending run and the deferred ones (R1.6, R4.5); a noted run still waits for its answer."""
     release(draft)
     draft.runs = Runs(open=draft.runs.open, noted=draft.runs.noted)
 

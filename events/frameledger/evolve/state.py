@@ -1,4 +1,4 @@
-"""What of a conversation is still open: all that the next frame can depend on, and nothing of what is past.
+"""The open state of a conversation: everything that the next frame can depend on, and nothing else.
 
 The messages are not here. A store keeps them as rows and writes what the changes say (`changes`); the state only
 remembers the positions of messages that may still change. Everything is frozen and nested by theme, so that a token
@@ -55,7 +55,7 @@ class RequestParameters:
 
     @property
     def is_answered_elsewhere(self) -> bool:
-        """Whether nobody here runs the model: requests are noted, and runs do not open (R4.5)."""
+        """Whether no service here runs the model: requests are noted, and runs do not open (R4.5)."""
         return self.recording or self.settings.get(ANSWERED_ELSEWHERE) is True
 
 

@@ -1,4 +1,4 @@
-"""Words and turns: what the user says, and when it is written and answered (R1)."""
+"""Turns: the user's words, when they are written, and when they request a run (R1)."""
 
 from __future__ import annotations
 

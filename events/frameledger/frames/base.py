@@ -41,7 +41,7 @@ NestedId = Annotated[Id, AfterValidator(_storable)]
 """An `Id` of a value inside a frame: where bytes are decoded only the ids of the frame itself are checked."""
 
 ClaimToken = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-"""Drawn by chance with the claim of a piece of work. Workers set it, nobody else has a reason to."""
+"""A random token of the claim of a piece of work. Only workers set it."""
 
 AttemptNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
 VersionNumber = Annotated[int, Field(ge=0, le=INT64_MAX)]
@@ -116,8 +116,8 @@ class Frame(Value):
     """Whether a field beside `metadata` holds free JSON. False lets the decoder skip a check."""
 
     said_by: ClassVar[Speaker | None]
-    """Whose activity this frame shows; None if nobody's, as of what clients say about the context. No default: a frame
-    of the model that counted for nobody would be taken for silence."""
+    """The speaker whose activity this frame shows; None for frames of clients about the context. No default: without it
+    a model that sends such frames would count as silent."""
 
     id_fields: ClassVar[tuple[str, ...]] = ("id",)
 

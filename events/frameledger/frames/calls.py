@@ -51,7 +51,7 @@ class FunctionCallsStartedFrame(SystemFrame, OfRun):
     Says: the model asked for these calls.
     Published by: inference services, after the text of the response and before its end.
     Effect: sets the calls aside; the end of the response writes the text and dispatches them.
-    Calls without a run id are noted and never dispatched: whoever ran that inference runs them.
+    Calls without a run id are registered and never dispatched: the program that ran the model runs them.
     """
 
     type: Literal["FunctionCallsStartedFrame"] = "FunctionCallsStartedFrame"
@@ -200,7 +200,7 @@ class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
 
     settled_as: Literal["done", "failed", "ambiguous", "resolved"] | None = None
     """How the call ended; null is `done`. `failed`: the function did not do what was asked, and the result
-    says so. `ambiguous`: it began, and nobody knows whether it happened. `resolved`: a person's decision about a
+    says so. `ambiguous`: it began, and it is unknown whether it happened. `resolved`: a person's decision about a
     call that was settled as ambiguous; it is accepted once."""
 
     opened_version: VersionNumber | None = None

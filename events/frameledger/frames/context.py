@@ -31,7 +31,7 @@ class OfContext(Frame):
 
     mirror: Id | None = None
     """The mirror for which this is said (`LLMMirrorFrame`). Ignored (`mirror_superseded`) if another one, or none,
-    keeps the history now. Null: whoever keeps it."""
+    keeps the history now. Null: any."""
 
 
 class LLMMessagesAppendFrame(DataFrame, OfContext):
@@ -243,7 +243,7 @@ class LLMSetLimitsFrame(ControlFrame, OfContext):
 class LLMRunFrame(DataFrame, OfContext):
     """Asks the model to answer.
 
-    Says: run with the context as it stands.
+    Says: run with the current context.
     Published by: clients.
     Effect: requests one run at once; while another run is open, it is pending, once.
     """
@@ -293,15 +293,16 @@ class LLMContextFrame(OfContext):
 
 
 class LLMMirrorFrame(ControlFrame, OfContext):
-    """Says who keeps the history of this context.
+    """Names the program that keeps the history of this context.
 
-    Says: from here on another program keeps this history, and mirrors it here under this name; or nobody does any
-    more.
+    Says: from here on another program keeps this history and mirrors it here under this name; or, with null, the
+    history is kept here again.
     Published by: bridges to other frameworks, when a session begins; `frameledger_services.agents_sdk`.
     Effect: changes no message. As long as there is a mirror, only clients write messages and request runs, by
-    frames about the context; all else (turns, responses, calls, interruptions, ends) is followed, and writes and
-    requests nothing. The newest mirror counts: what names an earlier one is ignored (`mirror_superseded`), which
-    fences a process that should be gone. With `react` false the context is a recording. Opens an ended context.
+    frames about the context; all other frames (turns, responses, calls, interruptions, ends) are tracked, and
+    write and request nothing. The newest mirror counts: frames that name an earlier one are ignored
+    (`mirror_superseded`), which fences the process before. With `react` false the context is a recording. Opens
+    an ended context.
     """
 
     said_by = None

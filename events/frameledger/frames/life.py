@@ -71,14 +71,14 @@ class LLMServiceMetadataFrame(SystemFrame):
 
 
 class LLMContextEraseFrame(SystemFrame, UninterruptibleFrame):
-    """The conversation is forgotten.
+    """Erases the conversation.
 
-    Says: nothing that was said before is to be kept, and why.
-    Published by: `frameledger erase`, `Client.erase`, or any program that has to forget.
+    Says: delete everything before this frame, and why.
+    Published by: `frameledger erase`, `Client.erase`, or any program that has to erase.
     Effect: ends the life of the context: its frames, messages, settings, runs and calls are deleted from the
-    tables, whatever older records the log still holds, its open work is cancelled, and a receipt stays. A later
-    frame begins a new life, which goes on from this frame's version. What still comes for a run or a call of
-    the life before is left out.
+    tables, even if the log still has older records, its open work is cancelled, and a receipt remains. A later
+    frame starts a new life, whose versions continue from this frame's. Later frames for a run or a call of the
+    life before are skipped.
     """
 
     said_by = None
@@ -90,7 +90,7 @@ class LLMContextEraseFrame(SystemFrame, UninterruptibleFrame):
     """The reason. The receipt keeps it, so it names no secret."""
 
     requested_by: str | None = None
-    """Who asked for it. The receipt keeps that, too."""
+    """The person or program that requested it. The receipt keeps it too."""
 
 
 LifeFrames = StartFrame | EndFrame | CancelFrame | LLMServiceMetadataFrame | LLMContextEraseFrame

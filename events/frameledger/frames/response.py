@@ -22,7 +22,7 @@ class LLMFullResponseStartFrame(ControlFrame, OfRun):
     """Opens a response.
 
     Says: an answer begins; with a run id, that an attempt of that run begins.
-    Published by: inference services, or whoever answers.
+    Published by: inference services, or the program that runs the model.
     Effect: opens the response. The next attempt of the open run undoes what earlier attempts of it wrote;
     any other start closes the response before it and writes what that one had said.
     """
@@ -36,7 +36,7 @@ class LLMFullResponseStartFrame(ControlFrame, OfRun):
     """Whether this response shall not be spoken. Stored; the text reaches the context either way."""
 
     provider: str | None = None
-    """Who answers, such as `openai`."""
+    """The provider of the model, such as `openai`."""
 
     model: str | None = None
     """The model that answers, as the provider names it."""
@@ -74,7 +74,7 @@ class LLMFullResponseEndFrame(ControlFrame, OfRun):
     """Closes a response: the commit of its run.
 
     Says: the answer is complete, why it ended and what it used.
-    Published by: inference services, or whoever answers.
+    Published by: inference services, or the program that runs the model.
     Effect: writes the text as one assistant message (none if there was only whitespace), dispatches the
     calls that its attempt announced, and closes the run; the pending run may start.
     """
@@ -94,8 +94,8 @@ class LLMFullResponseEndFrame(ControlFrame, OfRun):
 class TextFrame(DataFrame, OfRun):
     """A plain chunk of text.
 
-    Says: the answer goes on with this chunk.
-    Published by: whoever answers in words or sentences rather than in tokens of a model.
+    Says: the next chunk of the answer.
+    Published by: programs that answer in words or sentences, not in tokens of a model.
     Effect: joined to the open response, with one space at a seam where neither side has whitespace; outside a
     response it changes nothing.
     """
@@ -121,7 +121,7 @@ class TextFrame(DataFrame, OfRun):
 class LLMTextFrame(TextFrame):
     """A piece of text as the model streams it.
 
-    Says: the answer goes on with these tokens.
+    Says: the next tokens of the answer.
     Published by: inference services; tokens of a few tens of milliseconds may share a frame.
     Effect: joined to the open response exactly as it is; outside a response, or from an attempt that is not
     the latest of the open run, it changes nothing.
@@ -161,7 +161,7 @@ class VisionFullResponseEndFrame(LLMFullResponseEndFrame):
 class VisionTextFrame(LLMTextFrame):
     """A piece of text as a vision model streams it.
 
-    Says: the answer of a vision model goes on with these tokens.
+    Says: the next tokens of the answer of a vision model.
     Published by: vision services.
     Effect: as `LLMTextFrame`.
     """
@@ -198,7 +198,7 @@ class LLMThoughtStartFrame(ControlFrame, OfRun):
 class LLMThoughtTextFrame(DataFrame, OfRun):
     """A piece of a thought; not a `TextFrame`, so that nothing speaks it.
 
-    Says: the thought goes on with this text.
+    Says: the next piece of the thought.
     Published by: inference services.
     Effect: joined to the open thought exactly as it is; without an open thought it changes nothing.
     """
@@ -233,7 +233,7 @@ class LLMContextAssistantTimestampFrame(DataFrame, OfRun):
     """Says when an answer was given.
 
     Says: the time of the assistant's message.
-    Published by: whoever answers and keeps a time of its own.
+    Published by: programs that answer and keep a time of their own.
     Effect: stored with the other frames; changes no message. The times that are shown are the broker's.
     """
 
@@ -249,7 +249,7 @@ class LLMAssistantPushAggregationFrame(ControlFrame, OfRun):
     """Writes what has been said so far.
 
     Says: do not wait for the end of the response.
-    Published by: whoever answers and knows that the end is far.
+    Published by: programs that answer and do not want to wait for the end.
     Effect: writes the text of the open response as a message and leaves the response open.
     """
 
@@ -262,7 +262,7 @@ class ErrorFrame(SystemFrame, OfRun):
     """Something failed.
 
     Says: what went wrong, and whether the run is over because of it.
-    Published by: inference services, and the timekeeper for a run that nobody claimed or that fell silent.
+    Published by: inference services, and the timekeeper for a run that no worker claimed or whose worker is silent.
     Effect: a fatal error of the open run keeps what was said so far, forgets the calls it announced and
     closes it; any other is recorded only.
     """

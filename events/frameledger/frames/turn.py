@@ -10,7 +10,7 @@ class UserStartedSpeakingFrame(SystemFrame):
     """The user begins to speak.
 
     Says: a turn of the user begins.
-    Published by: whoever hears the user.
+    Published by: speech services.
     Effect: opens a turn; a turn that still waited for its words is closed with those it has.
     """
 
@@ -28,7 +28,7 @@ class UserStoppedSpeakingFrame(SystemFrame):
     """The user stops speaking.
 
     Says: the turn of the user is over.
-    Published by: whoever hears the user, and the timekeeper when the stop or the last words never come.
+    Published by: speech services, and the timekeeper if the stop or the final words do not arrive.
     Effect: closes the turn if its words are final: one user message, one run. With an interim transcription
     pending the turn waits for the final one, or for a second stop.
     """
@@ -45,8 +45,8 @@ class UserStoppedSpeakingFrame(SystemFrame):
 class HeardFrame(TextFrame):
     """Words of the user, as a transcription service hears them.
 
-    A `TextFrame` by class, so that whoever handles text takes it too. What it inherits for answers has no
-    effect here: a user's words belong to no run and always reach the context.
+    A `TextFrame` by class, so that code which handles text handles it too. Its inherited fields of answers
+    have no effect: a user's words belong to no run and always reach the context.
     """
 
     said_by = "user"
@@ -64,7 +64,7 @@ class HeardFrame(TextFrame):
     """True if the words bring their own spaces, so that they are joined exactly as they are."""
 
     user_id: str = "user"
-    """Who spoke."""
+    """The id of the speaker."""
 
     timestamp: str | None = None
     """When the words were spoken, as the publisher writes it."""
@@ -115,7 +115,7 @@ class InterruptionFrame(SystemFrame):
     """The user cuts in.
 
     Says: stop answering.
-    Published by: whoever hears the user, or a client with a stop button.
+    Published by: speech services, or a client with a stop button.
     Effect: writes what was said so far, drops an open thought, closes the run, forgets announced calls, and
     cancels the calls that were started with `cancel_on_interruption`. The user's words stay.
     """
@@ -134,7 +134,7 @@ class BotStartedSpeakingFrame(SystemFrame):
     """The bot begins to speak.
 
     Says: speech of an answer begins.
-    Published by: whoever speaks the answers.
+    Published by: speech services.
     Effect: a run that a result requests from now on is deferred to the bot's stop.
     """
 
@@ -148,7 +148,7 @@ class BotStoppedSpeakingFrame(SystemFrame):
     """The bot stops speaking.
 
     Says: speech of an answer is over.
-    Published by: whoever speaks the answers, and the timekeeper when the stop never comes.
+    Published by: speech services, and the timekeeper if the stop does not arrive.
     Effect: a run that was deferred is requested, once; if the user is speaking, at the end of that turn.
     """
 
