@@ -117,7 +117,7 @@ def test_a_cluster_that_could_not_be_made_leaves_nothing_behind(tmp_path, monkey
     monkeypatch.setattr(embedded_postgres, "installation", lambda version: broken)
     with pytest.raises(EmbeddedError, match="No space left on device") as caught:
         embedded_postgres.prepare(tmp_path / "data", 1)
-    assert "make room" in caught.value.remedy
+    assert "free disk space" in caught.value.remedy
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [".gitignore", "logs", "run"]
 
 

@@ -262,7 +262,7 @@ def test_a_machine_without_kafka_tails_and_chats_over_http(environment):
     assert tail[2].startswith("The gateway http://127.0.0.1:1 does not answer: ")
     assert chat == (1, "", "'127.0.0.1:1' is no address of a gateway, such as https://frameledger.example\n")
     assert log[0] == 1
-    assert "The log itself is not to be had over HTTP" in log[2]
+    assert "The raw log cannot be read over HTTP" in log[2]
 
 
 def test_with_its_extras_every_command_is_there(environment):

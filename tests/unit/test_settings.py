@@ -269,7 +269,7 @@ def test_a_second_up_says_first_and_only_that_one_runs(options, tmp_path):
         result = CliRunner().invoke(application(), ["up", "--data-dir", str(tmp_path), *options])
     assert result.exit_code == 1
     assert result.output.startswith(f"`frameledger up` is already running in {tmp_path}")
-    assert "No model answers" not in result.output
+    assert "No inference service runs" not in result.output
 
 
 def test_settings_cannot_be_changed():
