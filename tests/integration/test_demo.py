@@ -172,7 +172,7 @@ def test_what_keeps_it_from_starting_is_said_with_exit_code_1(tmp_path):
     shown = Folder(tmp_path, FRAMELEDGER_JAVA="no java").run(*QUICKLY)
     assert shown.returncode == 1
     assert "There is no Java at no java" in shown.stderr
-    assert "Where the time went: servers" in shown.stderr
+    assert "Time spent: servers" in shown.stderr
     assert "Traceback" not in shown.stderr
 
 
@@ -265,7 +265,7 @@ def stopped_in_the_middle(folder, number):
     demo.send_signal(number)
     rest, _ = demo.communicate(timeout=PROGRAM)
     assert demo.returncode == 1
-    assert re.search(r"Where the time went: servers .* s, conversation .* s", rest)
+    assert re.search(r"Time spent: servers .* s, conversation .* s", rest)
     assert "Traceback" not in rest
     assert folder.living() == []
 
