@@ -21,10 +21,10 @@ from frameledger.effects import CallFunction, RunInference
 from frameledger.ids import ContextId, Version
 from frameledger_services import claims
 from frameledger_services.claims import unclaimed
-from frameledger_services.projector import held_effects
+from frameledger_services.projector import held_effects, writer
 from frameledger_services.projector.ownership import ProjectorFencedError
 from frameledger_services.store import held_effects as statements
-from frameledger_services.store import projections
+from frameledger_services.store import outbox, projections
 from frameledger_services.work.effect_decoding import decode_effect
 
 AGES = timedelta(days=100_000)
@@ -52,7 +52,8 @@ class Held(Projecting):
         rows = []
         for owned in self.owned.values():
             await self.hold(owned.partition, owned.next_offset)
-            rows += await held_effects.release(self.connection, TOPICS, owned)
+            for page in await held_effects.release(self.connection, TOPICS, owned):
+                rows += await outbox.read(self.connection, page)
         return rows
 
 
@@ -132,6 +133,92 @@ def test_what_is_let_out_are_the_effects_that_the_frames_would_have_had(
     still_open = tell(log.records).still_open
     assert effects_of(held) == {key: row for key, row in effects_of(usual).items() if key in still_open}
     assert len(held) == 6
+
+
+def three_calls(log, context_id):
+    """A run that has ended, and whose three calls one frame dispatches."""
+    run = {"run_id": derived.run_id(ContextId(context_id), Version(1)), "attempt": 1}
+    calls = [
+        {"tool_call_id": f"{context_id}-{number}", "function_name": "pay", "arguments": {}}
+        for number in range(3)
+    ]
+    for frame in (
+        HI,
+        {"type": "LLMFullResponseStartFrame"} | run,
+        {"type": "FunctionCallsStartedFrame", "function_calls": calls} | run,
+        {"type": "LLMFullResponseEndFrame", "finish_reason": "tool_calls"} | run,
+    ):
+        log.add(context_id, json.dumps(frame).encode())
+
+
+@pytest.mark.regression("fault 25")
+@pytest.mark.parametrize("at_once", [1, 2, 2_000], ids=str)
+def test_what_is_let_out_is_read_and_written_in_pages_that_may_divide_the_calls_of_one_frame(
+    database, monkeypatch, everything_is_young, at_once
+):
+    monkeypatch.setattr(statements, "AT_ONCE", at_once)
+    log = Log()
+    for number in range(4):
+        log.add(f"run-{number}", json.dumps(HI).encode())
+        three_calls(log, f"calls-{number}")
+    sizes: list[int] = []
+    write = writer.write
+
+    async def counted(connection, rows, heads):
+        sizes.append(len(rows.outbox))
+        await write(connection, rows, heads)
+
+    monkeypatch.setattr(held_effects, "write", counted)
+
+    async def run():
+        async with Held(database) as held:
+            await held.store(log.records)
+            return await held.let_out()
+
+    rows = asyncio.run(run())
+    assert effects_of(rows).keys() == tell(log.records).still_open
+    assert len(rows) == 16
+    assert max(sizes) <= at_once
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT count(*) FROM outbox WHERE kind = 'effect'") == 16
+        assert value_of(connection, "SELECT max(ordinal) FROM outbox") == 2
+
+
+@pytest.mark.regression("fault 25")
+def test_who_dies_between_two_pages_has_let_nothing_out(database, monkeypatch, everything_is_young):
+    monkeypatch.setattr(statements, "AT_ONCE", 2)
+    log = Log()
+    three_calls(log, "calls")
+    write = writer.write
+    pages: list[int] = []
+
+    class Died(BaseException):
+        pass
+
+    async def dies(connection, rows, heads):
+        if pages:
+            raise Died
+        pages.append(len(rows.outbox))
+        await write(connection, rows, heads)
+
+    async def run():
+        async with Held(database) as held:
+            await held.store(log.records)
+            with monkeypatch.context() as dying:
+                dying.setattr(held_effects, "write", dies)
+                with pytest.raises(Died):
+                    await held.let_out()
+            assert pages == [2]
+            cursor = await held.connection.execute(
+                "SELECT (SELECT count(*) FROM outbox), "
+                "(SELECT count(*) FROM projections WHERE effects_held_until IS NOT NULL)"
+            )
+            left, still_held = await cursor.fetchone()
+            assert left == 0
+            assert still_held > 0
+            return await held.let_out()
+
+    assert effects_of(asyncio.run(run())).keys() == tell(log.records).still_open
 
 
 def test_what_somebody_has_claimed_or_what_the_outbox_has_is_not_asked_for_again(

@@ -73,6 +73,45 @@ def test_a_history_is_heard_again_word_by_word(database, command):
     assert "use them with --to" in command("barge-in", "--live", code=2)
 
 
+RUN = {"run_id": derived.run_id(ContextId("odd"), Version(1)), "attempt": 1}
+ODD = {
+    "a NUL in a text": [{"type": "LLMTextFrame", "text": "a\x00b"} | RUN],
+    "a character in two frames": [
+        {"type": "LLMTextFrame", "text": "\ud83d"} | RUN,
+        {"type": "LLMTextFrame", "text": "\ude00"} | RUN,
+    ],
+    "an attempt that is no number": [
+        {"type": "LLMMessagesAppendFrame", "messages": [], "attempt": "second", "claim": "\x00"},
+        {"type": "Wink", "attempt": "9" * 40} | {"run_id": RUN["run_id"]},
+    ],
+    "a NUL in a rewritten message": [
+        {
+            "type": "LLMMessageRewriteFrame",
+            "position": 1,
+            "message": {"role": "user", "content": "Hi\x00"},
+        }
+    ],
+}
+
+
+@pytest.mark.regression("fault 27")
+@pytest.mark.parametrize("frames", ODD.values(), ids=list(ODD))
+def test_any_payload_that_can_be_stored_is_replayed(database, command, frames):
+    log = Log()
+    opened = {
+        "type": "LLMMessagesAppendFrame",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "run_llm": True,
+    }
+    ended = {"type": "LLMFullResponseEndFrame", "finish_reason": "stop"} | RUN
+    for frame in (opened, {"type": "LLMFullResponseStartFrame"} | RUN, *frames, ended):
+        log.add("odd", json.dumps(frame).encode())
+    project(database, log.records, sizes=(500,))
+    lines = [json.loads(line) for line in command("odd", "--speed", "0", "--json").splitlines()]
+    assert lines[-1]["version"] == len(log.records)
+    command("odd", "--speed", "0")
+
+
 def test_a_call_of_the_client_is_heard_to_begin_and_to_wait(database, command, monkeypatch):
     monkeypatch.setattr("frameledger_services.cli.replay.command.VERSIONS_AT_ONCE", 2)
     run = derived.run_id(ContextId("paint"), Version(2))

@@ -146,17 +146,29 @@ def test_a_projector_finds_the_partitions_of_another_session_of_its_name(databas
     on(database, test)
 
 
-def test_rows_of_the_outbox_are_read_in_the_order_asked_for_but_those_that_were_removed(database):
+def test_rows_left_in_the_outbox_are_known_by_pages_and_read_without_those_that_were_deleted(
+    database, monkeypatch
+):
+    monkeypatch.setattr(outbox, "FETCH_ROWS", 3)
+    monkeypatch.setattr(outbox, "PAGE_ROWS", 2)
+
     async def test(connection):
-        places = [("frames", 0, 1, offset, 0) for offset in (3, 1, 2)]
-        for place in places:
+        places = [
+            ("frames", 0, generation, offset, ordinal)
+            for generation, offset, ordinal in ((0, 9, 0), (1, 1, 0), (1, 1, 1), (1, 2, 0), (1, 3, 0))
+        ]
+        for place, to in zip(places, ("runs", "runs", "calls", "runs", "runs"), strict=True):
             await connection.execute(
                 'INSERT INTO outbox (topic, partition, generation, "offset", ordinal, kind, to_topic, headers) '
-                "VALUES (%s, %s, %s, %s, %s, 'effect', 'runs', '[]')",
-                place,
+                "VALUES (%s, %s, %s, %s, %s, 'effect', %s, '[]')",
+                (*place, to),
             )
+        assert await outbox.left_behind(connection, "frames", 1) == []
+        runs, calls, more_runs = await outbox.left_behind(connection, "frames", 0)
         await outbox.delete(connection, places[1:2])
-        assert [row.place for row in await outbox.read(connection, places)] == [places[0], places[2]]
+        assert [one.place for one in await outbox.read(connection, runs)] == places[:1]
+        assert [one.place for one in await outbox.read(connection, calls)] == [places[2]]
+        assert [one.place for one in await outbox.read(connection, more_runs)] == places[3:]
 
     on(database, test)
 

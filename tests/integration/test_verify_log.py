@@ -1,6 +1,7 @@
 """Verifying against Kafka: what somebody changed who wrote the whole database anew, and what is no difference."""
 
 import asyncio
+import json
 
 import psycopg
 import pytest
@@ -9,9 +10,12 @@ from tests.support.killable import projector
 from tests.support.road import PARTITIONS, Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.tampering import changed, rechained
 
+from frameledger.ids import ContextId
 from frameledger.partition import partition_for
 from frameledger_services.audit.log_comparison import compare_with_log
+from frameledger_services.audit.restore import Restoring
 from frameledger_services.audit.verify_many import connected
+from frameledger_services.event_log.log_probe import open_probe
 
 DESK = "a-day-at-the-desk"
 
@@ -109,3 +113,96 @@ def test_repetitions_foreign_partitions_and_what_is_no_frame_are_no_differences(
 def test_what_is_not_stored_yet_is_no_difference(filled):
     filled.publish([Raw(DESK.encode(), b'{"type":"LLMRunFrame"}')])
     assert found(filled) == {}
+
+
+def say(text, **fields):
+    message = {"role": "user", "content": text}
+    return json.dumps({"type": "LLMMessagesAppendFrame", "messages": [message]} | fields).encode()
+
+
+ERASE = json.dumps({"type": "LLMContextEraseFrame", "id": "erase", "why": "the user asked"}).encode()
+
+
+@pytest.mark.regression("fault 28")
+def test_frames_that_were_left_out_after_an_erasure_are_no_differences(road):
+    late = (
+        say("late", expected_version=1),
+        b'{"type":"Wink","run_id":"r1"}',
+        b'{"type":"Wink","tool_call_id":"t1"}',
+        b'{"type":"LLMTextFrame","text":"x","run_id":"r9"}',
+    )
+    publish_and_project(
+        road, [Raw(b"c", value) for value in (say("a"), say("b"), ERASE, *late, say("new"), *late)]
+    )
+    with psycopg.connect(road.address) as connection:
+        assert value_of(connection, "SELECT late_count FROM erasures") == 8
+    assert found(road) == {}
+    changed(road.address, "DELETE FROM frames WHERE context_id = 'c'")
+    assert found(road) == {"c": [(1, "row")]}
+
+
+@pytest.mark.regression("fault 28")
+def test_a_copy_of_a_record_from_before_an_erasure_is_no_difference(road):
+    """Forwarded while nobody read the partition of the conversation: it lies behind the erasure there."""
+    elsewhere = (partition_for(b"c", PARTITIONS) + 1) % PARTITIONS
+    road.publish([Raw(b"c", say("stray"), partition=elsewhere)])
+    publish_and_project(road, [Raw(b"c", say("a")), Raw(b"c", ERASE)])
+    with psycopg.connect(road.address) as connection:
+        assert value_of(connection, "SELECT late_count FROM erasures") == 1
+    assert found(road) == {}
+
+
+@pytest.mark.regression("fault 28")
+def test_records_of_a_conversation_that_was_erased_by_sql_are_no_differences(road):
+    publish_and_project(road, [Raw(b"d", say("a")), Raw(b"d", say("b"))])
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        connection.execute("SELECT erase('d', 'the user asked')")
+    assert found(road) == {}
+    publish_and_project(road, [Raw(b"d", say("new"))])
+    assert found(road) == {}
+    changed(road.address, "DELETE FROM frames WHERE context_id = 'd'")
+    assert [field for _, field in found(road)["d"]] == ["row"]
+
+
+LIFE = (
+    b'{"type":"LLMTextFrame","text":"x","run_id":"r9"}',
+    say("b"),
+    say("c"),
+    b'{"type":"LLMTextFrame","text":"x","run_id":"r9"}',
+    say("d", expected_version=1),
+    say("d"),
+    say("e"),
+)
+
+
+@pytest.mark.regression("fault 29")
+@pytest.mark.parametrize("by_sql", [False, True], ids=["erased by a frame", "erased by SQL"])
+@pytest.mark.parametrize("versions", [(3,), (4,), (5,), (6,), (3, 5), (4, 5, 6), (3, 4, 5, 6)], ids=str)
+def test_frames_of_a_life_after_an_erasure_are_restored_without_those_that_were_left_out(
+    road, by_sql, versions
+):
+    before = [Raw(b"c", say("a")), Raw(b"c", say("z"))]
+    if by_sql:
+        publish_and_project(road, before)
+        with psycopg.connect(road.address, autocommit=True) as connection:
+            connection.execute("SELECT erase('c', 'the user asked')")
+        publish_and_project(road, [Raw(b"c", value) for value in LIFE])
+    else:
+        publish_and_project(road, [*before[:1], *(Raw(b"c", value) for value in (ERASE, *LIFE))])
+    asked = "SELECT version, payload::text FROM frames ORDER BY version"
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        stored = connection.execute(asked).fetchall()
+        assert [version for version, _ in stored] == [3, 4, 5, 6]
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM frames WHERE version = ANY (%s)", (list(versions),))
+
+    async def restored():
+        async with (
+            connected(road.settings) as connection,
+            open_probe(road.settings, road.names.frames) as log,
+        ):
+            return await Restoring(road.settings, road.names.frames, log).restore(connection, ContextId("c"))
+
+    assert asyncio.run(restored()) == len(versions)
+    with psycopg.connect(road.address) as connection:
+        assert connection.execute(asked).fetchall() == stored

@@ -12,7 +12,8 @@ from frameledger.values import replace
 from frameledger_services.audit import log_comparison
 from frameledger_services.audit.log_comparison import ComparedWithLog
 from frameledger_services.projector.rows import at
-from frameledger_services.store import logged_frames
+from frameledger_services.store import erasures, logged_frames
+from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.logged_frames import FrameOnLog, Unstored
 from frameledger_services.store.recovery import Span
@@ -60,10 +61,18 @@ async def each(things):
         yield thing
 
 
+ERASED_AT = at(1_770_000_000_001)
+BEGINS = Beginning("ctx", 5, b"", ERASED_AT, ERASED_AT)
+
+
 def compared(monkeypatch, rows, records, known=NOTHING_KNOWN, context_ids=None):
     async def unstored(*_):
         return known
 
+    async def beginnings(*_):
+        return {"ctx": BEGINS}
+
+    monkeypatch.setattr(erasures, "beginnings", beginnings)
     monkeypatch.setattr(logged_frames, "unstored", unstored)
     part = log_comparison._Part(HOME, 0, 100, 1, [Span(HOME, 1, 0, 100)])
     done = ComparedWithLog()
@@ -124,6 +133,11 @@ def test_a_record_without_a_frame_is_named_by_the_version_that_it_would_have(mon
             Unstored(False, False, False, True, 0),
             {"value": b'{"type":"LLMTextFrame","text":"a","run_id":"r"}'},
         ),
+        (
+            Unstored(False, False, False, True, 0),
+            {"value": b'{"type":"LLMRunFrame","expected_version":3}'},
+        ),
+        (Unstored(False, False, False, True, 0), {"value": b'{"type":"Wink","tool_call_id":"t"}'}),
         (NOTHING_KNOWN, {"key": b"from elsewhere"}),
     ],
 )

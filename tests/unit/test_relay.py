@@ -5,6 +5,8 @@ import asyncio
 import pytest
 from tests.bounds import IN_PROCESS
 
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.projector import destination
 from frameledger_services.projector.relay import Relay
 from frameledger_services.store import outbox
 from frameledger_services.store.outbox import OutboxRow
@@ -67,8 +69,119 @@ def test_a_cancellation_is_sent_while_the_broker_has_not_acknowledged_what_was_s
             one.cancel()
         await asyncio.wait(running)
 
-    async def in_time():
-        async with asyncio.timeout(IN_PROCESS):
-            await life()
+    in_time(life())
 
-    asyncio.run(in_time())
+
+class Outbox:
+    """The table, in memory: pages are read from it."""
+
+    def __init__(self, rows, page_bytes, monkeypatch):
+        self.rows = rows
+        self.largest = 0
+        self.is_empty = asyncio.Event()
+        monkeypatch.setattr(outbox, "PAGE_BYTES", page_bytes)
+        monkeypatch.setattr(destination, "PAGE_BYTES", page_bytes)
+        monkeypatch.setattr(outbox, "read", self.read)
+        monkeypatch.setattr(outbox, "delete", self.delete)
+
+    async def read(self, _, page):
+        found = [
+            one
+            for one in self.rows
+            if one.to_topic == page.to_topic
+            and page.first <= (one.generation, one.offset, one.ordinal) <= page.last
+        ]
+        self.largest = max(self.largest, sum(one.size for one in found))
+        return found
+
+    async def delete(self, _, places):
+        self.rows = [one for one in self.rows if one.place not in set(places)]
+        if not self.rows:
+            self.is_empty.set()
+
+
+def pages_of(rows):
+    pages = outbox.OutboxPages()
+    for one in rows:
+        pages.add(one)
+    return pages
+
+
+SIZE = row(0, "runs").size
+
+
+@pytest.mark.regression("fault 24")
+def test_rows_of_a_former_owner_are_read_page_by_page_and_sent_before_those_that_come_later(monkeypatch):
+    """A topic that refuses them three times has them read again, one page at a time."""
+    left = [row(number, "runs") for number in range(100)]
+    table = Outbox(list(left), 7 * SIZE, monkeypatch)
+    refusals = iter([None] * 3)
+    sent: list[int] = []
+
+    async def send(rows):
+        if next(refusals, rows) is None:
+            raise BrokerError("the topic is not there")
+        sent.extend(one.offset for one in rows)
+        return []
+
+    async def life():
+        relay = Relay(None, send, nothing)
+        running = asyncio.create_task(relay.run())
+        relay.enqueue_pages(pages_of(left))
+        table.rows.append(row(100, "runs"))
+        relay.enqueue(table.rows[-1:])
+        await table.is_empty.wait()
+        running.cancel()
+        await asyncio.wait([running])
+
+    in_time(life())
+    assert sent == list(range(101))
+    assert 0 < table.largest <= 7 * SIZE
+
+
+@pytest.mark.regression("fault 24")
+def test_what_is_committed_faster_than_the_broker_acknowledges_it_is_read_again_instead_of_kept(monkeypatch):
+    rows = [row(number, "runs") for number in range(50)]
+    table = Outbox(list(rows), 7 * SIZE, monkeypatch)
+
+    async def life():
+        broker = Broker()
+        relay = Relay(None, broker.send, nothing)
+        running = asyncio.create_task(relay.run())
+        relay.enqueue(rows[:1])
+        await broker.until(0)
+        relay.enqueue(rows[1:])
+        kept = relay._destinations["runs"]._waiting
+        assert sum(one.size for one in kept) <= 7 * SIZE
+        broker.acknowledges["runs"].set()
+        await relay.drained()
+        assert broker.sent == list(range(50))
+        running.cancel()
+        await asyncio.wait([running])
+
+    in_time(life())
+    assert table.rows == []
+
+
+def test_a_page_whose_rows_were_published_by_another_owner_is_passed_over(monkeypatch):
+    Outbox([], 7 * SIZE, monkeypatch)
+
+    async def life():
+        broker = Broker()
+        relay = Relay(None, broker.send, nothing)
+        running = asyncio.create_task(relay.run())
+        relay.enqueue_pages(pages_of([row(1, "runs")]))
+        await relay.drained()
+        assert broker.sent == []
+        running.cancel()
+        await asyncio.wait([running])
+
+    in_time(life())
+
+
+def in_time(life):
+    async def bounded():
+        async with asyncio.timeout(IN_PROCESS):
+            await life
+
+    asyncio.run(bounded())

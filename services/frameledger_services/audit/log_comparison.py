@@ -10,7 +10,7 @@ Each partition is read once, next to one statement that reads the tables in the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -27,11 +27,12 @@ from frameledger_services.event_log.topics import TopicNames, home_partition
 from frameledger_services.projector import topic_identity
 from frameledger_services.projector.batch_fold import is_at_home
 from frameledger_services.projector.decoded import decode_record
+from frameledger_services.projector.late_frames import may_be_late
 from frameledger_services.projector.log_check import LogChangedError
 from frameledger_services.projector.rows import at, clean
 from frameledger_services.recovery.diagnosis import ByPartition, generation_at, spans
 from frameledger_services.settings import Settings
-from frameledger_services.store import logged_frames, projections, recovery, topics
+from frameledger_services.store import erasures, logged_frames, projections, recovery, topics
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
 from frameledger_services.store.logged_frames import FrameOnLog
 from frameledger_services.store.recovery import Span
@@ -231,15 +232,14 @@ class _Partition:
         known = await logged_frames.unstored(self._connection, self._topic, place, context_id, frame_id)
         if known.is_stored or known.is_rejected or known.is_erased_behind:
             return
-        if known.is_erased and isinstance(logged, LoggedFrame) and _may_be_late(logged):
+        if known.is_erased and isinstance(logged, LoggedFrame) and await self._may_be_late(logged):
             return
         where = f"{self._topic}/{record.partition} at {record.offset}"
         self._done.of(context_id or "").add(
             known.version_before + 1, "log", ROW, None, f"a frame is on the log, {where}"
         )
 
-
-def _may_be_late(logged: LoggedFrame) -> bool:
-    """Whether a frame names what only the life before an erasure may have had (rule RA5.lives)."""
-    fields: Mapping[str, Any] = logged.frame.model_dump(include={*logged.frame.id_fields, "opened_version"})
-    return any(value is not None for name, value in fields.items() if name != "id")
+    async def _may_be_late(self, logged: LoggedFrame) -> bool:
+        """Whether the projector may have left a frame out, which lies behind the latest erasure of its conversation."""
+        begins = await erasures.beginnings(self._connection, [logged.context_id])
+        return any(may_be_late(one, logged) for one in begins.values())

@@ -1,7 +1,8 @@
 """Frames whose rows are missing, restored from the log; each only if the hash chain proves that it is the one.
 
 The chain of the frames around a gap, or of the head, says what has to be in it: records of the conversation that lie
-there on the log are taken in their order, and nothing is written unless the chain closes. A frame is restored with the
+there on the log are taken in their order, and nothing is written unless the chain closes. In a life after an erasure,
+records that the projector left out are left out here, by the same rule (`late_frames`). A frame is restored with the
 outcome `unknown`; the rebuild behind it gives it the one that it has, and `outcome_changes` keeps that.
 
 If the process dies, a gap is closed or it is not; the next call closes what is left.
@@ -20,10 +21,10 @@ from frameledger.chain import next_link
 from frameledger.ids import ContextId
 from frameledger.record import LoggedFrame, LogPosition, Record
 from frameledger.values import replace
+from frameledger_services.audit.erased_lives import Life
 from frameledger_services.event_log.log_probe import LogProbe
 from frameledger_services.event_log.reader import records_between
 from frameledger_services.event_log.topics import home_partition
-from frameledger_services.projector import stored_heads
 from frameledger_services.projector.batch_fold import named
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.rebuild import DamagedFramesError
@@ -56,18 +57,17 @@ class Restoring:
         Raises `DamagedFramesError` if the log does not have them any more, `BrokerError`, TimeoutError and psycopg's
         errors.
         """
-        head = await stored_heads.beginning(connection, context_id)
+        life = await Life.load(connection, context_id)
         restored = 0
-        for gap in await missing_frames.gaps(connection, context_id, head.version + 1):
-            restored += await self._close(connection, context_id, gap, head.chain)
+        for gap in await missing_frames.gaps(connection, context_id, life.first_version):
+            await life.advance(gap.before)
+            restored += await self._close(connection, context_id, gap, life)
         return restored
 
-    async def _close(
-        self, connection: Connection, context_id: ContextId, gap: Gap, first_chain: bytes
-    ) -> int:
+    async def _close(self, connection: Connection, context_id: ContextId, gap: Gap, life: Life) -> int:
         before = await missing_frames.neighbor(connection, context_id, gap.before)
         behind = await missing_frames.neighbor(connection, context_id, gap.behind)
-        rows = [row async for row in self._rows(connection, context_id, gap, before, behind, first_chain)]
+        rows = [row async for row in self._rows(connection, context_id, gap, before, behind, life)]
         async with connection.transaction():
             held = await statements.hold(connection, context_id)
             if held is None:
@@ -92,16 +92,18 @@ class Restoring:
         gap: Gap,
         before: Neighbor | None,
         behind: Neighbor | None,
-        chain: bytes,
+        life: Life,
     ) -> AsyncIterator[FrameRow]:
         """Yields the rows of the gap's frames, from the records that lie between those of its neighbors."""
-        version, logged_at = gap.before, None
+        version, chain, logged_at = gap.before, life.first_chain, None
         if before is not None:
             chain, logged_at = before.chain, before.logged_at
-        async with aclosing(self._candidates(connection, context_id, before, behind)) as candidates:
+        async with aclosing(self._candidates(connection, context_id, before, behind, life)) as candidates:
             async for record, logged in candidates:
                 if version + 1 == gap.behind:
                     return
+                if life.is_left_out(version + 1, logged):
+                    continue
                 version += 1
                 chain = next_link(chain, version, logged.source, record.value or b"")
                 time = at(record.timestamp_ms or 0)
@@ -109,6 +111,7 @@ class Restoring:
                 if behind is not None:
                     # A copy of a record that the log lost is younger than the frame.
                     logged_at = min(logged_at, behind.logged_at)
+                life.fold(version, logged, logged_at)
                 yield FrameRow(
                     context_id=context_id,
                     version=version,
@@ -136,6 +139,7 @@ class Restoring:
         context_id: ContextId,
         before: Neighbor | None,
         behind: Neighbor | None,
+        life: Life,
     ) -> AsyncGenerator[tuple[Record, LoggedFrame], None]:
         """Yields the conversation's records between two of its frames that are frames and not stored."""
         topic = await topics.newest(connection, self._topic)
@@ -147,11 +151,15 @@ class Restoring:
         on_log = _OnLog([one for one in receipts if one.partition == partition], topic.generation)
         async with self._probing:
             first, end = await self._probe.offsets(partition)
-        first = first if before is None else max(first, on_log.first_behind(before))
+        if before is not None:
+            first = max(first, on_log.first_behind(before.generation, before.offset))
+        elif (place := await life.place_before(partition)) is not None:
+            first = max(first, on_log.first_behind(*place))
         end = end if behind is None else min(end, on_log.end_before(behind))
         seen: set[object] = set()
-        place = LogPosition(self._topic, partition, first)
-        async with aclosing(records_between(self._settings, place, end)) as records:
+        async with aclosing(
+            records_between(self._settings, LogPosition(self._topic, partition, first), end)
+        ) as records:
             async for record in records:
                 if record.key != key:
                     continue
@@ -175,11 +183,11 @@ class _OnLog:
     def __init__(self, receipts: Sequence[Receipt], newest: int) -> None:
         self._below = dict(spans(receipts, newest))
 
-    def first_behind(self, frame: Neighbor) -> int:
-        """Returns the offset from which records may be of frames behind this one."""
-        below = self._below.get(frame.generation)
+    def first_behind(self, generation: int, offset: int) -> int:
+        """Returns the offset from which records may be of frames behind the one of this place."""
+        below = self._below.get(generation)
         # A record from `below` on was lost; its copy lies there.
-        return 0 if below is None else min(frame.offset + 1, below)
+        return 0 if below is None else min(offset + 1, below)
 
     def end_before(self, frame: Neighbor) -> int:
         """Returns the offset below which records may be of frames before this one."""

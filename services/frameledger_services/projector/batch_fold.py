@@ -16,9 +16,7 @@ from frameledger.chain import next_link
 from frameledger.decoding import MAX_ID_BYTES
 from frameledger.errors import RefusedError
 from frameledger.evolve import evolve
-from frameledger.evolve.erasure import is_of_an_earlier_life
 from frameledger.frames import AnyFrame, LLMContextEraseFrame
-from frameledger.headers import originally_logged_ms
 from frameledger.ids import Version
 from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Record, place_of
@@ -27,12 +25,12 @@ from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, home_pa
 from frameledger_services.projector.decoded import DecodedRecord, Unstorable
 from frameledger_services.projector.duplicates import is_duplicate
 from frameledger_services.projector.head import Head
+from frameledger_services.projector.late_frames import is_late
 from frameledger_services.projector.outbox_rows import (
     dead_letter_row,
     effect_row,
     forward_row,
     readable_key,
-    size_of,
 )
 from frameledger_services.projector.rows import DeadLetter, FrameRow, Rows, at, clean, erasure_of, time_of
 from frameledger_services.projector.step_rows import write_step
@@ -188,7 +186,7 @@ class BatchFold:
         if erased is None or isinstance(frame, LLMContextEraseFrame) or head.parked_version is not None:
             # The state of a parked conversation does not know its newest calls.
             return False
-        if is_of_an_earlier_life(head.state, frame) or _was_logged_before(head.erased_at, record):
+        if is_late(head.state, head.erased_at, logged):
             key = head.context_id, int(erased.version)
             late = self._parts[0].late
             late[key] = late.get(key, 0) + 1
@@ -288,7 +286,7 @@ class BatchFold:
         rows.rejections.append(DeadLetter(record, code, clean(error), context_id))
         letter = dead_letter_row(record, code, error, self._dead_letters)
         # Uncompressed it may be too large for any topic. `rejected_frames` has it in any case.
-        if size_of(letter) <= MAX_DEAD_LETTER_BYTES:
+        if letter.size <= MAX_DEAD_LETTER_BYTES:
             rows.outbox.append(letter)
 
 
@@ -314,14 +312,6 @@ class PossibleDuplicateError(RefusedError):
 def is_at_home(record: Record, partitions: int) -> bool:
     """Whether a record lies in the partition of the conversation that its key names."""
     return home_partition(record.key or b"", partitions) == record.partition
-
-
-def _was_logged_before(erased_at: datetime | None, record: Record) -> bool:
-    """Whether this is the copy of a record that had been logged, in another partition, before the erasure."""
-    if erased_at is None or not record.headers:
-        return False
-    original = originally_logged_ms(dict(record.headers))
-    return original is not None and at(original) <= erased_at
 
 
 def _logged_at(record: Record, head: Head) -> datetime:

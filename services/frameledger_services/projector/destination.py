@@ -1,27 +1,28 @@
 """A topic that outbox rows are published to. While it refuses them they stay in the outbox, and nothing else waits.
 
 A topic that does not exist, or must not be written, needs an operator; it is no reason to stop folding, or publishing
-to other topics. Of rows that wait only the places are kept in memory. When the topic accepts rows again, those are
-published that are still in the outbox.
+to other topics. Rows of a batch are sent from memory. Rows that were in the outbox before, rows that a topic refuses,
+and rows that are committed faster than the broker acknowledges them are kept as pages of places, and each page is read
+from the outbox when its turn comes.
+
+| the process dies | what the next owner finds |
+| --- | --- |
+| before a page is read, or sent | its rows in the outbox, and publishes them |
+| after a page was sent, before it is deleted | the same, and publishes them again, which changes nothing (`relay`) |
+| between two pages | only the rows of the later ones |
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import islice
 
 from frameledger_services import logs, transient
-from frameledger_services.store.outbox import OutboxPlace, OutboxRow
+from frameledger_services.store.outbox import PAGE_BYTES, OutboxPage, OutboxPages, OutboxRow
 from frameledger_services.supervision import Backoff
 
 Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
 """Publishes rows in their order. Returns, once the broker has acknowledged them, those that are too large."""
-
-
-AT_ONCE = 20
-"""Rows that are read and tried again together; each may have the size of the largest record."""
 
 _log = logs.get_logger("projector")
 
@@ -33,64 +34,88 @@ class Destination:
         self,
         topic: str,
         send: Callable[[Sequence[OutboxRow]], Awaitable[None]],
-        read: Callable[[Sequence[OutboxPlace]], Awaitable[list[OutboxRow]]],
+        read: Callable[[OutboxPage], Awaitable[list[OutboxRow]]],
     ) -> None:
         self._topic = topic
         self._send = send
         self._read = read
         self._waiting: list[OutboxRow] = []
-        self._held: deque[OutboxPlace] = deque()
+        self._waiting_bytes = 0
+        # Behind those that wait.
+        self._pages = OutboxPages()
         self._is_sending = False
+        self._is_refused = False
         self._wake = asyncio.Event()
 
     def add(self, row: OutboxRow) -> None:
-        self._waiting.append(row)
+        """Send this row after all that were added before. Its value is kept in memory while there is room."""
+        if self._pages or (self._waiting and self._waiting_bytes + row.size > PAGE_BYTES):
+            self._pages.add(row)
+        else:
+            self._waiting.append(row)
+            self._waiting_bytes += row.size
+        self._wake.set()
+
+    def add_page(self, page: OutboxPage) -> None:
+        """Send the rows of this page after all that were added before."""
+        self._pages.append(page)
         self._wake.set()
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing can be sent now: there are no rows, or the topic refuses them."""
-        return not self._is_sending and (bool(self._held) or not self._waiting)
+        return not self._is_sending and (self._is_refused or not (self._waiting or self._pages))
 
     async def run(self) -> None:
         """Send what is added, until cancelled. Raises what the database raises, and bugs."""
+        backoff = Backoff()
         while True:
             await self._wake.wait()
             self._wake.clear()
-            rows, self._waiting = self._waiting, []
-            if not await self._try(rows):
-                self._held.extend(row.place for row in rows)
-                await self._until_it_takes_them()
+            while self._waiting or self._pages:
+                if self._is_refused:
+                    await asyncio.sleep(backoff.next())
+                else:
+                    backoff.reset()
+                await self._send_next()
 
-    async def _until_it_takes_them(self) -> None:
-        backoff = Backoff()
-        while self._held:
-            places = list(islice(self._held, AT_ONCE))
-            if await self._try(await self._read(places)):
-                for _ in places:
-                    self._held.popleft()
-                backoff.reset()
-            else:
-                await asyncio.sleep(backoff.next())
-            # Behind those that were there before.
-            self._held.extend(row.place for row in self._waiting)
-            self._waiting = []
+    async def _send_next(self) -> None:
+        """Send the rows that are in memory, or else the first page. If the topic refuses them, they are the first page
+        that is tried next."""
+        if self._waiting:
+            rows, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            if not await self._try(rows):
+                self._put_back(rows)
+        elif await self._try(await self._read(self._pages.first())):
+            self._pages.done()
+
+    def _put_back(self, rows: Sequence[OutboxRow]) -> None:
+        """Keep refused rows as pages, before those that were added meanwhile."""
+        pages = OutboxPages()
+        for row in (*rows, *self._waiting):
+            pages.add(row)
+        for page in self._pages:
+            pages.append(page)
+        self._pages, self._waiting, self._waiting_bytes = pages, [], 0
 
     async def _try(self, rows: Sequence[OutboxRow]) -> bool:
         """Returns whether the topic accepted these rows."""
         if not rows:
+            self._is_refused = False
             return True
         self._is_sending = True
         try:
             await self._send(rows)
         except transient.BROKER as error:
+            self._is_refused = True
             _log.warning(
                 "projector.outbox_held_back",
                 to=self._topic,
-                rows=len(self._held) or len(rows),
+                rows=sum(page.rows for page in self._pages) or len(rows),
                 reason=transient.reason(error),
             )
             return False
         finally:
             self._is_sending = False
+        self._is_refused = False
         return True

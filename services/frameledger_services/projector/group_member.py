@@ -166,8 +166,9 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             self._owned[partition] = taken.owned
             self._isolation.take(taken.owned, taken.crashes)
             self._feed.follow(partition, taken.owned.next_offset)
-            left = await outbox.left_behind(self._connection, self._topics.frames, [partition])
-            self._relay.enqueue(left)
+            self._relay.enqueue_pages(
+                await outbox.left_behind(self._connection, self._topics.frames, partition)
+            )
             try:
                 # The former owner may have caught up, and died before it released them.
                 await self._release_effects([partition])
@@ -211,7 +212,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def _release_effects(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
             if (owned := self._owned.get(partition)) is not None and owned.held_until is not None:
-                self._relay.enqueue(await held_effects.release(self._connection, self._topics, owned))
+                self._relay.enqueue_pages(await held_effects.release(self._connection, self._topics, owned))
 
     def _recover_from_fence(self, moved: set[int]) -> None:
         """After a fence nothing in memory can be trusted: take over again what is still assigned."""

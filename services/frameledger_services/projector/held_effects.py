@@ -5,10 +5,17 @@ when the tables are rebuilt from the log. So nothing is requested before that en
 still open and unclaimed. Work that was requested longer ago than `MAX_AGE` is closed by a frame, and the partition is
 held until that frame is folded. A held cancellation is dropped: workers learn of it with their heartbeat.
 
-The offset stands in `projections.effects_held_until`. The statement that takes a partition over holds it. Before the
-new owner reads a record it sets the offset, which is the log's end, or clears it if that is `next_offset`. The
-transaction that writes the open work into the outbox clears it, too. If the process dies before that commit, the next
-owner finds the partition held, and releases it; if it dies after it, the next owner publishes what the outbox has.
+`projections.effects_held_until` has the offset. The statement that takes a partition over holds it. Before the new
+owner reads a record it sets the offset, which is the log's end, or clears it if that is `next_offset`. The transaction
+that writes the open work into the outbox clears it, too. It reads and writes the work in pages, so its memory does not
+grow with the number of open runs and calls.
+
+| the process dies | what the next owner finds |
+| --- | --- |
+| before the end is reached, or before the transaction | the partition held: it catches up, and releases it |
+| between two pages | the same: the transaction wrote nothing |
+| after the commit | a partition that is not held, and all of its open work in the outbox, which it publishes |
+
 Meanwhile others do not touch the work of such a partition (`claims.rules.ACTIVE_CONTEXT`,
 `store.projections.next_offsets`, `unpark`); and while it has no living owner, they do not touch work that only the
 tables call open (`claims.rules.ACTIVE_OWNED_CONTEXT`).
@@ -16,7 +23,8 @@ tables call open (`claims.rules.ACTIVE_OWNED_CONTEXT`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 
@@ -29,7 +37,7 @@ from frameledger_services.projector.writer import write
 from frameledger_services.store import frame_ids
 from frameledger_services.store import held_effects as statements
 from frameledger_services.store.held_effects import OpenCall, OpenRun
-from frameledger_services.store.outbox import OutboxRow
+from frameledger_services.store.outbox import OutboxPage, OutboxPages, OutboxRow
 
 Connection = AsyncConnection[Any]
 OpenWork = OpenRun | OpenCall
@@ -41,10 +49,10 @@ TOO_LATE = Closing(
 )
 
 
-async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedPartition) -> list[OutboxRow]:
+async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedPartition) -> list[OutboxPage]:
     """Request the open work of a partition that has caught up, and stop holding its effects.
 
-    Returns the rows of the outbox: none for a partition that has not caught up, or is not held. Raises
+    Returns the pages of the outbox that it wrote: none for a partition that has not caught up, or is not held. Raises
     `ProjectorFencedError` if another projector owns it by now, and psycopg's errors; then nothing was done.
     """
     if owned.held_until is None or owned.next_offset < owned.held_until:
@@ -54,26 +62,58 @@ async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedP
         now = await statements.reach(connection, topic, partition, epoch, owned.next_offset)
         if now is None:
             raise ProjectorFencedError({partition})
-        old = await _not_closed(connection, await _open(connection, topic, partition, now, old=True))
-        young = [] if old else await _open(connection, topic, partition, now, old=False)
-        unsent = [one for one in old or young if not one.is_sent]
-        outbox = list(open_work_rows(topic, partition, topics.effects, unsent, TOO_LATE if old else None))
+        writing = _Writing(connection, topics, partition)
+        closed = await writing.close_old(now - MAX_AGE)
+        if not closed:
+            await writing.request_young(now - MAX_AGE)
         # Each closing frame will be another record of this partition.
-        until = owned.next_offset + len(old) if old else None
-        await write(connection, Rows(outbox=outbox), ())
+        until = owned.next_offset + closed if closed else None
         await statements.hold(connection, topic, partition, epoch, until)
     owned.held_until = until
-    return outbox
+    return list(writing.pages)
 
 
-async def _open(
-    connection: Connection, topic: str, partition: int, now: datetime, *, old: bool
-) -> list[OpenWork]:
-    than = now - MAX_AGE
-    return [
-        *await statements.open_runs(connection, topic, partition, than, old=old),
-        *await statements.open_calls(connection, topic, partition, than, old=old),
-    ]
+class _Writing:
+    """Open work of a partition, written into the outbox page by page: in memory is one page, and of the others only the
+    places."""
+
+    def __init__(self, connection: Connection, topics: ProjectorTopics, partition: int) -> None:
+        self._connection = connection
+        self._topics = topics
+        self._partition = partition
+        self._last: OutboxRow | None = None
+        self.pages = OutboxPages()
+
+    async def close_old(self, opened_before: datetime) -> int:
+        """Write the frames that close work requested before this time: those of one page. Returns the number of closing
+        frames that will be on the log, including those that the outbox has already."""
+        async with aclosing(self._open(opened_before, old=True)) as pages:
+            async for page in pages:
+                if work := await _not_closed(self._connection, page):
+                    await self._write(work, TOO_LATE)
+                    return len(work)
+        return 0
+
+    async def request_young(self, opened_before: datetime) -> None:
+        async with aclosing(self._open(opened_before, old=False)) as pages:
+            async for page in pages:
+                await self._write(page, None)
+
+    def _open(self, opened_before: datetime, *, old: bool) -> AsyncGenerator[list[OpenWork], None]:
+        return statements.open_work(
+            self._connection, self._topics.frames, self._partition, opened_before, old=old
+        )
+
+    async def _write(self, work: Iterable[OpenWork], closing: Closing | None) -> None:
+        unsent = (one for one in work if not one.is_sent)
+        topics = self._topics
+        rows = list(
+            open_work_rows(topics.frames, self._partition, topics.effects, unsent, closing, self._last)
+        )
+        await write(self._connection, Rows(outbox=rows), ())
+        for row in rows:
+            self._last = row
+            self.pages.add(row)
 
 
 async def _not_closed(connection: Connection, work: Sequence[OpenWork]) -> list[OpenWork]:

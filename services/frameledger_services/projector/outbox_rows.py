@@ -88,11 +88,6 @@ def dead_letter_row(record: Record, code: str, error: str, to_topic: str) -> Out
     )
 
 
-def size_of(row: OutboxRow) -> int:
-    of_headers = sum(len(name.encode("utf-8", "replace")) + len(value or b"") for name, value in row.headers)
-    return len(row.key or b"") + len(row.value or b"") + of_headers
-
-
 def readable_key(record: Record) -> str | None:
     try:
         key = (record.key or b"").decode()

@@ -12,7 +12,7 @@ was published before it, and a topic that is missing or forbidden delays only it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
@@ -28,7 +28,7 @@ from frameledger_services.projector.destination import Destination, Send
 from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.settings import SettingsError
 from frameledger_services.store import dead_letters, outbox
-from frameledger_services.store.outbox import OutboxPlace, OutboxRow
+from frameledger_services.store.outbox import OutboxPage, OutboxPlace, OutboxRow
 
 Connection = AsyncConnection[Any]
 
@@ -72,13 +72,21 @@ class Relay:
             return
         self._idle.clear()
         for row in rows:
-            destination = self._destinations.get(row.to_topic)
-            if destination is None:
-                destination = Destination(row.to_topic, self._send_some, self._read)
-                self._destinations[row.to_topic] = destination
-                self._new.append(destination)
-                self._wake.set()
-            destination.add(row)
+            self._destination(row.to_topic).add(row)
+
+    def enqueue_pages(self, pages: Iterable[OutboxPage]) -> None:
+        """Publish rows that are in the outbox and not in memory. Never blocks."""
+        for page in pages:
+            self._idle.clear()
+            self._destination(page.to_topic).add_page(page)
+
+    def _destination(self, topic: str) -> Destination:
+        destination = self._destinations.get(topic)
+        if destination is None:
+            destination = self._destinations[topic] = Destination(topic, self._send_some, self._read)
+            self._new.append(destination)
+            self._wake.set()
+        return destination
 
     async def drained(self) -> None:
         """Returns when all rows are published and deleted, without further delay, except those that their topic
@@ -132,8 +140,12 @@ class Relay:
         finally:
             self._wake.set()
 
-    async def _read(self, places: Sequence[OutboxPlace]) -> list[OutboxRow]:
-        return await outbox.read(self._connection, places)
+    async def _read(self, page: OutboxPage) -> list[OutboxRow]:
+        rows = await outbox.read(self._connection, page)
+        if not rows:
+            # Nothing is sent for this page, which may have been all that `drained` waits for.
+            self._wake.set()
+        return rows
 
     async def _keep_as_dead_letters(self, too_large: Sequence[OutboxRow]) -> None:
         """Keep rows that are too large for their topic in `rejected_frames`. They are deleted with the published ones;

@@ -3,7 +3,6 @@ question of yesterday."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -44,17 +43,19 @@ def open_work_rows(
     effects: Mapping[str, str],
     work: Iterable[OpenRun | OpenCall],
     closing: Closing | None,
+    last: OutboxRow | None = None,
 ) -> Iterator[OutboxRow]:
     """Yields the rows that request open work of a partition, or close it if `closing` is given. `effects` has the topic
-    of each effect."""
-    ordinals: Counter[LogPosition] = Counter()
+    of each effect. The work is in the order of its places, behind that of the row `last`, whose place it may share."""
     for one in work:
         place, effect = LogPosition(topic, partition, one.offset, one.generation), one.effect
+        is_same = last is not None and (last.generation, last.offset) == (one.generation, one.offset)
+        ordinal = last.ordinal + 1 if last is not None and is_same else 0
         if closing is None:
-            yield effect_row(effect, place, ordinals[place], effects[effect.effect])
+            last = effect_row(effect, place, ordinal, effects[effect.effect])
         else:
-            yield closing_row(effect, place, ordinals[place], closing)
-        ordinals[place] += 1
+            last = closing_row(effect, place, ordinal, closing)
+        yield last
 
 
 def closing_row(

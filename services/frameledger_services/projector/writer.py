@@ -25,7 +25,10 @@ STATE_EVERY_FRAMES = 16
 every batch was a tenth of the time that a small batch took here."""
 
 SMALL_TEXT = 4_096
-"""A state with open text of more characters is stored when the text has doubled, however many frames that takes."""
+"""A state with open text of more characters is stored when the text has doubled, and after one frame for each
+`CHARACTERS_PER_FRAME` of them: what a frame costs, and how many frames are folded again, is bounded either way."""
+
+CHARACTERS_PER_FRAME = 64
 
 _FRAMES = FrameRow._fields
 _MESSAGES = tuple(name for name in MessageRow.__dataclass_fields__ if name != "inherits")
@@ -235,6 +238,7 @@ def _is_due(head: Head, text: int) -> bool:
     """Whether the state is due to be stored again, given the length of its open text."""
     if head.saved_version is None:
         return True
+    frames = head.state.version - head.saved_version
     if text <= SMALL_TEXT:
-        return head.saved_text > SMALL_TEXT or head.state.version - head.saved_version >= STATE_EVERY_FRAMES
-    return text >= 2 * head.saved_text or text < head.saved_text
+        return head.saved_text > SMALL_TEXT or frames >= STATE_EVERY_FRAMES
+    return text >= 2 * head.saved_text or text < head.saved_text or frames >= text // CHARACTERS_PER_FRAME

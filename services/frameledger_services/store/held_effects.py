@@ -6,13 +6,13 @@ indexes.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row
 
 from frameledger import derived
 from frameledger.effects import CallFunction, RunInference
@@ -106,105 +106,89 @@ async def reach(
 _OURS = "WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partition = %s AND epoch = %s"
 
 
-async def open_runs(
-    connection: Connection, topic: str, partition: int, than: datetime, *, old: bool
-) -> list[OpenRun]:
-    """Returns the open and unclaimed runs of a partition, by their places: those that were opened before a time,
-    `AT_ONCE` at most, or all others."""
-    async with connection.cursor(row_factory=class_row(OpenRun)) as cursor:
-        await cursor.execute(_RUNS, _parameters(topic, partition, than, old))
-        return await cursor.fetchall()
+async def open_work(
+    connection: Connection, topic: str, partition: int, opened_before: datetime, *, old: bool
+) -> AsyncGenerator[list[OpenRun | OpenCall], None]:
+    """Yields the open and unclaimed work of a partition in pages of `AT_ONCE`, in the order of its places: runs and
+    calls that were requested before a time if `old`, else all others.
 
-
-async def open_calls(
-    connection: Connection, topic: str, partition: int, than: datetime, *, old: bool
-) -> list[OpenCall]:
-    """The same for dispatched calls."""
-    async with connection.cursor(row_factory=class_row(OpenCall)) as cursor:
-        await cursor.execute(_CALLS, _parameters(topic, partition, than, old))
-        return await cursor.fetchall()
+    In the caller's transaction. What the caller writes between two pages does not change what is yielded.
+    """
+    async with connection.cursor(name="open_work") as cursor:
+        await cursor.execute(
+            _WORK, {"topic": topic, "partition": partition, "than": opened_before, "old": old}
+        )
+        while rows := await cursor.fetchmany(AT_ONCE):
+            yield [_open_work(row) for row in rows]
 
 
 async def open_work_of(
-    connection: Connection, topic: str, context_id: str, than: datetime, *, old: bool
+    connection: Connection, topic: str, context_id: str, opened_before: datetime, *, old: bool
 ) -> list[OpenRun | OpenCall]:
-    """Returns the open and unclaimed work of one conversation, by its places: what was asked for before a time, or all
-    other."""
-    parameters = {"topic": topic, "context_id": context_id, "than": than, "old": old, "limit": None}
-    async with connection.cursor(row_factory=class_row(OpenRun)) as cursor:
-        await cursor.execute(_RUNS_OF_ONE, parameters)
-        runs = await cursor.fetchall()
-    async with connection.cursor(row_factory=class_row(OpenCall)) as cursor:
-        await cursor.execute(_CALLS_OF_ONE, parameters)
-        return [*runs, *await cursor.fetchall()]
+    """Returns the open and unclaimed work of one conversation, in the order of its places: what was requested before a
+    time if `old`, else all other."""
+    cursor = await connection.execute(
+        _WORK_OF_ONE, {"topic": topic, "context_id": context_id, "than": opened_before, "old": old}
+    )
+    return [_open_work(row) for row in await cursor.fetchall()]
 
 
 AT_ONCE = 2_000
 
 
-def _parameters(topic: str, partition: int, than: datetime, old: bool) -> dict[str, Any]:
-    return {
-        "topic": topic,
-        "partition": partition,
-        "than": than,
-        "old": old,
-        "limit": AT_ONCE if old else None,
-    }
+def _open_work(row: Sequence[Any]) -> OpenRun | OpenCall:
+    context_id, version, id_, requested_version, ordinal, function_name, group_id, *cause = row
+    if function_name is None:
+        return OpenRun(context_id, version, id_, *cause)
+    return OpenCall(context_id, version, requested_version, ordinal, id_, function_name, group_id, *cause)
 
 
-# A conversation lies in one partition, so the frame that asked for the work says in which.
-_UNCLAIMED = """
-    JOIN contexts AS head
-        ON head.context_id = work.context_id AND head.parked_version IS NULL AND NOT head.recording
-    JOIN frames AS cause ON cause.context_id = work.context_id AND cause.version = work.version
-    WHERE {of_what} AND (work.asked_at < %(than)s) = %(old)s
-        AND NOT EXISTS (
-            SELECT FROM claims
-            WHERE claims.context_id = work.context_id AND claims.version = work.version AND claims.{id} = work.{id}
-        )
-    ORDER BY cause.generation, cause."offset"
-"""
-
-_PLACE = """
-    cause.frame_id, cause.generation, cause."offset",
-    EXISTS (
-        SELECT FROM outbox
-        WHERE outbox.topic = %(topic)s AND outbox.partition = cause.partition
-            AND outbox.generation = cause.generation AND outbox."offset" = cause."offset" AND outbox.kind = 'effect'
-    ) AS is_sent
-"""
-
-
-def _runs(of_what: str) -> str:
+def _unclaimed(work: str, of_what: str, id_column: str) -> str:
+    # A conversation lies in one partition, so the frame that asked for the work says in which.
     return f"""
-        SELECT work.context_id, work.version, work.run_id, {_PLACE}
-        FROM (
-            SELECT context_id, opened_version AS version, run_id, opened_at AS asked_at
-            FROM runs
-            WHERE status = 'open'
-        ) AS work
-        {_UNCLAIMED.format(of_what=of_what, id="run_id")}
-        LIMIT %(limit)s
+        SELECT work.*, cause.frame_id, cause.generation, cause."offset",
+            EXISTS (
+                SELECT FROM outbox
+                WHERE outbox.topic = %(topic)s AND outbox.partition = cause.partition
+                    AND outbox.generation = cause.generation AND outbox."offset" = cause."offset"
+                    AND outbox.kind = 'effect'
+            ) AS is_sent
+        FROM ({work}) AS work
+        JOIN contexts AS head
+            ON head.context_id = work.context_id AND head.parked_version IS NULL AND NOT head.recording
+        JOIN frames AS cause ON cause.context_id = work.context_id AND cause.version = work.version
+        WHERE {of_what}
+            AND NOT EXISTS (
+                SELECT FROM claims
+                WHERE claims.context_id = work.context_id AND claims.version = work.version
+                    AND claims.{id_column} = work.id
+            )
     """
 
 
-def _calls(of_what: str) -> str:
+_RUNS = """
+    SELECT context_id, opened_version AS version, run_id AS id, NULL::bigint AS requested_version,
+        NULL::int AS ordinal, NULL AS function_name, NULL AS group_id
+    FROM runs
+    WHERE status = 'open' AND (opened_at < %(than)s) = %(old)s
+"""
+
+_CALLS = """
+    SELECT context_id, dispatched_version AS version, tool_call_id AS id, requested_version,
+        ordinal, function_name, group_id
+    FROM tool_calls
+    WHERE status = 'dispatched' AND (dispatched_at < %(than)s) = %(old)s
+"""
+
+
+def _work(of_what: str) -> str:
     return f"""
-        SELECT work.context_id, work.version, work.requested_version, work.ordinal, work.tool_call_id,
-            work.function_name, work.group_id, {_PLACE}
-        FROM (
-            SELECT context_id, dispatched_version AS version, requested_version, ordinal, tool_call_id, function_name,
-                group_id, dispatched_at AS asked_at
-            FROM tool_calls
-            WHERE status = 'dispatched'
-        ) AS work
-        {_UNCLAIMED.format(of_what=of_what, id="tool_call_id")}, work.requested_version, work.ordinal
-        LIMIT %(limit)s
+        {_unclaimed(_RUNS, of_what, "run_id")}
+        UNION ALL
+        {_unclaimed(_CALLS, of_what, "tool_call_id")}
+        ORDER BY generation, "offset", requested_version NULLS FIRST, ordinal
     """
 
 
-_OF_A_PARTITION = "cause.partition = %(partition)s"
-_OF_A_CONTEXT = "work.context_id = %(context_id)s"
-
-_RUNS, _CALLS = _runs(_OF_A_PARTITION), _calls(_OF_A_PARTITION)
-_RUNS_OF_ONE, _CALLS_OF_ONE = _runs(_OF_A_CONTEXT), _calls(_OF_A_CONTEXT)
+_WORK = _work("cause.partition = %(partition)s")
+_WORK_OF_ONE = _work("work.context_id = %(context_id)s")

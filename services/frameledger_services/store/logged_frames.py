@@ -48,7 +48,8 @@ class Unstored:
     """It is a dead letter."""
 
     is_erased_behind: bool
-    """An erasure of its conversation lies behind it on the log, or at its place."""
+    """An erasure of its conversation lies behind it on the log, or at its place, or came without a frame when it was
+    stored already."""
 
     is_erased: bool
     """Its conversation was ever erased."""
@@ -119,6 +120,14 @@ async def unstored(
                     SELECT FROM erasures
                     WHERE context_id = %(id)s AND partition = %(partition)s
                         AND (generation > %(generation)s OR generation = %(generation)s AND "offset" >= %(offset)s)
+                ) OR EXISTS (
+                    SELECT FROM erasures, json_to_recordset(erasures.places)
+                        AS erased (partition int, generation int, last_offset bigint)
+                    WHERE erasures.context_id = %(id)s AND erased.partition = %(partition)s
+                        AND (
+                            erased.generation > %(generation)s
+                            OR erased.generation = %(generation)s AND erased.last_offset >= %(offset)s
+                        )
                 ) AS is_erased_behind,
                 EXISTS (SELECT FROM erasures WHERE context_id = %(id)s) AS is_erased,
                 (

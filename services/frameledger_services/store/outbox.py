@@ -1,10 +1,14 @@
-"""The rows of `outbox`, and the statements on them. No function here commits."""
+"""The rows of `outbox`, and the statements on them. No function here commits.
+
+Rows that are in the table already are known by their places alone, in pages, and are read page by page.
+"""
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -38,9 +42,93 @@ class OutboxRow:
         """Its primary key."""
         return self.topic, self.partition, self.generation, self.offset, self.ordinal
 
+    @property
+    def size(self) -> int:
+        """The bytes of its key, value and headers."""
+        of_headers = sum(
+            len(name.encode("utf-8", "replace")) + len(value or b"") for name, value in self.headers
+        )
+        return len(self.key or b"") + len(self.value or b"") + of_headers
+
     def values(self) -> list[Any]:
         """Returns the values of `COLUMNS`."""
         return [*_all_but_headers(self), headers_as_json(self.headers)]
+
+
+Position = tuple[int, int, int]
+"""Generation, offset and ordinal: where a row lies in its partition."""
+
+PAGE_ROWS = 500
+PAGE_BYTES = 8 * 1024 * 1024
+"""A page ends at either limit; a single row may be as large as the largest record."""
+
+FETCH_ROWS = 2_000
+"""Rows without values that are fetched together."""
+
+
+@dataclass(slots=True)
+class OutboxPage:
+    """Rows of one partition for one topic, from the first place to the last: known by these, without their values."""
+
+    topic: str
+    partition: int
+    to_topic: str
+    first: Position
+    last: Position
+    rows: int = 1
+    size: int = 0
+
+    def takes(self, topic: str, position: Position, size: int) -> bool:
+        """Whether a row may be added: it lies behind the last one, and the page has room for it."""
+        return (
+            self.topic == topic
+            and self.last < position
+            and self.rows < PAGE_ROWS
+            and self.size + size <= PAGE_BYTES
+        )
+
+
+class OutboxPages:
+    """A queue of pages, to which rows are added in the order in which they are to be sent."""
+
+    def __init__(self) -> None:
+        self._pages: deque[OutboxPage] = deque()
+        # The newest page of each partition and destination. The order between partitions does not matter.
+        self._open: dict[tuple[int, str], OutboxPage] = {}
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def __iter__(self) -> Iterator[OutboxPage]:
+        return iter(self._pages)
+
+    def add(self, row: OutboxRow) -> None:
+        """Add a row by its place; its value is read again."""
+        position = row.generation, row.offset, row.ordinal
+        self.add_place(row.topic, row.partition, row.to_topic, position, row.size)
+
+    def add_place(self, topic: str, partition: int, to_topic: str, position: Position, size: int) -> None:
+        """Add a row that is not in memory, given its size in bytes."""
+        page = self._open.get((partition, to_topic))
+        if page is not None and page.takes(topic, position, size):
+            page.last, page.rows, page.size = position, page.rows + 1, page.size + size
+        else:
+            self.append(OutboxPage(topic, partition, to_topic, position, position, size=size))
+
+    def append(self, page: OutboxPage) -> None:
+        self._pages.append(page)
+        self._open[page.partition, page.to_topic] = page
+
+    def first(self) -> OutboxPage:
+        """Returns the first page, to which nothing is added from now on. It stays in the queue until `done`."""
+        page = self._pages[0]
+        if self._open.get((page.partition, page.to_topic)) is page:
+            del self._open[page.partition, page.to_topic]
+        return page
+
+    def done(self) -> None:
+        """Remove the first page."""
+        self._pages.popleft()
 
 
 COLUMNS = tuple(OutboxRow.__dataclass_fields__)
@@ -63,34 +151,44 @@ async def delete(connection: Connection, places: Sequence[OutboxPlace]) -> None:
     )
 
 
-async def read(connection: Connection, places: Sequence[OutboxPlace]) -> list[OutboxRow]:
-    """Returns the rows at these places that are still there, in the order given."""
-    cursor = await connection.execute(
-        f"""
-        SELECT {_COLUMNS}
-        FROM unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::int[])
-            WITH ORDINALITY AS asked (topic, partition, generation, "offset", ordinal, number)
-        JOIN outbox USING (topic, partition, generation, "offset", ordinal)
-        ORDER BY number
-        """,
-        tuple(map(list, zip(*places, strict=True))),
-    )
-    return [_row(row) for row in await cursor.fetchall()]
-
-
-async def left_behind(connection: Connection, topic: str, partitions: Sequence[int]) -> list[OutboxRow]:
-    """Returns the rows that a former owner of these partitions did not delete, in the order of their causes, also those
-    of sealed generations."""
+async def read(connection: Connection, page: OutboxPage) -> list[OutboxRow]:
+    """Returns the rows of a page that are still in the outbox, in the order of their places."""
     cursor = await connection.execute(
         f"""
         SELECT {_COLUMNS}
         FROM outbox
-        WHERE topic = %s AND partition = ANY (%s)
-        ORDER BY partition, generation, "offset", ordinal
+        WHERE topic = %s AND partition = %s AND to_topic = %s
+            AND (generation, "offset", ordinal) BETWEEN (%s, %s, %s) AND (%s, %s, %s)
+        ORDER BY generation, "offset", ordinal
         """,
-        (topic, list(partitions)),
+        (page.topic, page.partition, page.to_topic, *page.first, *page.last),
     )
     return [_row(row) for row in await cursor.fetchall()]
+
+
+async def left_behind(connection: Connection, topic: str, partition: int) -> list[OutboxPage]:
+    """Returns the rows that a former owner of a partition did not delete, also those of sealed generations, as pages
+    without values: the memory that they take does not depend on the size of the rows."""
+    found = OutboxPages()
+    after: Position = (-1, -1, -1)
+    while True:
+        cursor = await connection.execute(
+            """
+            SELECT generation, "offset", ordinal, to_topic,
+                coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + octet_length(headers::text)
+            FROM outbox
+            WHERE topic = %s AND partition = %s AND (generation, "offset", ordinal) > (%s, %s, %s)
+            ORDER BY generation, "offset", ordinal
+            LIMIT %s
+            """,
+            (topic, partition, *after, FETCH_ROWS),
+        )
+        rows = await cursor.fetchall()
+        for generation, offset, ordinal, to_topic, size in rows:
+            found.add_place(topic, partition, to_topic, (generation, offset, ordinal), size)
+        if len(rows) < FETCH_ROWS:
+            return list(found)
+        after = rows[-1][:3]
 
 
 def _row(values: Sequence[Any]) -> OutboxRow:

@@ -83,6 +83,7 @@ async def is_recording(connection: Connection, context_id: str) -> bool:
 
 
 # A position is given once, and those that one frame gives lie side by side: behind the last one of the frames before.
+# A payload may have any JSON in its fields, and text that PostgreSQL has no characters for: `json_text` reads it.
 _FRAMES = """
     SELECT frames.version, frames.frame_id, frames.type, frames.outcome, frames.logged_at, frames.produced_at,
         frames.causation_id, convert_to(frames.payload::text, 'UTF8') AS payload, runs.attempt, runs.claim,
@@ -96,7 +97,7 @@ _FRAMES = """
         WHERE frames.type = 'LLMMessageRewriteFrame' AND frames.outcome = 'applied'
             AND messages.context_id = frames.context_id
             AND messages.era = era_at(frames.context_id, frames.version)
-            AND messages.position = (frames.payload ->> 'position')::bigint
+            AND messages.position = substring(json_text(frames.payload, 'position') FROM '^[0-9]{1,18}$')::bigint
         ORDER BY messages.valid_from
         LIMIT 1
     ) AS written ON true
@@ -114,10 +115,11 @@ _FRAMES = """
         JOIN messages AS now
             ON now.context_id = said.context_id AND now.era = said.era AND now.position = said.position
                 AND now.valid_from = said.valid_to
-        WHERE frames.outcome = 'applied'
+        WHERE frames.outcome = 'applied' AND frames.run_id IS NOT NULL
             AND (
-                coalesce((frames.payload ->> 'attempt')::bigint, 1) <> runs.attempt
-                OR frames.payload ->> 'claim' IS DISTINCT FROM runs.claim
+                coalesce(substring(json_text(frames.payload, 'attempt') FROM '^[0-9]{1,18}$')::bigint, 1)
+                <> runs.attempt
+                OR json_text(frames.payload, 'claim') IS DISTINCT FROM runs.claim
             )
             AND said.context_id = frames.context_id AND said.era = era_at(frames.context_id, frames.version)
             AND said.valid_from = frames.version AND said.run_id = frames.run_id

@@ -201,4 +201,6 @@ class _Played:
 def _echo(played: _Played) -> None:
     said: dict[str, Any] = asdict(played) | {"at": played.at.isoformat(), "frame": json.loads(played.payload)}
     said.pop("payload")
-    typer.echo(json.dumps(said, ensure_ascii=False))
+    # Half of a surrogate pair is legal JSON and cannot be printed: it is printed as JSON escapes it.
+    text = json.dumps(said, ensure_ascii=False)
+    typer.echo(text.encode("utf-8", "backslashreplace").decode())

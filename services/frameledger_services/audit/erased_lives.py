@@ -1,0 +1,80 @@
+"""A life after an erasure, for restoring its missing frames: where its records begin, and which were left out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from frameledger.evolve import evolve
+from frameledger.evolve.state import State
+from frameledger.ids import ContextId
+from frameledger.record import LoggedFrame
+from frameledger_services.database_types import Connection
+from frameledger_services.projector import stored_heads
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.late_frames import is_late
+from frameledger_services.projector.rebuild import DamagedFramesError
+from frameledger_services.projector.refold import Refold, UnfoldableFrameError
+from frameledger_services.store import erasures, stored_rows
+from frameledger_services.store.valid_to import FOR_EVER
+
+
+class Life:
+    """The present life of a conversation. Its state is folded from the stored frames up to each gap, and from the
+    restored ones, because which run or call it knows decides which records were left out (RA5.lives).
+
+    Without an erasure nothing is folded, and nothing was left out.
+    """
+
+    def __init__(self, connection: Connection, head: Head, parked_version: int | None) -> None:
+        self._connection = connection
+        self._head = head
+        self._refold = Refold(head, unknown_again=True)
+        self._state: State = head.state
+        self._upto = FOR_EVER if parked_version is None else parked_version - 1
+        self.first_version = head.version + 1
+        self.first_chain = head.chain
+
+    @classmethod
+    async def load(cls, connection: Connection, context_id: ContextId) -> Life:
+        head = await stored_heads.beginning(connection, context_id)
+        stored = await stored_rows.heads(connection, [context_id]) if head.state.erased is not None else {}
+        return cls(connection, head, stored[context_id]["parked_version"] if stored else None)
+
+    async def place_before(self, partition: int) -> tuple[int, int] | None:
+        """Returns the generation and the offset of the last record of the erased life in a partition: that of the
+        erasing frame, or else of its last stored frame. None if there is none."""
+        if self._head.state.erased is None:
+            return None
+        for one in await erasures.receipts(self._connection, self._head.context_id):
+            if one.version == self.first_version - 1:
+                found = [(place.partition, place.generation, place.last_offset) for place in one.places]
+                if one.partition is not None and one.generation is not None and one.offset is not None:
+                    found.append((one.partition, one.generation, one.offset))
+                return max(
+                    ((generation, offset) for at, generation, offset in found if at == partition),
+                    default=None,
+                )
+        return None
+
+    async def advance(self, version: int) -> None:
+        """Fold the stored frames up to a version. Raises `DamagedFramesError`."""
+        head = self._head
+        if head.state.erased is None:
+            return
+        try:
+            async for page in stored_rows.frames(
+                self._connection, head.context_id, after=head.version, upto=min(version, self._upto)
+            ):
+                self._refold.fold(page)
+        except UnfoldableFrameError as error:
+            raise DamagedFramesError(head.context_id, error.version, error.problem) from error
+        self._state = head.state
+
+    def is_left_out(self, version: int, logged: LoggedFrame) -> bool:
+        """Whether the projector left this record out, and gave its version to another one."""
+        return version <= self._upto and is_late(self._state, self._head.erased_at, logged)
+
+    def fold(self, version: int, logged: LoggedFrame, logged_at: datetime) -> None:
+        """Fold a restored frame, so that `is_left_out` knows what it began."""
+        if self._head.state.erased is not None and version <= self._upto:
+            self._state = evolve(self._state, logged.frame, logged_at).state

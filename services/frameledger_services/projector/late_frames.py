@@ -1,0 +1,40 @@
+"""Frames that arrive after an erasure and belong to a life that was erased (RA5.lives): the projector leaves them out.
+
+Audits apply the same rule. Where the state at a frame is known they apply it as the projector does; elsewhere they
+apply it at the beginning of the life, when no run and no call of it was known: a frame that the projector left out is
+left out there, too, but not the reverse.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from frameledger.evolve.erasure import beginning, is_of_an_earlier_life
+from frameledger.evolve.state import State
+from frameledger.frames import LLMContextEraseFrame
+from frameledger.headers import originally_logged_ms
+from frameledger.ids import ContextId, Version
+from frameledger.record import LoggedFrame, Record
+from frameledger_services.projector.rows import at
+from frameledger_services.store.erasures import Beginning
+
+
+def is_late(state: State, erased_at: datetime | None, logged: LoggedFrame) -> bool:
+    """Whether a frame belongs to a life before the one that has this state and began at this time."""
+    if state.erased is None or isinstance(logged.frame, LLMContextEraseFrame):
+        return False
+    return is_of_an_earlier_life(state, logged.frame) or _was_logged_before(erased_at, logged.record)
+
+
+def may_be_late(begins: Beginning, logged: LoggedFrame) -> bool:
+    """Whether a frame may have been left out in the life that began so, given nothing else of that life."""
+    state = beginning(ContextId(begins.context_id), Version(begins.version))
+    return is_late(state, begins.at, logged)
+
+
+def _was_logged_before(erased_at: datetime | None, record: Record) -> bool:
+    """Whether this is the copy of a record that had been logged, in another partition, before the erasure."""
+    if erased_at is None or not record.headers:
+        return False
+    original = originally_logged_ms(dict(record.headers))
+    return original is not None and at(original) <= erased_at
