@@ -30,7 +30,7 @@ from psycopg import AsyncConnection, errors
 
 from frameledger.chain import next_link
 from frameledger.errors import RefusedError
-from frameledger.evolve.state import State
+from frameledger.evolve.state import Runs, State
 from frameledger.frames import EndFrame, encode_frame
 from frameledger.ids import ContextId
 from frameledger.values import replace, value
@@ -276,13 +276,14 @@ def _moved(frame_id: UUID) -> UUID:
 
 
 def is_open(state: State) -> bool:
-    """Whether anything is open in a conversation, which is no recording, that somebody would go on with, settle or
-    wait for."""
+    """Whether a conversation that is no recording has anything open that a worker or the timekeeper would act on. For a
+    noted run neither does: its answer comes from elsewhere, if at all (R4.5)."""
     if state.terms.recording:
         return False
     resting = replace(
         State(state.context_id, state.version, state.place, state.terms),
         speech=replace(state.speech, response=None, thought=None, bot_since=None),
+        runs=Runs(noted=state.runs.noted),
         calls=replace(state.calls, open={}, groups={}),
         erased=state.erased,
         changed_version=state.changed_version,
