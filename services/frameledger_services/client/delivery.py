@@ -1,7 +1,7 @@
-"""Frames of a program that must not wait for them, on their way to the log: batches, sent until the broker has them.
+"""Background delivery of frames for programs that must not wait for Kafka: batches, repeated until acknowledged.
 
-For what records a framework's conversations beside it (`pipecat`, `agents_sdk`): each has a queue of its own, in a
-thread or in a task, and a way to tell what did not fit. What they share is here.
+The recorders of frameworks (`pipecat`, `agents_sdk`) share it. Each has its own queue, in a thread or a task, and its
+own way to report frames that did not fit.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ T = TypeVar("T")
 
 
 class Publisher(Protocol):
-    """What is needed of a client."""
+    """The part of a client that delivery uses."""
 
     async def publish(self, context_id: str, *frames: EncodedFrame, within: float) -> object: ...
 
 
 class Delivery(Generic[T]):
-    """Publishes batches of frames of one conversation, in their order, each frame once, however long it takes.
+    """Publishes batches of frames of one conversation, in order, each frame once, and retries without limit.
 
-    If the process dies, what was not acknowledged may be on the log or not; nobody sends it again.
+    If the process dies, unacknowledged frames may or may not be on the log; they are not sent again.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Delivery(Generic[T]):
         waiting: Callable[[], str],
         gives_up: tuple[type[Exception], ...] = (),
     ) -> None:
-        """`frame` is what is published of one of them, `refused` says what is to be published instead of one that the
-        broker refuses, if anything is; `waiting` tells a log line what waits. Errors that it `gives_up` at are
-        raised."""
+        """`frame` returns the frame of an item; `refused` returns the item to publish instead of one that the broker
+        rejects, or None; `waiting` returns a description of the queue for log lines. Errors in `gives_up` are raised
+        instead of retried."""
         self._context_id = context_id
         self._logger = logger
         self._frame = frame
@@ -59,11 +59,11 @@ class Delivery(Generic[T]):
         """Frames that the broker refused."""
 
         self.why: BaseException | None = None
-        """Why the newest attempt did not succeed; None if it did."""
+        """The error of the latest attempt; None if it succeeded."""
 
     async def publish(self, client: Publisher, batch: Sequence[T]) -> None:
-        """Returns once the broker has all of them. They are sent again with their ids until it does: whatever of them
-        had arrived counts once."""
+        """Returns once the broker has acknowledged all frames. They are sent again with their ids until then; a frame
+        that had arrived counts once."""
         left = list(batch)
         while left:
             try:
@@ -83,7 +83,7 @@ class Delivery(Generic[T]):
                 return
 
     def say(self, sentence: str, error: BaseException | None) -> None:
-        """Log what went wrong, once a minute at most."""
+        """Log an error, at most once a minute."""
         now = time.monotonic()
         if now - self._said_at > SAY_SECONDS:
             self._said_at = now
@@ -99,7 +99,7 @@ class Delivery(Generic[T]):
         return [one for one in batch if self._frame(one).frame.id in left]
 
     async def _mended(self, client: Publisher, left: list[T], error: FramesRefusedError) -> list[T]:
-        """One by one, to find the frame that is refused. Returns what takes its place."""
+        """Publish one by one, to find the rejected frame. Returns its replacement."""
         if len(left) > 1:
             for one in left:
                 await self.publish(client, [one])

@@ -1,4 +1,4 @@
-"""What `publish` raises once frames were sent: always with the frames, so that they can be published again."""
+"""Errors of the client. Those of `publish` carry the frames, so that they can be published again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from frameledger_services.client.outcomes import PublishedFrame
 
 
 class NotPublishedError(FrameledgerError):
-    """Some frames are not known to be on the log. `frames` are those, complete with their ids, in their order.
+    """Some frames may not be on the log. `frames` has them in order, complete with their ids.
 
-    They may still arrive. To publish them again is safe: a frame that comes twice counts once.
+    They may still arrive. Publishing them again is safe: a frame that is published twice counts once.
 
-    Remedy: `FramesUnacknowledgedError`: publish them again. `FramesRefusedError`: mend them.
+    Remedy: `FramesUnacknowledgedError`: publish them again. `FramesRefusedError`: correct them.
     """
 
     def __init__(self, sentence: str, frames: Sequence[AnyFrame]) -> None:
@@ -24,25 +24,25 @@ class NotPublishedError(FrameledgerError):
 
 
 class FramesUnacknowledgedError(NotPublishedError, TransientError):
-    """The broker did not acknowledge these frames in time, or something else than a gateway answered.
+    """The broker did not acknowledge these frames in time, or the response did not come from a gateway.
 
     Remedy: Publish `frames` again.
     """
 
 
 class FramesRefusedError(NotPublishedError, RefusedError):
-    """The broker or the gateway refuses one of these frames, as too large, unreadable or for a right that is missing:
-    the message says which.
+    """The broker or the gateway rejects one of these frames: it is too large, it is invalid, or a permission is
+    missing. The message says which frame and why.
 
-    Remedy: Mend or leave out the one, and publish the others again.
+    Remedy: Correct or omit that frame, and publish the others again.
     """
 
 
 class ContextChangedError(RefusedError):
-    """The conversation is not what it was at the expected version: messages, tools or settings changed meanwhile, and
-    the frame changed nothing. It is stored as ignored (`context_changed`), as the version `newest`.
+    """Messages, tools or settings of the conversation changed after the expected version, so the frame was not applied.
+    It is stored with the outcome `ignored` (`context_changed`), as version `newest`.
 
-    Remedy: Read the context again (`restore`), and say what is to be said of it in a new frame.
+    Remedy: Read the context again (`restore`) and publish a new frame.
     """
 
     def __init__(self, context_id: str, expected: int, published: PublishedFrame) -> None:
@@ -57,13 +57,12 @@ class ContextChangedError(RefusedError):
 
 
 class NotVisibleError(TransientError):
-    """The frames are on the log, at `places`, but within the time given they were not seen in the tables.
+    """The frames are on the log, at `places`, but were not stored in the tables in time.
 
-    `frames` are all of them, as they were sent, with ids and times. To publish them again is needless, and safe: a
-    frame that comes twice counts once.
+    `frames` has all of them as they were sent, with ids and times. Publishing them again is not necessary, but safe: a
+    frame that is published twice counts once.
 
-    Remedy: See with `frameledger status` whether a projector runs. The frames will be in the tables, or be
-    rejected, once it has come so far.
+    Remedy: Check with `frameledger status` that a projector runs. It stores or rejects the frames when it reaches them.
     """
 
     def __init__(self, sentence: str, places: Sequence[LogPosition], frames: Sequence[AnyFrame] = ()) -> None:
@@ -73,10 +72,10 @@ class NotVisibleError(TransientError):
 
 
 class GatewayUnavailableError(TransientError):
-    """The gateway is not reached, is stopping, has had too many requests, or its servers do not answer. The message
-    says which. `retry_after` are the seconds that it asks to wait; 0 if it says nothing.
+    """The gateway cannot be reached, is stopping, limits the rate, or its Kafka or PostgreSQL is down. The message says
+    which. `retry_after` is the number of seconds to wait; 0 if the gateway did not specify it.
 
-    Remedy: Try again, not before `retry_after` seconds; if it stays so, look at `/readyz` of the gateway.
+    Remedy: Try again after `retry_after` seconds; if the error persists, check `/readyz` of the gateway.
     """
 
     def __init__(self, sentence: str, retry_after: float = 0.0) -> None:
@@ -85,16 +84,17 @@ class GatewayUnavailableError(TransientError):
 
 
 class NotPermittedError(ConfigurationError):
-    """The gateway does not know the token, or the token may not do that.
+    """The gateway does not know the token, or the token lacks a permission.
 
     Remedy: Set `FRAMELEDGER_TOKEN` to a token with the scope that the message names: `frameledger token new`.
     """
 
 
 class GatewayAnswerError(ConfigurationError):
-    """Something else answers than a gateway of this release, or the gateway failed. The message has what it said.
+    """The response does not come from a gateway of this release, or the gateway failed. The message quotes the
+    response.
 
-    Remedy: Check `FRAMELEDGER_URL`, upgrade the older of the two, or look into the gateway's log.
+    Remedy: Check `FRAMELEDGER_URL`, upgrade client or gateway, or read the gateway's log.
     """
 
     def __init__(self, sentence: str, status: int | None = None) -> None:

@@ -33,7 +33,7 @@ from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.contexts import PATH
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.gateway.routes import DescribedRoute, bound
 
 FRAMES = f"{PATH}/frames"
 
@@ -49,31 +49,11 @@ ADDED_BYTES = 256
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the route."""
 
-    async def append(request: Request) -> Response:
-        context_id = parameters.context_id(request)
-        expected = preferences.expected_version(request)
-        most = parts.settings.gateway_request_secs
-        wait = preferences.wait_seconds(request, most)
-        if expected is not None:
-            wait = wait or preferences.WAIT_SECONDS
-        key = preferences.idempotency_key(request)
-        sent = await body.read(request)
-        frames = [_frame(value, frame, context_id, key, number) for number, (value, frame) in enumerate(sent)]
-        published = await _published(parts, request, context_id, frames, expected)
-        completed = expected is not None or any(frame.id is None for _, frame in sent)
-        if wait == 0:
-            return outcomes.accepted(request, context_id, published, completed=completed)
-        try:
-            stored = await parts.client.until_stored(context_id, published, within=wait)
-        except NotVisibleError as error:
-            return outcomes.accepted(request, context_id, published, str(error), completed=completed)
-        return _created(request, context_id, stored, expected, completed=completed)
-
     return [
         DescribedRoute(
             "POST",
             FRAMES,
-            append,
+            bound(_append, parts),
             scope="append",
             summary="Append frames: one, a JSON array, or NDJSON.",
             parameters=[parameters.CONTEXT, *HEADERS],
@@ -95,6 +75,27 @@ def routes(parts: Parts) -> list[BaseRoute]:
             ),
         )
     ]
+
+
+async def _append(parts: Parts, request: Request) -> Response:
+    context_id = parameters.context_id(request)
+    expected = preferences.expected_version(request)
+    most = parts.settings.gateway_request_secs
+    wait = preferences.wait_seconds(request, most)
+    if expected is not None:
+        wait = wait or preferences.WAIT_SECONDS
+    key = preferences.idempotency_key(request)
+    sent = await body.read(request)
+    frames = [_frame(value, frame, context_id, key, number) for number, (value, frame) in enumerate(sent)]
+    published = await _published(parts, request, context_id, frames, expected)
+    completed = expected is not None or any(frame.id is None for _, frame in sent)
+    if wait == 0:
+        return outcomes.accepted(request, context_id, published, completed=completed)
+    try:
+        stored = await parts.client.until_stored(context_id, published, within=wait)
+    except NotVisibleError as error:
+        return outcomes.accepted(request, context_id, published, str(error), completed=completed)
+    return _created(request, context_id, stored, expected, completed=completed)
 
 
 _BODY = {

@@ -14,7 +14,7 @@ from frameledger_services.gateway import answers, parameters
 from frameledger_services.gateway.answers import JSON, REVALIDATED
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.providers import plugins
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.plugins import NoSuchProviderError
@@ -44,28 +44,6 @@ REQUEST_BODY = {
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the routes."""
 
-    async def head(request: Request) -> Response:
-        found = await _head(request, parts)
-        return Response(status_code=200, media_type=JSON, headers={**REVALIDATED, "ETag": tag(found)})
-
-    async def context(request: Request) -> Response:
-        if (failure := request.scope.get(FAILURE)) is not None:
-            raise failure
-        context_id = parameters.context_id(request)
-        if "if-none-match" in request.headers:
-            known = await _head(request, parts)
-            if answers.is_known(request, tag(known)):
-                return Response(status_code=304, headers={**REVALIDATED, "ETag": tag(known)})
-        form = FORM.of(request)
-        if form is not None:
-            return await _as_request(request, parts, context_id, form)
-        found = await parts.contexts.read(_moment(request, context_id))
-        if found is None:
-            raise await missing(parts, context_id)
-        _check_version(context_id, found)
-        headers = {**REVALIDATED, "ETag": tag(found)}
-        return Response(written(context_id, found), media_type=JSON, headers=headers)
-
     described: dict[str, Any] = {
         "scope": "read",
         "parameters": [parameters.CONTEXT, VERSION, AT, FORM],
@@ -75,7 +53,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         DescribedRoute(
             "GET",
             PATH,
-            context,
+            bound(_context, parts),
             summary="The context of a conversation, now or at a version.",
             answers={
                 200: {
@@ -90,7 +68,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         DescribedRoute(
             "HEAD",
             PATH,
-            head,
+            bound(_head, parts),
             summary="The version of a conversation, as the entity tag.",
             answers={
                 200: {"description": "It is there.", "headers": {"ETag": {"schema": {"type": "string"}}}}
@@ -98,6 +76,30 @@ def routes(parts: Parts) -> list[BaseRoute]:
             **described,
         ),
     ]
+
+
+async def _head(parts: Parts, request: Request) -> Response:
+    found = await _head_of(parts, request)
+    return Response(status_code=200, media_type=JSON, headers={**REVALIDATED, "ETag": tag(found)})
+
+
+async def _context(parts: Parts, request: Request) -> Response:
+    if (failure := request.scope.get(FAILURE)) is not None:
+        raise failure
+    context_id = parameters.context_id(request)
+    if "if-none-match" in request.headers:
+        known = await _head_of(parts, request)
+        if answers.is_known(request, tag(known)):
+            return Response(status_code=304, headers={**REVALIDATED, "ETag": tag(known)})
+    form = FORM.of(request)
+    if form is not None:
+        return await _as_request(request, parts, context_id, form)
+    found = await parts.contexts.read(_moment(request, context_id))
+    if found is None:
+        raise await missing(parts, context_id)
+    _check_version(context_id, found)
+    headers = {**REVALIDATED, "ETag": tag(found)}
+    return Response(written(context_id, found), media_type=JSON, headers=headers)
 
 
 def tag(found: ContextHead) -> str:
@@ -147,7 +149,7 @@ async def head_of(
     return found
 
 
-async def _head(request: Request, parts: Parts) -> ContextHead:
+async def _head_of(parts: Parts, request: Request) -> ContextHead:
     moment = _moment(request, parameters.context_id(request))
     return await head_of(parts, moment.context_id, version=moment.version, time=moment.time)
 

@@ -43,20 +43,20 @@ from frameledger_services.telemetry import tracing
 SOURCE = "frameledger/client"
 
 READ_SECONDS = 5.0
-"""For so long what is read is asked for again while the gateway is away."""
+"""How long a read is retried while the gateway is unavailable."""
 
 MOST_FRAMES = 500
 MOST_BYTES = MAX_VALUE_BYTES
-"""What a gateway takes in one request."""
+"""The limits of one request to a gateway."""
 
 WAIT_SECONDS = 20.0
-"""For how long one request asks the gateway to wait; then it is asked again."""
+"""How long one request asks the gateway to wait; then the client sends another."""
 
 LOOK_SECONDS = 0.1
-"""How often is looked for what should be stored within less than a second."""
+"""The polling interval for frames that should be stored within a second."""
 
 SHORT_SECONDS = 1.0
-"""A stream that ends sooner than that is not asked for again at once."""
+"""A stream that ends sooner is reopened after a pause."""
 
 NDJSON = "application/x-ndjson"
 
@@ -64,24 +64,26 @@ NDJSON = "application/x-ndjson"
 class HttpClient(Conversations):
     """Publishes frames and reads conversations through a gateway, on one event loop.
 
-    It has the methods of `Client` that a gateway serves, with the same promises and errors; where the way differs, the
-    method says so. It connects when it is first asked. Tasks may share a client. Close it with `close`, or use it in
-    `async with`.
+    It has the methods of `Client` that a gateway serves, with the same promises and errors; a method documents where it
+    differs. It connects at the first request. Tasks may share a client. Close it with `close`, or use it in `async
+    with`.
 
-    Not here: the source of frames, which is the token's name; `erase` and `receipt`, which are an operator's (`DELETE`
-    at the gateway, with a token for it); `fork` and `run_inference`, which need the database and a provider.
+    It has no parameter for the source of frames, which is the token's name; no `erase` and `receipt`, which are for
+    operators (`DELETE` at the gateway, with a token for it); no `fork` and `run_inference`, which need the database and
+    a provider.
 
-    Each method raises, beside what it says: `GatewayUnavailableError` if the gateway is not reached or does not answer,
-    after some seconds of trying; `NotPermittedError` for a token that is not known or may not do that; `SchemaError` if
-    the gateway works with a database of another release; `GatewayAnswerError` if something else answers.
+    Each method raises, in addition to its own errors: `GatewayUnavailableError` if the gateway cannot be reached or
+    does not respond, after some seconds of retrying; `NotPermittedError` for a token that is unknown or lacks a
+    permission; `SchemaError` if the gateway's database has the schema of another release; `GatewayAnswerError` if the
+    response does not come from a gateway.
     """
 
     def __init__(
         self, url: str | None = None, token: str | None = None, *, settings: Settings | None = None
     ) -> None:
-        """`url` is the gateway's address, and `token` one of `frameledger token new`, empty for none. Where one is not
-        given it is that of the settings, `url` or `token` (`FRAMELEDGER_URL`, `FRAMELEDGER_TOKEN`); without settings
-        those of `Settings.from_env()`. Raises `SettingsError` if no address is set, or one that cannot be one.
+        """`url` is the gateway's address, and `token` one of `frameledger token new`, empty for none. The default of
+        each is that of the settings, `url` or `token` (`FRAMELEDGER_URL`, `FRAMELEDGER_TOKEN`); without settings those
+        of `Settings.from_env()`. Raises `SettingsError` if no address is set, or one that cannot be one.
         """
         if settings is None and (url is None or token is None):
             settings = Settings.from_env()
@@ -113,9 +115,9 @@ class HttpClient(Conversations):
     ) -> tuple[PublishedFrame, ...]:
         """See `Client.publish`: frames, ids, warnings and errors are the same.
 
-        A request that is not answered is sent again, with the same ids, for `within` seconds; what was published
-        already then comes twice and counts once, so `repeated` may be true of a frame that nobody else published. Of
-        many frames there are several requests, one after the other.
+        A request without a response is repeated with the same ids for `within` seconds. A frame that was published
+        before counts once, so `repeated` may be true for a frame that no other client published. Many frames are sent
+        in several requests, one after the other.
 
         Raises before anything is published: TypeError, ValueError and `NotPermittedError`. Raises afterwards, always
         with the frames: `NotPublishedError`, which is `FramesUnacknowledgedError` (also if no gateway was reached) or
@@ -149,7 +151,7 @@ class HttpClient(Conversations):
         return tuple(await self._until_stored(context_id, published, (), _now() + within))
 
     async def context(self, context_id: str, version: int | None = None) -> StoredContext:
-        """See `Client.context`. With a token that is shown no words, it is a context without words."""
+        """See `Client.context`. With a redacting token the context has no text."""
         self._check_open()
         if version is not None and version < 0:
             newest = await self.newest_version(context_id)
@@ -175,7 +177,7 @@ class HttpClient(Conversations):
             return 0
 
     async def frames(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
-        """See `Client.frames`. An answer that breaks off is asked for again, from the last frame on."""
+        """See `Client.frames`. If the response breaks off, the client requests the rest, after the last frame."""
         self._check_open()
         backoff, until = Backoff(), _now() + READ_SECONDS
         if not _is_id(context_id):
@@ -206,12 +208,12 @@ class HttpClient(Conversations):
                 until = _now() + READ_SECONDS
 
     async def follow(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
-        """See `Client.follow`. A connection that breaks or falls silent is made again, from the last frame on, and a
-        gateway that goes away meanwhile is waited for.
+        """See `Client.follow`. Reopens a connection that breaks or is silent, after the last frame, and waits for a
+        gateway that is unavailable meanwhile.
 
-        Where a conversation is erased, or a database restored that has less, it goes on with the versions that come
-        after those it gave. Raises what the class says if the first request fails; later only `NotPermittedError` and
-        what no waiting mends.
+        If the conversation is erased, or a database with fewer frames is restored, it continues with versions after
+        those it returned. Raises the errors of the class if the first request fails; later only `NotPermittedError` and
+        other permanent errors.
         """
         self._check_open()
         backoff, has_begun = Backoff(), False
@@ -246,8 +248,8 @@ class HttpClient(Conversations):
                 await asyncio.sleep(max(backoff.next(), retry_after))
 
     async def goes_on(self, context_id: str) -> tuple[bool, int]:
-        """Returns whether a run of the conversation is open, or a call that it waits for, and the version at which;
-        False and 0 if there is no such conversation."""
+        """Returns whether a run of the conversation is open, or a call that it waits for, and the conversation's
+        version; False and 0 if the conversation does not exist."""
         try:
             said = (await self._read("GET", context_id, "/activity")).json()
         except NoSuchContextError:
@@ -255,8 +257,7 @@ class HttpClient(Conversations):
         return bool(said["goes_on"]), int(said["version"])
 
     async def waiting_for_client(self, context_id: str) -> dict[str, str]:
-        """Returns the calls of the conversation that wait for the client which brought their function: the functions'
-        names, by their ids."""
+        """Returns the calls that wait for the client that defined their function: the functions' names by call id."""
         calls = (await self._read("GET", context_id, "/calls")).json()["calls"]
         return {
             one["tool_call_id"]: one["function_name"]
@@ -265,12 +266,12 @@ class HttpClient(Conversations):
         }
 
     async def tools_on_offer(self) -> dict[str, dict[str, Any]]:
-        """Returns the functions that live workers offer: their tools by name, in OpenAI's form."""
+        """Returns the functions that running workers offer: their tools in OpenAI's format, by name."""
         listed = (await self._read("GET", None, "/tools")).json()["tools"]
         return {one["function_name"]: one["schema"] for one in listed if one["schema"] is not None}
 
     async def live_inference_workers(self) -> int:
-        """Returns how many there are."""
+        """Returns the number of running inference services."""
         listed = (await self._read("GET", None, "/workers")).json()["workers"]
         return sum(one["kind"] == "inference" for one in listed)
 

@@ -1,4 +1,4 @@
-"""What a gateway answers that is no answer: its problems (RFC 9457), as the errors that a `Client` raises."""
+"""A gateway's problem responses (RFC 9457) as the errors that a `Client` raises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from frameledger_services.store.schema import SchemaError
 MEDIA_TYPE = "application/problem+json"
 
 AGAIN = frozenset((429, 502, 503, 504))
-"""Statuses of requests that may be sent again: ours, and those of what stands before a gateway."""
+"""Statuses after which a request is repeated: those of a gateway, and of a proxy before it."""
 
 MOST_SHOWN = 200
 
@@ -37,9 +37,9 @@ _WITHOUT_BODY = {
 
 
 class GatewayProblemError(GatewayAnswerError):
-    """A gateway does not do what it was asked for, for a reason of its own list.
+    """The gateway rejects a request with one of its problem responses.
 
-    Remedy: What the gateway's page `/problems/` of its word says.
+    Remedy: See the gateway's page `/problems/` of its kind.
     """
 
     def __init__(self, word: str, problem: Mapping[str, Any]) -> None:

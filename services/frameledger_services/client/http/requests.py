@@ -1,4 +1,4 @@
-"""Requests to a gateway, each sent again while it is away: what a gateway is asked for may be asked for twice."""
+"""Requests to a gateway, retried while it is unavailable. Every request of the client may be repeated."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from frameledger_services.supervision import Backoff
 CONNECT_SECONDS = 10.0
 
 ANSWER_SECONDS = 15.0
-"""A request that is not answered for so long, beside the time that it asked the gateway to wait, is sent again."""
+"""A request without a response for this time, plus the time that it asks the gateway to wait, is repeated."""
 
 SILENT_SECONDS = 40.0
-"""A stream from which nothing comes for so long is dead: a gateway sends a heartbeat every 15 seconds."""
+"""A stream that is silent for this time is dead: a gateway sends a heartbeat every 15 seconds."""
 
 
 class Requests:
@@ -56,10 +56,10 @@ class Requests:
         published: set[str] | None = None,
         **request: Any,
     ) -> httpx.Response:
-        """Returns the answer, once it is one. While there is none it asks again, `until` a time of the event loop's.
+        """Returns the response. Retries while the gateway is unavailable, `until` a time of the event loop.
 
-        `waits` are the seconds for which the gateway was asked to wait. `published` is given the ids of frames of which
-        a gateway said that they are on the log. Raises what `error_of` returns.
+        `waits` is the number of seconds that the request asks the gateway to wait. Adds the ids of frames that the
+        gateway reports as published to `published`. Raises what `error_of` returns.
         """
         backoff = Backoff()
         failure: GatewayUnavailableError | None = None
@@ -93,7 +93,7 @@ class Requests:
     async def stream(
         self, context_id: str, path: str, params: Mapping[str, Any], accept: str
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Yields the lines of an answer as they come, each without its end. Asks once.
+        """Yields the lines of a response as they arrive, without line ends. Does not retry.
 
         Raises what `error_of` returns, and `GatewayUnavailableError` also when the answer breaks off.
         """

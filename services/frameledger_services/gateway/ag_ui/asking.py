@@ -1,10 +1,10 @@
-"""Puts what a client asks to its conversation: answers to calls that wait, then what its history has that is new.
+"""Publishes a client's request to its conversation: answers to waiting calls, then the new part of its history.
 
-What is said is one frame that asks for an answer, and expects the version with which the history was compared
-(`history`): if anybody says something in between, the fold ignores it, and everything is compared anew. The id of a
-frame follows from the run's and what it answers, so a request that is sent again says nothing twice, only what it had
-not said yet, and is answered the same. Who answers a call a moment after another changes nothing, and is told what came
-of the other's answer.
+The new part is one frame that requests an answer and expects the version with which the history was compared
+(`history`): if another client publishes in between, the fold ignores it and the comparison is repeated. The id of each
+frame is derived from the run's id and what it answers, so a repeated request publishes only what it had not published
+yet, and gets the same response. A client that answers a call just after another one changes nothing, and receives the
+run that the other's answer started.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.shown_messages import CLIENT, shown_messages
 
 ASKED = UUID("0d7f5f0c-6f5e-5a3b-8a39-2f6f0e3a7c11")
-"""The namespace of the ids of frames by which clients ask. It never changes."""
+"""The namespace of the ids of frames that clients' requests publish. It never changes."""
 
 PLACE_REPLACED = "place_replaced"
-"""Why an answer is not applied whose call the history does not have any more."""
+"""The reason of an answer that is not applied because the history no longer contains its call."""
 
 _log = logs.get_logger("gateway")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request, read."""
+    """One request of a client."""
 
     parts: Parts
     request: Request
     wanted: RunInput
 
     brought: Sequence[dict[str, Any]]
-    """The client's own functions, as the log has them."""
+    """The client's own functions, as they are stored."""
 
     async def ask(self) -> AskedRun:
-        """Ask. Returns once it is stored. Raises the problems `conversation-busy`, `bad-parameter`, `key-reused`,
-        `not-visible-yet`, and those of publishing."""
+        """Publish the request. Returns once it is stored. Raises the problems `conversation-busy`, `bad-parameter`,
+        `key-reused`, `not-visible-yet`, and those of publishing."""
         if (before := await self._asked_before()) is not None:
             return before
         thread = await self._with_tools(await self._wait_until_free())

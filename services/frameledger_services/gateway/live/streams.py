@@ -13,7 +13,7 @@ from frameledger_services.gateway.live.follower import Chunk, Follower
 from frameledger_services.gateway.parameters import INT64_MAX, Parameter
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.store.following import TYPES_SEPARATOR
 
 FIRST_SECONDS = 5.0
@@ -52,31 +52,11 @@ TYPES = parameters.text("types", "Only frames of these types, separated by comma
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the route."""
 
-    async def stream(request: Request) -> Response:
-        context_id = parameters.context_id(request)
-        last, types = LAST.of(request), TYPES.of(request)
-        if last is not None:
-            after: int | None = last
-        else:
-            after = AFTER.of(request) if AFTER.name in request.query_params else 0
-        wanted = None if types is None else types.split(TYPES_SEPARATOR)
-        follower = parts.hub.follow(context_id, after, wanted)
-        try:
-            answer = await _answer(
-                follower, after, is_resumed=last is not None, is_patient=WAIT.of(request) is not None
-            )
-        except BaseException:
-            follower.close()
-            raise
-        if not isinstance(answer, EventStream):
-            follower.close()
-        return answer
-
     return [
         DescribedRoute(
             "GET",
             "/v1/contexts/{context_id}/stream",
-            stream,
+            bound(_stream, parts),
             scope="read",
             summary="The frames of a conversation as they are stored, as server-sent events.",
             answers={
@@ -92,6 +72,27 @@ def routes(parts: Parts) -> list[BaseRoute]:
             parameters=[parameters.CONTEXT, AFTER, LAST, TYPES, WAIT],
         )
     ]
+
+
+async def _stream(parts: Parts, request: Request) -> Response:
+    context_id = parameters.context_id(request)
+    last, types = LAST.of(request), TYPES.of(request)
+    if last is not None:
+        after: int | None = last
+    else:
+        after = AFTER.of(request) if AFTER.name in request.query_params else 0
+    wanted = None if types is None else types.split(TYPES_SEPARATOR)
+    follower = parts.hub.follow(context_id, after, wanted)
+    try:
+        answer = await _answer(
+            follower, after, is_resumed=last is not None, is_patient=WAIT.of(request) is not None
+        )
+    except BaseException:
+        follower.close()
+        raise
+    if not isinstance(answer, EventStream):
+        follower.close()
+    return answer
 
 
 async def _answer(follower: Follower, after: int | None, *, is_resumed: bool, is_patient: bool) -> Response:

@@ -1,14 +1,13 @@
-"""Puts a question to a conversation: publishes what of a request it does not have yet, once.
+"""Publishes a question: the part of a request's history that the conversation does not have yet, once.
 
-What is said is one frame that asks for an answer, and expects the version with which the history was compared: if
-anybody says something in between, the fold ignores it, and everything is compared anew. Two requests on one
-conversation at once are so one after another, or the later one is told that the conversation is busy (409), which
-OpenAI's clients try again by themselves.
+That is one frame that requests an answer and expects the version with which the history was compared: if another client
+publishes in between, the fold ignores it and the comparison is repeated. So two concurrent requests to one conversation
+run one after the other, or the later one gets 409 (conversation busy), which OpenAI's clients retry by themselves.
 
-**The same request again.** Those clients also try again after a timeout and after a 5xx, with the same bytes, and say
-so (`X-Stainless-Retry-Count`); `Idempotency-Key` says it of any client. If what was asked last in the conversation is
-this very request, and its answer was not cut off, the answer is followed from its beginning: nothing is said twice, and
-no model runs twice. If it was cut off or failed, the history decides as for any other request.
+**Repeated requests.** Those clients also retry after a timeout and after a 5xx, with the same bytes, and mark it
+(`X-Stainless-Retry-Count`); any client can use `Idempotency-Key`. If the latest question in the conversation is this
+request, and its answer was not cut off, the response follows that answer from its start: nothing is published twice,
+and no model runs twice. If the answer was cut off or failed, the history decides as for any other request.
 """
 
 from __future__ import annotations
@@ -58,11 +57,11 @@ CUT_OFF = ("interrupted", "failed", "dropped", "replaced", "context_ended")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question that is in the conversation."""
+    """A question that is stored in the conversation."""
 
     context_id: str
     version: int
-    """Its frame's: the answer is behind it."""
+    """The version of its frame; the answer comes after it."""
 
     since: int | None = None
     """The version that announced the calls which it answers: of these some may still be open."""
@@ -82,7 +81,7 @@ class Asking:
         """How many of this key's questions are stored."""
 
     async def ask(self) -> Asked:
-        """Ask. Returns once the question is stored. Raises the problems `conversation-busy`, `key-reused`,
+        """Publish the question. Returns once it is stored. Raises the problems `conversation-busy`, `key-reused`,
         `not-visible-yet`, and those of publishing."""
         until = conversation_gate.deadline()
         tries = 0
