@@ -1,4 +1,4 @@
-"""What answers are made of: JSON, entity tags, and the links of pages."""
+"""Building blocks of responses: JSON, entity tags, and pagination links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ASGI app: its routes, and how errors become answers."""
+"""The ASGI app: its routes, and the problem response of each error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`POST /v1/contexts/{id}/frames`: frames go to the log as they came, and the answer waits until they are stored.
+"""`POST /v1/contexts/{id}/frames`: publishes frames unchanged and waits until they are stored.
 
-A request that is sent again changes nothing: a frame counts once by its id, and `Idempotency-Key` makes ids for frames
-without one. A batch is in order, and not all or nothing: it is several records.
+A repeated request changes nothing: a frame counts once by its id, and `Idempotency-Key` derives ids for frames without
+one. A batch keeps its order but is not atomic: it is several records.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ async def _published(
 
 @contextmanager
 def publishing(ids: Sequence[str | None]) -> Iterator[None]:
-    """Around publishing frames of these ids: what goes wrong is raised as a problem that says which are on the log."""
+    """Turns errors of publishing frames with these ids into problems that list which frames are on the log."""
     try:
         yield
     except FramesUnacknowledgedError as error:

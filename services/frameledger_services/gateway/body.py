@@ -1,4 +1,4 @@
-"""The body of an append, cut into the exact bytes of its frames."""
+"""The body of an append, split into the exact bytes of its frames."""
 
 from __future__ import annotations
 

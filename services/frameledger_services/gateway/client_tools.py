@@ -1,8 +1,8 @@
-"""Functions that a client brings with its request, and whose calls it answers itself: checked, and put beside those
-that services offer.
+"""Functions that a client defines in its request, and whose calls it answers itself: validation, and merging with the
+functions of services.
 
-The conversation has those of the request that was made last. Whoever asks without them takes them away: nobody would
-answer a call.
+A conversation has the client functions of the latest request. A request without them removes them, because no client
+would answer their calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`/v1/contexts/{id}`: a conversation's context at any of its versions, as the database has it."""
+"""`/v1/contexts/{id}`: the stored context of a conversation at any of its versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of one conversation beside its context and its runs: its past, its calls, what differs, and why."""
+"""Details of one conversation besides its context and runs: history, calls, differences, and explanations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document of all routes, and a page of it that loads nothing from elsewhere."""
+"""The OpenAPI document of all routes, and a page that shows it without loading external files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/livez` and `/readyz`: whether the process runs, and whether it is to be sent requests."""
+"""`/livez` and `/readyz`: whether the process runs, and whether it accepts requests."""
 
 from __future__ import annotations
 

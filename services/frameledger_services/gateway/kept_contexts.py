@@ -1,9 +1,8 @@
-"""Contexts as they were answered a moment ago, for whoever reads them again.
+"""A cache of recently returned contexts.
 
-In one database a context of an entity tag never changes, so what is kept is not wrong: who asks finds out first which
-tag is the newest. A database that was away may be another when it is back, such as one restored from a backup, so all
-is deleted when it does not answer a request. Nothing stays, either: after a minute at most it is gone, so an erased
-conversation is not kept for longer.
+In one database the context of an entity tag never changes, so cached bytes are correct: a request first reads which tag
+is the newest. After an outage the database may be another one, such as a restored backup, so the cache is cleared when
+the database does not respond. Entries live at most a minute, so an erased conversation is not cached for longer.
 """
 
 from __future__ import annotations

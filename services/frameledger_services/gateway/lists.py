@@ -1,4 +1,4 @@
-"""Lists over all conversations that a caller may see: conversations, and what an operator looks at."""
+"""Lists over all conversations that a caller may read: conversations, and lists for operators."""
 
 from __future__ import annotations
 

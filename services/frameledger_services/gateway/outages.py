@@ -1,4 +1,4 @@
-"""Outages in the log: requests that were refused because the log or the database is away are told every few seconds."""
+"""Logging of outages: every few seconds, the number of requests that failed because Kafka or PostgreSQL is down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logs.get_logger("gateway")
 
 
 class Outages:
-    """Logs that a server is away: at once, and then once in `EVERY_SECONDS`, with how many requests that was."""
+    """Logs that a server is down: at once, then every `EVERY_SECONDS` with the number of failed requests."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -21,7 +21,7 @@ class Outages:
         self._told_at: dict[str, float] = {}
 
     def note(self, word: str, reason: str) -> None:
-        """Note that a request was answered by the problem of this word. Those of no outage are not logged."""
+        """Count a request that failed with the problem of this kind. Only outages are logged."""
         if word not in ("database-away", "log-away"):
             return
         refused = self._refused[word] = self._refused.get(word, 0) + 1

@@ -1,7 +1,7 @@
-"""What became of frames that were appended: how an append answers, and how it is asked again.
+"""Outcomes of appended frames: the response of an append, and the route that reads outcomes later.
 
-`POST /v1/contexts/{id}/frames/outcomes` is asked with the ids and places that an append answered. It needs the scope
-that appending needs, and says nothing of what the frames have in them. A POST, since the list may be long.
+`POST /v1/contexts/{id}/frames/outcomes` takes the ids and places that an append returned. It needs the same scope as
+appending and returns nothing of the frames' content. It is a POST because the list may be long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The web page: `/`, `/c/{conversation}`, `/work` and the files that they load.
 
-The files are the same for everybody, since all that is shown comes from the API; so anybody may have them. They are
-read once: a name that is not among them is nowhere, whatever it is made of.
+The files are public: all data comes from the API. They are read once at startup, and any other name is not found,
+whatever it contains.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parameters of the routes on the way of bytes: each is declared once, for the document and for reading it."""
+"""Parameters of the routes. Each is declared once, for the OpenAPI document and for parsing."""
 
 from __future__ import annotations
 

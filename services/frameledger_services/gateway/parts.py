@@ -1,4 +1,4 @@
-"""What the routes work with, made once for the process."""
+"""Shared dependencies of the routes, created once for the process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A context as it is now, on the shortest way: what is asked most, and by polling clients again and again.
+"""The fast path for reading the current context, the most frequent request, which polling clients repeat.
 
-It stands before everything else and answers what is answered by a context, or by that it has not changed, with the
-same decisions, headers and log as the long way. All else, refusals and failures too, it leaves to that.
+It runs before all other middleware and handles requests whose response is a context, or 304, with the same decisions,
+headers and log lines as the normal path. Everything else, including rejections and failures, takes the normal path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a request to append says about itself in headers: how long to wait, which version it expects, its key."""
+"""Headers of an append: how long to wait, the expected version, and the idempotency key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from frameledger_services.gateway.problems import ProblemError
 
 WAIT_SECONDS = 5.0
-"""How long an append waits to be stored unless it says otherwise."""
+"""How long an append waits for its frames to be stored, by default."""
 
 _TAG = re.compile(r'(?:W/)?"(\d{1,18})(?:\.[\w.]*)?"', re.ASCII)
 
@@ -29,7 +29,7 @@ def wait_seconds(request: Request, most: float) -> float:
 
 
 def expected_version(request: Request) -> int | None:
-    """Returns the version that `If-Match` expects; None if there is no such header."""
+    """Returns the version that `If-Match` expects; None without the header."""
     written = request.headers.get("if-match")
     if written is None:
         return None
@@ -40,7 +40,7 @@ def expected_version(request: Request) -> int | None:
 
 
 def idempotency_key(request: Request) -> str | None:
-    """Returns the key under which the request may be sent again; None if it has none."""
+    """Returns the `Idempotency-Key`; None without the header."""
     written = request.headers.get("idempotency-key")
     if written is None:
         return None

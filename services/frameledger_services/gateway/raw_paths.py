@@ -1,6 +1,6 @@
-"""Ids may hold slashes: paths are matched as they were sent, and an id is decoded once it was found.
+"""Routing by the undecoded path, because ids may contain slashes. A path segment is decoded after it was matched.
 
-ASGI servers decode a path before it is routed, so `/contexts/acme%2Fcall-1` would have one segment more than was meant.
+ASGI servers decode a path before routing, so `/contexts/acme%2Fcall-1` would have one segment too many.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class RawPaths:
-    """Middleware that puts the path as it was sent in the place of the decoded one."""
+    """Middleware that replaces the decoded path by the path as it was sent."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""A route of Starlette's, with its scope and with what the OpenAPI document says of it."""
+"""A Starlette route with its scope and its description in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 PartsEndpoint = Callable[[Parts, Request], Awaitable[Response]]
 
 ALWAYS = ("unauthorised", "forbidden", "too-many", "database-away", "wrong-schema", "draining")
-"""Problems that every route may answer."""
+"""Problems that every route may return."""
 
 
 class DescribedRoute(Route):
-    """A route with its scope, and with what the OpenAPI document says of it."""
+    """A route with its scope and its description in the OpenAPI document."""
 
     def __init__(
         self,

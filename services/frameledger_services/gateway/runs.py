@@ -1,4 +1,4 @@
-"""The runs of a conversation: all of them, one with its attempts, and the request that one sent to its model."""
+"""The runs of a conversation: the list, one run with its attempts, and the request that a run sent to its model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/schemas/`: a JSON Schema of each type of frame, as the release carries them (`events/schemas`)."""
+"""`/schemas/`: the JSON Schema of each frame type, from the release (`events/schemas`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway as a service: a server inside our own event loop, which drains when it is told to stop."""
+"""The gateway as a service: an HTTP server in the event loop of the process, which drains when it is stopped."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class AddressError(ConfigurationError):
 
 
 async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = NO_METRICS) -> None:
-    """Answer requests until `stopping` is set, then those that have begun, for `gateway_drain_secs` at most.
+    """Serve requests until `stopping` is set, then finish those in progress, for at most `gateway_drain_secs`.
 
-    An outage of broker or database ends nothing: requests that need them are answered by a problem. Raises
+    Survives outages of broker and database: requests that need them fail with a problem. Raises
     `AddressError`, `TokensNeededError` and `TokensFileError` if it may not listen there, and `SettingsError` if no
     broker or no database is set.
     """
@@ -77,8 +77,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = 
 async def connected(
     settings: Settings, stopping: asyncio.Event, metrics: Metrics = NO_METRICS
 ) -> AsyncIterator[Parts]:
-    """Yields what the routes work with. Nothing is connected before it is needed, and everything is closed in the
-    end."""
+    """Yields the shared dependencies of the routes. Connects on first use and closes everything at the end."""
     most = settings.gateway_database_connections
     database = Connections(
         settings,

@@ -1,4 +1,4 @@
-"""What a person does with a conversation: settle a call, erase all of it."""
+"""Routes for people: settle a call, and erase a conversation."""
 
 from __future__ import annotations
 

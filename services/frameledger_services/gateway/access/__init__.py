@@ -1,1 +1,1 @@
-"""Who may: everything that stands before the app, and decides who asks, what it may see, and how often."""
+"""Access control: the middleware before the app that decides who the caller is, what it may read, and how often."""

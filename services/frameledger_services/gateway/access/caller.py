@@ -1,4 +1,4 @@
-"""Who asks: what the security middleware finds out of a request, and what the routes go by."""
+"""The caller of a request, as the security middleware determines it and the routes use it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Caller:
     """It may read and append to conversations whose id begins so; others are not there for it."""
 
     redact: bool = False
-    """It is shown no words, arguments and results."""
+    """Its responses contain no text, arguments and results."""
 
     token_id: str | None = None
     """None on loopback without tokens."""

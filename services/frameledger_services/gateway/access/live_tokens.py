@@ -1,4 +1,4 @@
-"""The tokens as a running gateway knows them: the file is read again when it changes."""
+"""The tokens of a running gateway: the file is read again when it changes."""
 
 from __future__ import annotations
 

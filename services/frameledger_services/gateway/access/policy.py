@@ -1,7 +1,7 @@
-"""What a request needs: a scope, and a conversation that its caller may see. Decided from method and path alone.
+"""The scope that a request needs, and the conversation that its caller must be allowed to read, by method and path.
 
-It stands before every route, so a new route is closed until it is listed: one that nothing here names needs the scope
-`admin`, and is not there for a token with a prefix.
+It applies before every route, so a new route is closed until it is listed here: an unlisted route needs the scope
+`admin`, and does not exist for a token with a prefix.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Limits of a token: requests in a second, with a burst, and live streams at once.
+"""Limits of a token: requests per second, with a burst, and concurrent streams.
 
-The generic cell rate algorithm, a token bucket that is one number for each caller: the moment at which its bucket would
-be full again. (Libraries for ASGI count in windows, which let twice the rate through at their edges.)
+It uses the generic cell rate algorithm, a token bucket stored as one number per caller: the time at which its bucket is
+full again. (ASGI libraries count in windows, which admit twice the rate at their edges.)
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Buckets:
 
 
 class RateLimit:
-    """ASGI middleware: what is beyond the limits of its token is answered by 429. Without tokens there are none."""
+    """ASGI middleware: requests beyond the limits of their token get 429. Without tokens there are no limits."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app

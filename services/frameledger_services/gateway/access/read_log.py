@@ -1,6 +1,6 @@
-"""The audit of the auditors: a log line for each answer that shows something of conversations.
+"""The read audit: a log line for each response with content of conversations.
 
-It says who read what: the token, the conversation, the versions, and the trace of the request. Never a word of it.
+It has the token, the conversation, the versions, and the trace of the request; never the content.
 """
 
 from __future__ import annotations

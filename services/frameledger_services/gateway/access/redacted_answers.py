@@ -1,6 +1,6 @@
-"""For tokens that are shown no words: every answer is redacted on its way out, whichever route made it.
+"""Redacting tokens: text is removed from every response, whichever route made it.
 
-It stands around the whole app, so a route does not have to know. An answer that cannot be read here is not sent.
+It wraps the whole app, so routes need not know about it. A response in a format that it cannot redact is not sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Headers of every answer: what a browser may do with it."""
+"""Security headers of every response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that stands before the app, from the outside in, and the rule of where a gateway may listen."""
+"""The middleware before the app, from the outside in, and the rule for the addresses on which a gateway may listen."""
 
 from __future__ import annotations
 

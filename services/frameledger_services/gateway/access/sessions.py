@@ -1,6 +1,6 @@
-"""Sessions of the page: a signed cookie in the place of a token, since a browser's EventSource sends no headers.
+"""Sessions of the page: a signed cookie instead of a token, because a browser's EventSource sends no headers.
 
-The cookie names the token, not its text, and is good for twelve hours, or as long as the token is.
+The cookie has the id of the token, not its text, and is valid for twelve hours, or until the token expires.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""JSON without words: shapes, times and counts stay, and of everything else only how long it is.
+"""Redaction of JSON: structure, times and counts remain; of all other values only their length.
 
-What is shown is listed, so a field that nobody has listed is not. Names of fields stay. In a frame and in a message,
-whose fields are a publisher's, each field is listed; in what the gateway says of them some endings of names are.
+Visible fields are listed, so an unlisted field is redacted. Field names remain. For frames and messages, whose fields
+come from publishers, each visible field is listed; for the gateway's own fields some name endings are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tokens: what a caller of the gateway shows, and the file that says what each may do.
+"""Access tokens of the gateway, and the file with their permissions.
 
 A token is `fl_ID_SECRET`. The file has its id, its rights, and the SHA-256 of the whole text: a secret of 256 random
 bits cannot be guessed, so no slow hash is needed, and who reads the file cannot use it.
