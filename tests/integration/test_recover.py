@@ -85,7 +85,7 @@ def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, cut_road
     assert lost > 10
     said = run(cut_road, "recover")
     assert said.exit_code == 1
-    assert "puts" in said.stdout
+    assert "publishes" in said.stdout
     done = applied(cut_road, run)
     assert (done["generation"], done["put_back"], done["left"]) == (2, lost, 0)
     assert looked(cut_road, run, 0)[0]["generation"] == 2
