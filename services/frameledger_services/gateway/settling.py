@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from uuid import uuid5
 
@@ -37,6 +37,9 @@ MOST_IGNORED = 5
 """How often one result may be ignored, and sent again."""
 
 Status = Literal["waiting", "ambiguous"]
+
+_HOW: Mapping[Status, str] = {"waiting": "answered", "ambiguous": "resolved"}
+"""How a result settles a call."""
 
 WHY = parameters.text("why", "Why it is erased: it stays in the receipt.", most=1_000)
 CALL = parameters.in_path(parameters.text("call", ""), "call", "The call's id.")
@@ -118,21 +121,23 @@ async def _settle(parts: Parts, request: Request) -> Response:
         before = await _said_before(
             parts, _frame_ids(context_id, call, found.requested_version, key, result), context_id
         )
-        said = next((one for one in before if _settles(one.outcome, one.reason)), None)
+        said = _settled_by(before, key, result)
         if said is None:
             raise ProblemError(
                 "already-settled",
                 f"The call {call} is {found.status}: it does not wait for a result.",
                 context_id=context_id,
             )
-        if key is not None and _result_of(said) != result:
-            raise _key_reused()
         how = "resolved" if found.resolved_version == said.version else "answered"
         return _answer(context_id, call, how, said)
     status, settleable = found
     ids = _frame_ids(context_id, call, settleable.requested_version, key, result)
-    # An id that was ignored before, as of one frame too many in a second, is used up.
-    used = len(await _said_before(parts, ids, context_id))
+    before = await _said_before(parts, ids, context_id)
+    # It may be stored although the call reads as open: since that was read, or as a parked frame.
+    if (said := _settled_by(before, key, result)) is not None:
+        return _answer(context_id, call, _HOW[status], said)
+    # Each id whose frame was ignored is used up.
+    used = len(before)
     frame = FunctionCallResultFrame(
         id=ids[min(used, len(ids) - 1)],
         function_name=settleable.function_name,
@@ -152,11 +157,19 @@ async def _settle(parts: Parts, request: Request) -> Response:
             f"The result is stored as {stored.outcome} ({stored.reason}): it does not settle the call {call}.",
             context_id=context_id,
         )
-    return _answer(context_id, call, "answered" if status == "waiting" else "resolved", stored)
+    return _answer(context_id, call, _HOW[status], stored)
 
 
 def _settles(outcome: str | None, reason: str | None) -> bool:
     return outcome in ("applied", "parked") or reason in tool_calls.SETTLES_ALL_THE_SAME
+
+
+def _settled_by(before: Sequence[PagedFrame], key: str | None, result: Any) -> PagedFrame | None:
+    """Returns which of this request's frames settles the call. Raises the problem `key-reused`."""
+    said = next((one for one in before if _settles(one.outcome, one.reason)), None)
+    if said is not None and key is not None and _result_of(said) != result:
+        raise _key_reused()
+    return said
 
 
 def _result_of(said: PagedFrame) -> Any:
