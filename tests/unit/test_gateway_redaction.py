@@ -362,6 +362,30 @@ def test_problems_and_answers_without_a_body_stay():
     assert (head.status_code, head.headers["etag"]) == (200, '"3"')
 
 
+@pytest.mark.parametrize(
+    ("word", "members"),
+    [
+        ("log-away", {"published": ["f-1"], "unpublished": ["f-2", None]}),
+        ("bad-frame", {"code": "not_json", "frame": 3}),
+        (
+            "key-reused",
+            {"frames": [{"id": "f-1", "place": "1:2:3", "outcome": "rejected", "reason": "id_reused"}]},
+        ),
+    ],
+)
+def test_of_a_problem_it_is_shown_which_frames_it_is_about(word, members):
+    asked = httpx.URL("http://a/v1/contexts/a/frames")
+    shown = ask(response(asked, ProblemError(word, "As told.", **members))).json()
+    assert {name: shown[name] for name in members} == members
+
+
+def test_of_the_frames_that_a_problem_is_about_no_words_are_shown():
+    frames = [{"id": "f-1", "frame": FRAME_OF_WORDS, "text": WORDS}]
+    problem = ProblemError("key-reused", "As told.", frames=frames)
+    shown = ask(response(httpx.URL("http://a/v1/contexts/a/frames"), problem)).json()
+    assert shown["frames"] == [{"id": "f-1", "frame": REDACTED_FRAME, "text": HIDDEN}]
+
+
 def test_of_an_erasure_it_is_shown_when_and_not_why_or_for_whom():
     receipt = {"erased_at": "2026-03-04", "version": 7, "frames": 3, "why": WORDS, "requested_by": WORDS}
     erased = ProblemError("erased", "It was erased.", context_id="a", receipt=receipt, said=WORDS)

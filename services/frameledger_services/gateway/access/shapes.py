@@ -123,8 +123,8 @@ _PARTS |= dict.fromkeys(
 )
 
 PROBLEM = Shape(
-    _names("type title status detail instance newest context_id code"),
-    {"receipt": Shape(_names("erased_at version frames"))},
+    _names("type title status detail instance newest context_id code frame published unpublished"),
+    {"receipt": Shape(_names("erased_at version frames")), "frames": ANSWER},
 )
 """Why a request was not done. `detail` is the gateway's own sentence, which quotes the request at most."""
 
