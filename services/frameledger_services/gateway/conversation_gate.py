@@ -53,8 +53,12 @@ def deadline() -> float:
 async def wait_for_change(
     parts: Parts, context_id: str, version: int, until: float, headers: Mapping[str, str] | None = None
 ) -> None:
-    """Wait until a conversation that is being answered has frames after `version`; returns at the time `until` anyway.
-    Raises `conversation-busy` if that has passed."""
+    """Wait until a conversation that is being answered has frames after `version`; returns at the time `until` anyway,
+    and when the gateway begins to stop. Raises `conversation-busy` if that time has passed, and `draining` if the
+    gateway is stopping."""
+    # Followers are closed then: nothing would be waited for.
+    if parts.stopping.is_set():
+        raise ProblemError("draining", "The gateway is stopping.", headers=headers)
     within = until - asyncio.get_running_loop().time()
     answering = busy(context_id, "It is being answered.", headers)
     if within <= 0:
