@@ -165,8 +165,12 @@ async def _retry(settings: Settings, places: Sequence[LogPosition], *, again: bo
             page = asked[first : first + dead_letters.AT_ONCE]
             found = {_place_of(one): one for one in await dead_letters.at(connection, page)}
             for place in places and page:
-                if place not in found:
+                if place in found:
+                    continue
+                if first == 0:
                     _refuse_missing(place)
+                # Records of earlier pages are published, which must be told.
+                done.left.append((place, "there is no dead letter at this position."))
             for place, one in found.items():
                 why = _why_not(one, again=again)
                 if why is None:

@@ -1,0 +1,98 @@
+"""`dlq retry` of more positions than are read at once."""
+
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+from typer.testing import CliRunner
+
+from frameledger.record import FIRST_GENERATION, LogPosition
+from frameledger_services import database
+from frameledger_services.cli.repair import dlq
+from frameledger_services.store import dead_letters, schema
+from frameledger_services.store.dead_letters import AT_ONCE, DeadLetter
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+@pytest.fixture
+def retry(monkeypatch):
+    """Retries positions of partition 3, one of which has no dead letter. Returns the result, and what was published."""
+    published, missing = [], set()
+
+    @asynccontextmanager
+    async def connect(*_):
+        yield None
+
+    class Producer:
+        def __init__(self, *_, **__):
+            pass
+
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_):
+            pass
+
+        async def publish(self, topic, records):
+            published.extend(records)
+            return [LogPosition(topic, 3, 1_000 + len(published), FIRST_GENERATION)]
+
+    async def at(_, places):
+        return [
+            DeadLetter(
+                one.topic,
+                one.partition,
+                one.offset,
+                NOW,
+                NOW,
+                None,
+                "bad",
+                "-",
+                "a",
+                b"a",
+                b"{}",
+                one.generation,
+                [],
+            )
+            for one in places
+            if one.offset not in missing
+        ]
+
+    async def nothing(*_):
+        pass
+
+    monkeypatch.setattr(database, "connect", _awaited(connect))
+    monkeypatch.setattr(dlq, "Producer", Producer)
+    monkeypatch.setattr(schema, "check", nothing)
+    monkeypatch.setattr(dead_letters, "at", at)
+    monkeypatch.setattr(dead_letters, "note_retried", nothing)
+
+    def retry(count, without):
+        missing.add(without)
+        words = ["retry", *(f"3:{offset}" for offset in range(count))]
+        return CliRunner().invoke(dlq.commands, words), published
+
+    return retry
+
+
+def _awaited(connect):
+    async def connected(*arguments):
+        return connect(*arguments)
+
+    return connected
+
+
+def test_one_that_is_missing_behind_others_does_not_hide_what_was_published(retry):
+    done, published = retry(AT_ONCE + 2, without=AT_ONCE)
+    assert done.exit_code == 1, done.output
+    assert len(published) == len(done.stdout.splitlines()) == AT_ONCE + 1
+    assert done.stderr.splitlines() == [
+        f"3:{AT_ONCE} was not published: there is no dead letter at this position."
+    ]
+
+
+def test_one_that_is_missing_among_the_first_is_told_before_anything_is_published(retry):
+    done, published = retry(2, without=1)
+    assert (done.exit_code, published) == (1, [])
+    assert "There is no dead letter at 3:1" in done.stderr
