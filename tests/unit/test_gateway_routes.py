@@ -118,6 +118,18 @@ def test_what_is_of_all_conversations_is_not_there_for_a_token_with_a_prefix(ask
     assert ask(method, path, SCOPES, "acme/").status_code == 404
 
 
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/v1/responses"), ("POST", "/v1/responses"), ("DELETE", "/v1/files/x")],
+)
+@pytest.mark.parametrize("prefix", ["", "acme/"])
+def test_what_else_openai_has_is_nowhere_for_any_token_and_needs_one(ask, method, path, scope, prefix):
+    assert ask(method, path).status_code == 401
+    answer = ask(method, path, (scope,), prefix)
+    assert (answer.status_code, word(answer)) == (404, "not_found")
+
+
 SAID = [{"id": "m", "role": "user", "content": "Hello?"}]
 NAMING = {
     policy.COMPLETIONS: lambda name: {"model": "m", "messages": SAID, "conversation": name},

@@ -78,13 +78,13 @@ class Guard:
             caller.set_caller(scope, LOOPBACK)
             return None
         token = self._token(headers)
-        if token is None and need.scopes:
+        if token is None and need.needs_token:
             raise ProblemError("unauthorised", _why_unknown(headers), headers=CHALLENGE)
         asking = NOBODY if token is None else token.caller()
         for scope_ in need.scopes:
             if scope_ not in asking.scopes:
                 raise ProblemError("forbidden", f"This request needs a token with the scope {scope_}.")
-        if need.scopes and not need.is_there_for(asking):
+        if need.needs_token and not need.is_there_for(asking):
             raise _not_there(path, need.context_id)
         caller.set_caller(scope, asking)
         return token
@@ -99,8 +99,9 @@ class Guard:
     def _while_good(self, token: Token, scope: Scope, send: Send) -> Send:
         """Ends a long answer at its next piece, once the token is revoked or expired.
 
-        A stream of events has a heartbeat if nothing happens, and ends as if it were complete: its client asks for the
-        rest. Any other answer is broken off, because its client would take what it has for the whole.
+        A conversation's `/stream` has a heartbeat if nothing happens, and ends as if it were complete: its client asks
+        for the rest. Any other answer is broken off, also the streams of AG-UI and of chat completions, because its
+        client would take what it has for the whole.
         """
 
         async def checked(message: Message) -> None:

@@ -71,13 +71,16 @@ class Need:
     """What a request needs."""
 
     scopes: tuple[Scope, ...]
-    """All of them; none if anybody may."""
+    """All of them."""
 
     context_id: str | None = None
     """The conversation that its path names."""
 
     keeps_to_prefix: bool = True
     """Whether it shows nothing beyond the caller's prefix. Otherwise it is not there for who has one."""
+
+    needs_token: bool = True
+    """Whether it needs a token, whatever its scopes."""
 
     def is_there_for(self, caller: Caller) -> bool:
         """Returns whether the caller is answered anything but that nothing is there."""
@@ -90,7 +93,7 @@ class Need:
 def needed(method: str, path: str) -> Need:
     """Returns what a request needs. `path` is as it was sent, which is how the routes match it."""
     if path in PUBLIC or path.startswith(PUBLIC_FOLDERS):
-        return Need(())
+        return Need((), needs_token=False)
     for folder in (CONTEXTS, AG_UI):
         if path.startswith(f"{folder}/"):
             named = path.removeprefix(f"{folder}/").partition("/")[0]
@@ -98,7 +101,9 @@ def needed(method: str, path: str) -> Need:
             return Need((_of_method(method),), context_id)
     if path in NAMED_WITHIN:
         return Need(("append", "read"))
-    if path in LISTS or is_of_the_process(path) or is_openai_elsewhere(path):
+    if is_openai_elsewhere(path):
+        return Need(())
+    if path in LISTS or is_of_the_process(path):
         return Need((_of_method(method),))
     return Need(("admin",), keeps_to_prefix=False)
 

@@ -30,7 +30,7 @@ class ReadLog:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         is_read = scope["type"] == "http" and scope["method"] == "GET"
-        if not is_read or not policy.needed("GET", path_of(scope)).scopes:
+        if not is_read or not policy.needed("GET", path_of(scope)).needs_token:
             await self._app(scope, receive, send)
             return
 
