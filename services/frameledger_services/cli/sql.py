@@ -23,7 +23,8 @@ commands = typer.Typer()
 
 @commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def sql(context: typer.Context) -> None:
-    """Open psql on the database. Arguments are passed to psql; a single one is a statement to run.
+    """Open psql on the database. Arguments are passed to psql; a single one of several words is a statement to
+    run.
 
     The address is passed in environment variables, so the password does not appear in the process list. The embedded
     database is opened with the psql packaged with it, any other with the psql on PATH. The exit code is psql's. Views

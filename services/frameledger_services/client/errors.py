@@ -24,7 +24,8 @@ class NotPublishedError(FrameledgerError):
 
 
 class FramesUnacknowledgedError(NotPublishedError, TransientError):
-    """The broker did not acknowledge these frames in time, or the response did not come from a gateway.
+    """The broker did not acknowledge these frames in time, or the response says nothing about the frames, for
+    instance because the gateway failed.
 
     Remedy: Publish `frames` again.
     """
