@@ -164,11 +164,12 @@ def test_rows_left_in_the_outbox_are_known_by_pages_and_read_without_those_that_
                 (*place, to),
             )
         assert await outbox.left_behind(connection, "frames", 1) == []
-        runs, calls, more_runs = await outbox.left_behind(connection, "frames", 0)
+        old_runs, runs, calls, more_runs = await outbox.left_behind(connection, "frames", 0)
         await outbox.delete(connection, places[1:2])
-        assert [one.place for one in await outbox.read(connection, runs)] == places[:1]
-        assert [one.place for one in await outbox.read(connection, calls)] == [places[2]]
-        assert [one.place for one in await outbox.read(connection, more_runs)] == places[3:]
+        assert [one.place for one in await outbox.read(connection, old_runs)] == places[:1]
+        assert [one.place for one in await outbox.read(connection, runs)] == places[3:4]
+        assert [one.place for one in await outbox.read(connection, calls)] == places[2:3]
+        assert [one.place for one in await outbox.read(connection, more_runs)] == places[4:]
 
     on(database, test)
 

@@ -68,7 +68,10 @@ FETCH_ROWS = 2_000
 
 @dataclass(slots=True)
 class OutboxPage:
-    """Rows of one partition for one topic, from the first place to the last: known by these, without their values."""
+    """Rows of one partition for one topic, from the first place to the last: known by these, without their values.
+
+    All are of one generation, since a range of offsets is found by the primary key, in which the generation comes last.
+    """
 
     topic: str
     partition: int
@@ -79,9 +82,10 @@ class OutboxPage:
     size: int = 0
 
     def takes(self, topic: str, position: Position, size: int) -> bool:
-        """Whether a row may be added: it lies behind the last one, and the page has room for it."""
+        """Whether a row may be added: it lies behind the last one in the same generation, and the page has room."""
         return (
             self.topic == topic
+            and self.last[0] == position[0]
             and self.last < position
             and self.rows < PAGE_ROWS
             and self.size + size <= PAGE_BYTES
@@ -153,15 +157,19 @@ async def delete(connection: Connection, places: Sequence[OutboxPlace]) -> None:
 
 async def read(connection: Connection, page: OutboxPage) -> list[OutboxRow]:
     """Returns the rows of a page that are still in the outbox, in the order of their places."""
+    generation, *first = page.first
+    _, *last = page.last
+    # The plain range of offsets tells the planner how few rows a page is; it does not estimate ranges of places.
     cursor = await connection.execute(
         f"""
         SELECT {_COLUMNS}
         FROM outbox
-        WHERE topic = %s AND partition = %s AND to_topic = %s
-            AND (generation, "offset", ordinal) BETWEEN (%s, %s, %s) AND (%s, %s, %s)
-        ORDER BY generation, "offset", ordinal
+        WHERE topic = %s AND partition = %s AND to_topic = %s AND generation = %s
+            AND "offset" BETWEEN %s AND %s
+            AND ("offset", ordinal) BETWEEN (%s, %s) AND (%s, %s)
+        ORDER BY "offset", ordinal
         """,
-        (page.topic, page.partition, page.to_topic, *page.first, *page.last),
+        (page.topic, page.partition, page.to_topic, generation, first[0], last[0], *first, *last),
     )
     return [_row(row) for row in await cursor.fetchall()]
 
@@ -170,25 +178,22 @@ async def left_behind(connection: Connection, topic: str, partition: int) -> lis
     """Returns the rows that a former owner of a partition did not delete, also those of sealed generations, as pages
     without values: the memory that they take does not depend on the size of the rows."""
     found = OutboxPages()
-    after: Position = (-1, -1, -1)
-    while True:
-        cursor = await connection.execute(
+    # No index has this order. A cursor sorts the rows once, where a query for each page would sort them each time.
+    async with connection.transaction(), connection.cursor(name="left_behind") as cursor:
+        await cursor.execute(
             """
             SELECT generation, "offset", ordinal, to_topic,
                 coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + octet_length(headers::text)
             FROM outbox
-            WHERE topic = %s AND partition = %s AND (generation, "offset", ordinal) > (%s, %s, %s)
+            WHERE topic = %s AND partition = %s
             ORDER BY generation, "offset", ordinal
-            LIMIT %s
             """,
-            (topic, partition, *after, FETCH_ROWS),
+            (topic, partition),
         )
-        rows = await cursor.fetchall()
-        for generation, offset, ordinal, to_topic, size in rows:
-            found.add_place(topic, partition, to_topic, (generation, offset, ordinal), size)
-        if len(rows) < FETCH_ROWS:
-            return list(found)
-        after = rows[-1][:3]
+        while rows := await cursor.fetchmany(FETCH_ROWS):
+            for generation, offset, ordinal, to_topic, size in rows:
+                found.add_place(topic, partition, to_topic, (generation, offset, ordinal), size)
+    return list(found)
 
 
 def _row(values: Sequence[Any]) -> OutboxRow:

@@ -1,0 +1,108 @@
+"""What reading the outbox reads: a page, however many rows are left there; and each row once to make the pages.
+
+Judged by the blocks that the database fetched, since an index that is scanned from end to end fetches no more rows.
+"""
+
+import asyncio
+
+import psycopg
+import pytest
+from tests.bounds import ON_SERVERS
+from tests.support.claim_workers import nodes
+
+from frameledger_services.store import outbox
+
+FEW, MANY = 2_000, 40_000
+
+# Two generations of one partition, each half of the rows, lie in the table as publishing and deleting leave them: in
+# no order.
+FILL = """
+    INSERT INTO outbox (topic, partition, generation, "offset", ordinal, kind, to_topic, value, headers)
+    SELECT 'frames', 0, 1 + n % 2, n / 4, n / 2 % 2, 'effect', 'runs', repeat('x', 200)::bytea, '[]'
+    FROM generate_series(0, {rows} - 1) AS n
+    ORDER BY hashint4(n)
+"""
+
+BLOCKS = """
+    SELECT pg_stat_get_xact_blocks_fetched('outbox'::regclass)
+        + pg_stat_get_xact_blocks_fetched('outbox_pkey'::regclass)
+"""
+
+
+def on(address, rows, plan, analyzed, test):
+    """Return what a test returns in a transaction of a database with so many rows in its outbox."""
+
+    async def scenario():
+        async with (
+            asyncio.timeout(ON_SERVERS),
+            await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,
+        ):
+            await connection.execute("TRUNCATE outbox")
+            await connection.execute(FILL.format(rows=rows))
+            if analyzed:
+                await connection.execute("VACUUM ANALYZE outbox")
+            async with connection.transaction():
+                await connection.execute(f"SET LOCAL plan_cache_mode = {plan}")
+                await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+                return await test(connection)
+
+    return asyncio.run(scenario())
+
+
+async def blocks(connection):
+    return (await (await connection.execute(BLOCKS)).fetchone())[0]
+
+
+class Explaining:
+    """Explains what it is given to execute, and does it, both as prepared statements."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.plan = None
+
+    async def execute(self, statement, parameters):
+        cursor = await self.connection.execute(
+            b"EXPLAIN (FORMAT JSON) " + statement.encode(), parameters, prepare=True
+        )
+        self.plan = (await cursor.fetchone())[0][0]["Plan"]
+        return await self.connection.execute(statement, parameters, prepare=True)
+
+
+PLANS = pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
+ANALYZED = pytest.mark.parametrize("analyzed", [False, True])
+
+
+@PLANS
+@ANALYZED
+def test_a_page_is_found_by_its_offsets_however_many_rows_are_left(database, plan, analyzed):
+    async def read(connection):
+        pages = await outbox.left_behind(connection, "frames", 0)
+        for page in pages[:: len(pages) // 4]:
+            explaining = Explaining(connection)
+            before = await blocks(connection)
+            rows = await outbox.read(explaining, page)
+            # One for each row, which lies anywhere in the table, and a few of the index.
+            assert await blocks(connection) - before <= 1.2 * outbox.PAGE_ROWS
+            places = [one.place for one in rows]
+            assert len(places) == page.rows
+            assert places == sorted(places)
+            conditions = [node.get("Index Cond", "") for node in nodes(explaining.plan)]
+            assert any('ROW("offset", ordinal)' in one for one in conditions)
+
+    for rows in (FEW, MANY):
+        on(database, rows, plan, analyzed, read)
+
+
+@PLANS
+@ANALYZED
+def test_rows_that_are_left_are_read_once_to_know_their_pages(database, plan, analyzed, monkeypatch):
+    async def left(connection):
+        before = await blocks(connection)
+        pages = await outbox.left_behind(connection, "frames", 0)
+        return sum(page.rows for page in pages), await blocks(connection) - before
+
+    monkeypatch.setattr(outbox, "FETCH_ROWS", 500)
+    for rows in (FEW, MANY):
+        found, fetched = on(database, rows, plan, analyzed, left)
+        assert found == rows
+        assert fetched <= 1.2 * rows
