@@ -38,6 +38,19 @@ class Started(OneCall):
         yield folded
 
 
+class Away(Started):
+    """The database goes away after the fold of the announcement. Each read asks `is_away` whether it still is."""
+
+    def __init__(self, is_away):
+        super().__init__()
+        self._is_away = is_away
+
+    async def read_all(self, calls):
+        if self._is_away():
+            raise DatabaseUnavailableError("The database restarts.")
+        return await super().read_all(calls)
+
+
 class OneSession:
     worker_id = "w"
 
@@ -47,7 +60,7 @@ class OneSession:
         self.lease.renew(monotonic())
 
 
-async def run_both(session, plan):
+async def run_both(session, plan, statuses=None):
     """Run the calls `f` and `g` of one batch, each by its plan. Returns what that raised."""
 
     def params(call, plan, reporter):
@@ -58,7 +71,7 @@ async def run_both(session, plan):
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
         background = BackgroundTasks(tasks)
         deps = CallDependencies(
-            statuses=Started(),
+            statuses=statuses or Started(),
             handlers=HandlerExecutor(),
             cancelled=NoHook(),
             background=background,
@@ -123,3 +136,43 @@ def test_a_batch_that_loses_its_lease_raises_that_and_no_group_of_errors():
         raise DatabaseUnavailableError("The database restarts.")
 
     assert isinstance(asyncio.run(run_both(session, plan)), LeaseLostError)
+
+
+@pytest.fixture
+def no_time_left(monkeypatch):
+    """The time for folding the announcement is over as soon as it is folded."""
+    monkeypatch.setattr(local_calls, "FOLDED_SECONDS", 0.0)
+    monkeypatch.setattr(local_calls, "RETRY_SECONDS", 0.0)
+
+
+@pytest.mark.regression("worker 17")
+@pytest.mark.usefixtures("no_time_left")
+def test_announced_calls_run_however_long_the_database_is_away_after_the_fold():
+    outages, session = [True] * 3, OneSession()
+
+    async def answers(params):
+        return "done"
+
+    async def plan(call):
+        return CallPlan(Options(), IN_PROCESS, function=answers, is_async=True)
+
+    statuses = Away(lambda: bool(outages) and outages.pop())
+    assert asyncio.run(run_both(session, plan, statuses)) is None
+    assert said(session.publisher.frames).count("FunctionCallResultFrame") == 2
+
+
+@pytest.mark.regression("worker 17")
+@pytest.mark.usefixtures("no_time_left")
+def test_announced_calls_wait_for_the_database_no_longer_than_the_lease():
+    outages, session = [True] * 3, OneSession()
+
+    def is_away():
+        outages.pop()
+        if not outages:
+            session.lease.end()
+        return True
+
+    async def plan(call):
+        raise AssertionError("No call may start.")
+
+    assert isinstance(asyncio.run(run_both(session, plan, Away(is_away))), LeaseLostError)

@@ -10,9 +10,8 @@ The deadline of a call counts from when it is first in the queue.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from uuid import UUID, uuid4
 
 from frameledger.errors import RefusedError
@@ -26,6 +25,7 @@ from frameledger_services.functions.call_lifecycle import CallLifecycle
 from frameledger_services.functions.call_state import RETRY_SECONDS, CallDependencies, JobPublisher
 from frameledger_services.functions.call_status import FOLDED_SECONDS
 from frameledger_services.functions.plan import CallPlan
+from frameledger_services.functions.queues import Queues
 from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.tool_calls import CallSnapshot
 
@@ -127,7 +127,8 @@ class LocalCalls:
         causation_id: UUID | str | None,
     ) -> tuple[list[CallAttempt], list[str]]:
         """Returns the calls that were announced, and the ids of those that were skipped, which are open already. Raises
-        `CallsRefusedError` if the whole announcement was ignored."""
+        `CallsRefusedError` if the whole announcement was ignored, TimeoutError if it is not folded in time, and
+        `LeaseLostError`."""
         statuses, frame_id = self._deps.statuses, str(announcement.id)
         async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(context_id, frame_id) as folded:
             await session.publisher.publish(context_id, announcement, causation_id=causation_id)
@@ -135,14 +136,16 @@ class LocalCalls:
             if current.outcome != "applied":
                 ids = [one.tool_call_id for one in announcement.function_calls]
                 raise CallsRefusedError(context_id, current.reason or str(current.outcome), ids)
-            calls = self._calls(session, context_id, announcement, Version(current.version or 0))
-            open_calls = await self._known(calls)
+        # Not within the time for folding: they are announced, and nobody else runs them.
+        calls = self._calls(session, context_id, announcement, Version(current.version or 0))
+        open_calls = await self._known(session, calls)
         refused = [call.tool_call_id for call in calls if call not in open_calls]
         return open_calls, refused
 
-    async def _known(self, calls: Sequence[CallAttempt]) -> list[CallAttempt]:
-        """Returns those of these calls that the tables have. While the database is away, it waits."""
-        while True:
+    async def _known(self, session: work.Session, calls: Sequence[CallAttempt]) -> list[CallAttempt]:
+        """Returns those of these calls that the tables have. While the database is away, it waits. Raises
+        `LeaseLostError`."""
+        while session.lease.valid():
             try:
                 found = await self._deps.statuses.read_all(calls)
             except DatabaseError as error:
@@ -150,6 +153,7 @@ class LocalCalls:
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return [call for call, status in zip(calls, found, strict=True) if status.status is not None]
+        raise work.LeaseLostError
 
     @staticmethod
     def _calls(
@@ -252,47 +256,6 @@ class LocalCalls:
             self._batches -= 1
             if not self._batches:
                 self._idle.set()
-
-
-class Queues:
-    """First-in-first-out queues by key, for one event loop."""
-
-    def __init__(self) -> None:
-        self._queues: dict[str, deque[QueueEntry]] = {}
-
-    @asynccontextmanager
-    async def entry(self, key: str) -> AsyncIterator[QueueEntry]:
-        """Yields a place at the end of that key's queue, taken at once and given up at the end, first or not."""
-        queue = self._queues.setdefault(key, deque())
-        entry = QueueEntry(queue[0].enter_lock if queue else asyncio.Lock())
-        queue.append(entry)
-        queue[0].become_first()
-        try:
-            yield entry
-        finally:
-            queue.remove(entry)
-            if queue:
-                queue[0].become_first()
-            else:
-                del self._queues[key]
-
-
-class QueueEntry:
-    """A place in a queue."""
-
-    def __init__(self, enter_lock: asyncio.Lock) -> None:
-        self.enter_lock = enter_lock
-        """One lock for the whole queue, acquired in its order: for what each does before it is first."""
-
-        self._first = asyncio.Event()
-
-    async def first(self) -> None:
-        """Wait until all that came before have left."""
-        await self._first.wait()
-
-    def become_first(self) -> None:
-        """Let `first` return."""
-        self._first.set()
 
 
 def _is_over(current: CallSnapshot) -> bool:
