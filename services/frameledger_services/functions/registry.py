@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from frameledger.errors import NotFoundError, RefusedError
@@ -34,6 +35,18 @@ class ReservedNameError(RefusedError, ValueError):
 
     Remedy: Register the function under another name.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Advertised:
+    """The handlers that a context's tool lists registered, as they were at one time."""
+
+    names: frozenset[str]
+    """Their functions, also those that were unregistered by hand since."""
+
+    items: Mapping[str, FunctionCallRegistryItem]
+    newest: frozenset[str]
+    """The functions of which no other context had a newer handler."""
 
 
 class FunctionRegistry:
@@ -146,7 +159,8 @@ class FunctionRegistry:
 
     def advertise(self, context_id: str, functions: Iterable[Handler | DirectFunction]) -> None:
         """Register the handlers of a context's new tool list. The handlers of its previous list stay registered until
-        `keep_advertised` is called, once the new list is published.
+        `keep_advertised` is called, once the new list is published. `restore_advertised` puts back those that it
+        replaced, if the new list is refused.
 
         A handler that was removed with `unregister_function` is not registered again while its tool is advertised.
         Raises `FunctionSchemaError` and `ReservedNameError`, and changes nothing then.
@@ -178,6 +192,28 @@ class FunctionRegistry:
         self._advertised = {name: contexts for name, contexts in self._advertised.items() if contexts}
         if gone:
             self._changed()
+
+    def advertised(self, context_id: str) -> Advertised:
+        """Returns what a context's tool lists registered, for `restore_advertised`."""
+        items = {
+            name: contexts[context_id]
+            for name, contexts in self._advertised.items()
+            if context_id in contexts
+        }
+        newest = frozenset(name for name in items if next(reversed(self._advertised[name])) == context_id)
+        return Advertised(self.advertised_names(context_id), items, newest)
+
+    def restore_advertised(self, context_id: str, before: Advertised) -> None:
+        """Take `advertise` back. What was unregistered by hand since then stays unregistered."""
+        for name, item in before.items.items():
+            contexts = self._advertised.get(name, {})
+            if context_id in contexts:
+                contexts[context_id] = item
+                if name not in before.newest:
+                    # `advertise` made it the newest, which contexts without a handler of their own get.
+                    self._advertised[name] = {context_id: item, **contexts}
+        self.keep_advertised(context_id, before.names)
+        self._changed()
 
     def direct_function(self, function: Handler) -> DirectFunction:
         """Returns the `DirectFunction` of a function that is to be advertised. All contexts share one instance, because

@@ -20,6 +20,7 @@ from frameledger_services.claims import ClaimedCall
 from frameledger_services.event_log.producer import RecordRefusedError
 from frameledger_services.exception_groups import sole
 from frameledger_services.failpoints import Failpoint
+from frameledger_services.functions.queues import Queues
 from frameledger_services.functions.registry import FunctionRegistry
 from frameledger_services.functions.registry_item import DirectFunction, Handler
 from frameledger_services.functions.runtime import Runtime, ServiceSetup
@@ -137,6 +138,7 @@ class FunctionService(Hooks, work.BackgroundService):
             failpoint=failpoint,
         )
         self._running: Runtime | None = None
+        self._setting_tools = Queues()
         metrics.declare(listed.TOOL_DURATION)
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -190,9 +192,12 @@ class FunctionService(Hooks, work.BackgroundService):
         A function is registered and advertised with its schema. A schema, a tool in OpenAI's form, or the content of a
         `ToolsSchema` is only advertised; any worker that serves the name runs its calls. A handler is unregistered when
         a later list omits its tool, and when the conversation ends. Raises `NotRunningError`, `FunctionSchemaError`,
-        `ReservedNameError`, and the errors of publishing. After an error the previous handlers stay registered.
+        `ReservedNameError`, and the errors of publishing. After an error the previous handlers stay registered; where
+        the list may have been published nevertheless, beside its own, which replace those of the same names.
+
+        Lists of one conversation that are set at the same time are published and take effect in the order of the calls.
         """
-        running = self._need_running()
+        self._need_running()
         if isinstance(functions, ToolsSchema):
             functions = functions.to_wire()
         tools = [
@@ -203,25 +208,10 @@ class FunctionService(Hooks, work.BackgroundService):
         ]
         frame = LLMSetToolsFrame(id=str(uuid4()), tools=tuple(_advertised(one) for one in tools))
         handlers = [one for one in tools if isinstance(one, DirectFunction)]
-        before = self.registry.advertised_names(context_id)
-        # Calls may come as soon as the list is published, so its handlers are registered first.
-        self.registry.advertise(context_id, handlers)
-        running.tool_lists.publishing(context_id)
-        advertising: asyncio.Task[None] | None = None
-        try:
-            await self._update_registration()
-            advertising = running.background.start(self._until_advertised(running, context_id, str(frame.id)))
-            await self.push_frame(context_id, frame)
-        except BaseException as error:
-            if advertising is not None:
-                advertising.cancel()
-            # A task that is cancelled before its first step does not get to its own end.
-            running.tool_lists.not_published(context_id)
-            if isinstance(error, RecordRefusedError | ValueError):
-                # It is not on the log. After any other error it may be, and its handlers stay until a list says more.
-                self.registry.keep_advertised(context_id, before)
-            raise
-        self.registry.keep_advertised(context_id, [one.name for one in handlers])
+        # Overlapping ones would each unregister the handlers of the other.
+        async with self._setting_tools.entry(context_id) as entry:
+            await entry.first()
+            await self._set_tools(context_id, frame, handlers)
 
     async def push_frame(
         self,
@@ -328,6 +318,30 @@ class FunctionService(Hooks, work.BackgroundService):
         await self._worker.update_registration(
             serves=registry.serves(), serves_all=registry.serves_all, offers=registry.offers()
         )
+
+    async def _set_tools(
+        self, context_id: str, frame: LLMSetToolsFrame, handlers: Sequence[DirectFunction]
+    ) -> None:
+        running = self._need_running()
+        before = self.registry.advertised(context_id)
+        # Calls may come as soon as the list is published, so its handlers are registered first.
+        self.registry.advertise(context_id, handlers)
+        running.tool_lists.publishing(context_id)
+        advertising: asyncio.Task[None] | None = None
+        try:
+            await self._update_registration()
+            advertising = running.background.start(self._until_advertised(running, context_id, str(frame.id)))
+            await self.push_frame(context_id, frame)
+        except BaseException as error:
+            if advertising is not None:
+                advertising.cancel()
+            # A task that is cancelled before its first step does not get to its own end.
+            running.tool_lists.not_published(context_id)
+            if isinstance(error, RecordRefusedError | ValueError):
+                # It is not on the log. After any other error it may be, and its handlers stay until a list says more.
+                self.registry.restore_advertised(context_id, before)
+            raise
+        self.registry.keep_advertised(context_id, [one.name for one in handlers])
 
     async def _until_advertised(self, running: Runtime, context_id: str, frame_id: str) -> None:
         try:
