@@ -532,4 +532,4 @@ def test_the_command_shows_the_last_frames_of_a_conversation_with_their_outcome(
     assert [line["outcome"] for line in found].count("ignored") == 1
     unknown = run("tail", "nobody")
     assert unknown.exit_code == 1
-    assert "no context nobody" in unknown.stderr
+    assert "There is no context 'nobody'" in unknown.stderr

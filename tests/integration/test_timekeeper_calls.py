@@ -76,7 +76,7 @@ def test_an_unsafe_call_that_runs_too_long_is_ambiguous_and_the_model_is_told_no
         assert await desk.settle(OVERDUE) == [("call_overdue", "applied")]
         status, told = await desk.call(CTX, "pay")
         assert status == "ambiguous"
-        assert "not known whether `pay` was carried out" in told
+        assert "It is unknown whether `pay` took effect" in told
         assert "Do not call it again" in (await desk.texts(CTX))[-1]
         assert await desk.open_run(CTX) == 6
 

@@ -205,10 +205,10 @@ def test_calls_that_need_attention_are_listed_with_their_age_and_the_oldest(data
         assert await left(desk) == told | {"lost": (2, "a")}
         findings = [found async for found in work.findings(desk.connection)]
         said = {found.found.partition(",")[0]: found for found in findings if found.state == "warn"}
-        assert "2 calls had begun" in said
+        assert "2 calls lost their worker while running" in said
         assert "One call is ambiguous" in said
         assert "One call waits for a person" in said
-        assert all(f"of {CTX}" in found.found for key, found in said.items() if "call" in key)
+        assert all(f"of {CTX}" in found.found for found in said.values() if found.check == "calls")
         assert {"days", "h"} & set(" ".join(found.found for found in findings).replace(":", "").split())
         await desk.say(CTX, result("e", "It was not.", settled_as="resolved"))
         await desk.execute("UPDATE contexts SET recording = true")

@@ -263,7 +263,7 @@ def test_rows_without_a_head_are_found(database, command):
     changed(database, f"DELETE FROM contexts WHERE context_id = '{DESK}'")
     told = command(database, "--all")
     assert told.exit_code == 1
-    assert told.stdout.startswith(f"{DESK}  version 1  frames: a row is one too many")
+    assert told.stdout.startswith(f"{DESK}  version 1  frames: a row is unexpected")
     assert command(database, DESK).exit_code == 1
 
 

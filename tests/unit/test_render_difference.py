@@ -19,7 +19,7 @@ KEY = {"era": 1, "position": 4}
         (Difference(3, "eras", {"valid_from": 3}, ROW, None, 2), "eras: a row is missing"),
         (
             Difference(3, "messages", KEY, ROW, "{}", None),
-            "messages: a row of era 1, position 4 is one too many",
+            "messages: a row of era 1, position 4 is unexpected",
         ),
         (
             Difference(3, "messages", KEY, "run_id", None, "run-1"),

@@ -41,7 +41,7 @@ def test_what_was_rebuilt_says_what_is_open_now(capsys):
         "ctx  1 difference up to version 9; rebuilt",
         "  version 3, messages.text of era 1, position 0 is was �[31mred, should be is",
         "  1 frame restored from the log",
-        "  open now: run run-1 (version 7)",
+        "  now open: run run-1 (version 7)",
     ]
     render_rebuild.print_json(done)
     told = json.loads(capsys.readouterr().out)
@@ -63,7 +63,7 @@ def test_what_cannot_be_folded_says_why(capsys):
 def test_the_summary_says_what_was_done_or_what_would_be():
     done = Progress(1, read_count=3, differ_count=1, failed_count=1, rebuilt_count=1)
     assert render_rebuild.summary(done, apply=True) == (
-        "3 conversations folded again: 1 differed, 1 cannot be folded again, 1 rebuilt."
+        "3 conversations folded again: 1 differed, 1 could not be folded, 1 rebuilt."
     )
     assert render_rebuild.summary(Progress(1, read_count=1, differ_count=1), apply=False) == (
         "1 conversation folded again: 1 differed. Nothing was changed; --apply replaces what differs."
