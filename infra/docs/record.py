@@ -58,7 +58,7 @@ def main() -> None:
     """Run the demo in an empty folder, and write its picture. Exits with the demo's exit code if that is not 0."""
     recorded = Console(width=WIDTH, record=True, file=io.StringIO(), highlight=False, emoji=False)
     output.console = lambda: recorded
-    folder = tempfile.mkdtemp()
+    process, folder = os.getpid(), tempfile.mkdtemp()
     os.chdir(folder)
     try:
         code = application()(["demo", "--speed", "20"], standalone_mode=False)
@@ -67,7 +67,9 @@ def main() -> None:
         sys.argv[1:] = service.words
         frameledger()
         return
-    shutil.rmtree(folder)
+    finally:
+        if os.getpid() == process:
+            shutil.rmtree(folder)
     if code:
         sys.exit(code)
     PICTURE.write_text(picture(recorded.export_text(styles=True)), encoding="utf-8")

@@ -433,7 +433,7 @@ def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
         migration.migrate(postgres.dsn)
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
-        offline = databases.in_database(postgres.dsn, "offline")
+        offline = make_conninfo(postgres.dsn, dbname="offline")
         road = kept.enter_context(made(kafka.bootstrap_servers, postgres.dsn, lambda: offline))
         running = kept.enter_context(projector(road.settings))
         lives = {"quick": lasting(road), "lost": doomed(road)}

@@ -2,12 +2,8 @@
 
 import psycopg
 import pytest
-from tests.support.claim_workers import (
-    FUNCTIONS,
-    nodes,
-    run,
-    workers,
-)
+from tests.support.claim_workers import FUNCTIONS, run, workers
+from tests.support.plans import nodes
 
 from frameledger_services import claims
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import psycopg
 import pytest
-from tests.support import databases
+from psycopg.conninfo import make_conninfo
 from tests.support.batches import TOPIC, TOPICS, Log, value_of
 from tests.support.killable import EACH_BY_ITSELF, OWNER, Plan, projector
 from tests.support.log_in_memory import Feed, Group
@@ -138,7 +138,7 @@ def test_a_database_and_a_broker_that_start_again_are_waited_for(tmp_path):
         migration.migrate(postgres.dsn)
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
-        offline = databases.in_database(postgres.dsn, "offline")
+        offline = make_conninfo(postgres.dsn, dbname="offline")
         road = kept.enter_context(made(kafka.bootstrap_servers, postgres.dsn, lambda: offline))
         with projector(road.settings) as running:
             road.publish(mixed("1", FEW))

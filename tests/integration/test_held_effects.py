@@ -68,14 +68,17 @@ def split(rows):
     return runs, calls
 
 
-def a_call(log, context_id, name="pay"):
-    """A run that has ended, and whose call is dispatched."""
+def ended_run(log, context_id, name="pay", count=1):
+    """A run that has ended, and whose calls one frame dispatches."""
     run = {"run_id": derived.run_id(ContextId(context_id), Version(1)), "attempt": 1}
-    call = {"tool_call_id": f"{context_id}-call", "function_name": name, "arguments": {}}
+    calls = [
+        {"tool_call_id": f"{context_id}-{number}", "function_name": name, "arguments": {}}
+        for number in range(count)
+    ]
     for frame in (
         HI,
         {"type": "LLMFullResponseStartFrame"} | run,
-        {"type": "FunctionCallsStartedFrame", "function_calls": [call]} | run,
+        {"type": "FunctionCallsStartedFrame", "function_calls": calls} | run,
         {"type": "LLMFullResponseEndFrame", "finish_reason": "tool_calls"} | run,
     ):
         log.add(context_id, json.dumps(frame).encode())
@@ -121,7 +124,7 @@ def test_what_is_let_out_are_the_effects_that_the_frames_would_have_had(
     log = Log()
     for number in range(3):
         log.add(f"run-{number}", json.dumps(HI).encode())
-        a_call(log, f"call-{number}")
+        ended_run(log, f"call-{number}")
 
     async def run(projecting):
         async with projecting:
@@ -135,22 +138,6 @@ def test_what_is_let_out_are_the_effects_that_the_frames_would_have_had(
     assert len(held) == 6
 
 
-def three_calls(log, context_id):
-    """A run that has ended, and whose three calls one frame dispatches."""
-    run = {"run_id": derived.run_id(ContextId(context_id), Version(1)), "attempt": 1}
-    calls = [
-        {"tool_call_id": f"{context_id}-{number}", "function_name": "pay", "arguments": {}}
-        for number in range(3)
-    ]
-    for frame in (
-        HI,
-        {"type": "LLMFullResponseStartFrame"} | run,
-        {"type": "FunctionCallsStartedFrame", "function_calls": calls} | run,
-        {"type": "LLMFullResponseEndFrame", "finish_reason": "tool_calls"} | run,
-    ):
-        log.add(context_id, json.dumps(frame).encode())
-
-
 @pytest.mark.regression("fault 25")
 @pytest.mark.parametrize("at_once", [1, 2, 2_000], ids=str)
 def test_what_is_let_out_is_read_and_written_in_pages_that_may_divide_the_calls_of_one_frame(
@@ -160,7 +147,7 @@ def test_what_is_let_out_is_read_and_written_in_pages_that_may_divide_the_calls_
     log = Log()
     for number in range(4):
         log.add(f"run-{number}", json.dumps(HI).encode())
-        three_calls(log, f"calls-{number}")
+        ended_run(log, f"calls-{number}", count=3)
     sizes: list[int] = []
     write = writer.write
 
@@ -188,7 +175,7 @@ def test_what_is_let_out_is_read_and_written_in_pages_that_may_divide_the_calls_
 def test_who_dies_between_two_pages_has_let_nothing_out(database, monkeypatch, everything_is_young):
     monkeypatch.setattr(statements, "AT_ONCE", 2)
     log = Log()
-    three_calls(log, "calls")
+    ended_run(log, "calls", count=3)
     write = writer.write
     pages: list[int] = []
 
@@ -247,7 +234,7 @@ def test_nobody_takes_work_of_a_partition_that_catches_up(database, monkeypatch,
     log = Log()
     log.add("a-run", json.dumps(HI).encode())
     log.add("of-the-dead", json.dumps(HI).encode())
-    a_call(log, "a-call")
+    ended_run(log, "a-call")
     kinds = (ANY_RUN, ANY_RUN, ANY_CALL)
 
     async def taken(inference, functions, effects, calls):
@@ -284,7 +271,7 @@ def test_nobody_takes_work_of_a_partition_that_catches_up(database, monkeypatch,
 def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_are_folded(database):
     log = Log()
     log.add("a-run", json.dumps(HI).encode())
-    a_call(log, "a-call")
+    ended_run(log, "a-call")
 
     async def run():
         async with Held(database) as held:
@@ -384,7 +371,7 @@ def test_a_database_that_is_filled_from_the_log_anew_asks_for_nothing_that_is_ov
 ):
     """If a point is named it is killed there in the middle: after a batch, and when the effects are let out."""
     log = Log()
-    a_call(log, "waits-for-a-function")
+    ended_run(log, "waits-for-a-function")
     waiting = [Raw(one.key, one.value) for one in log.records]
     with projector(road.settings, Plan(member="it")) as running:
         # Of what was published before it had the partitions, only what stays open is asked for.

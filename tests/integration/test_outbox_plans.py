@@ -8,7 +8,7 @@ import asyncio
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.claim_workers import nodes
+from tests.support.plans import Explaining, nodes
 
 from frameledger_services.store import outbox
 
@@ -53,21 +53,6 @@ async def blocks(connection):
     return (await (await connection.execute(BLOCKS)).fetchone())[0]
 
 
-class Explaining:
-    """Explains what it is given to execute, and does it, both as prepared statements."""
-
-    def __init__(self, connection):
-        self.connection = connection
-        self.plan = None
-
-    async def execute(self, statement, parameters):
-        cursor = await self.connection.execute(
-            b"EXPLAIN (FORMAT JSON) " + statement.encode(), parameters, prepare=True
-        )
-        self.plan = (await cursor.fetchone())[0][0]["Plan"]
-        return await self.connection.execute(statement, parameters, prepare=True)
-
-
 PLANS = pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
 ANALYZED = pytest.mark.parametrize("analyzed", [False, True])
 
@@ -78,7 +63,7 @@ def test_a_page_is_found_by_its_offsets_however_many_rows_are_left(database, pla
     async def read(connection):
         pages = await outbox.left_behind(connection, "frames", 0)
         for page in pages[:: len(pages) // 4]:
-            explaining = Explaining(connection)
+            explaining = Explaining(connection, prepare=True)
             before = await blocks(connection)
             rows = await outbox.read(explaining, page)
             # One for each row, which lies anywhere in the table, and a few of the index.

@@ -4,7 +4,7 @@ import asyncio
 
 import psycopg
 import pytest
-from tests.support.claim_workers import nodes
+from tests.support.plans import Explaining, nodes
 
 from frameledger_services.store import recovery
 from frameledger_services.store.recovery import Gap
@@ -16,28 +16,13 @@ FILL = """
 """
 
 
-class Explaining:
-    """Explains what it is given to execute, and does it."""
-
-    def __init__(self, connection):
-        self.connection = connection
-        self.plan = None
-
-    async def execute(self, statement, parameters):
-        cursor = await self.connection.execute(
-            b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement.encode(), parameters
-        )
-        self.plan = (await cursor.fetchone())[0][0]["Plan"]
-        return await self.connection.execute(statement, parameters)
-
-
 @pytest.mark.regression("fault 17c")
 def test_what_was_lost_is_counted_by_reading_the_tail_alone(database):
     async def run():
         async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
             await connection.execute(FILL)
             await connection.execute("VACUUM ANALYZE frames")
-            explaining = Explaining(connection)
+            explaining = Explaining(connection, "ANALYZE, FORMAT JSON")
             counted = await recovery.count_lost(
                 explaining, [Gap(partition, 1, 14_990) for partition in range(4)]
             )

@@ -96,9 +96,3 @@ async def connected_for_long(worker):
 async def finishes(worker):
     cursor = await worker.connection.execute("SELECT context_id, finish FROM claims")
     return dict(await cursor.fetchall())
-
-
-def nodes(plan):
-    yield plan
-    for part in plan.get("Plans", ()):
-        yield from nodes(part)

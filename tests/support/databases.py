@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from os import getpid
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -12,11 +11,6 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 _numbers = count(1)
-
-
-def in_database(dsn: str, name: str) -> str:
-    """Returns the address of another database on the same server."""
-    return urlsplit(dsn)._replace(path=f"/{name}").geturl()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ class Worker:
 
 
 class SlowToEnd(BackgroundService):
-    """It ends once it is let, with an error if there is one."""
+    """A service that ends once `may_end` is set, with this error if there is one."""
 
     _worker: Any = Worker()
 

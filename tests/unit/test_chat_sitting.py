@@ -2,11 +2,10 @@
 
 import asyncio
 import io
-from datetime import UTC, datetime
-from uuid import uuid4
 
 from rich.console import Console
 from tests.bounds import IN_PROCESS
+from tests.support.stored_frame import stored_frame as stored
 
 from frameledger.frames import (
     FunctionCallFromLLM,
@@ -17,10 +16,8 @@ from frameledger.frames import (
     LLMFullResponseStartFrame,
     LLMTextFrame,
 )
-from frameledger.frames.codec import encode_frame
 from frameledger_services.cli.chat.render import CUT_SHORT, Screen
 from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
-from frameledger_services.client.reading import StoredFrame
 
 
 class NothingGoesOn:
@@ -50,14 +47,6 @@ class Published:
         for frame in frames:
             self._events.put_nowait(stored(frame))
         self._events.put_nowait(Line(None))
-
-
-def stored(frame, version=1):
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    of_run = (None, None, 0, 1, 0)
-    return StoredFrame(
-        "ctx", version, uuid4(), frame.type, "applied", None, now, None, None, *of_run, encode_frame(frame)
-    )
 
 
 def test_words_that_arrive_behind_ctrl_c_are_not_printed_for_the_interruption_says_they_were_not_heard():

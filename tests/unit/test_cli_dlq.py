@@ -1,6 +1,6 @@
 """`dlq retry` of more positions than are read at once."""
 
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import pytest
@@ -20,9 +20,8 @@ def retry(monkeypatch):
     """Retries positions of partition 3, one of which has no dead letter. Returns the result, and what was published."""
     published, missing = [], set()
 
-    @asynccontextmanager
     async def connect(*_):
-        yield None
+        return nullcontext()
 
     class Producer:
         def __init__(self, *_, **__):
@@ -41,19 +40,19 @@ def retry(monkeypatch):
     async def at(_, places):
         return [
             DeadLetter(
-                one.topic,
-                one.partition,
-                one.offset,
-                NOW,
-                NOW,
-                None,
-                "bad",
-                "-",
-                "a",
-                b"a",
-                b"{}",
-                one.generation,
-                [],
+                topic=one.topic,
+                partition=one.partition,
+                offset=one.offset,
+                logged_at=NOW,
+                recorded_at=NOW,
+                retried_at=None,
+                code="bad",
+                error="-",
+                context_id="a",
+                key=b"a",
+                value=b"{}",
+                generation=one.generation,
+                headers=[],
             )
             for one in places
             if one.offset not in missing
@@ -62,7 +61,7 @@ def retry(monkeypatch):
     async def nothing(*_):
         pass
 
-    monkeypatch.setattr(database, "connect", _awaited(connect))
+    monkeypatch.setattr(database, "connect", connect)
     monkeypatch.setattr(dlq, "Producer", Producer)
     monkeypatch.setattr(schema, "check", nothing)
     monkeypatch.setattr(dead_letters, "at", at)
@@ -74,13 +73,6 @@ def retry(monkeypatch):
         return CliRunner().invoke(dlq.commands, words), published
 
     return retry
-
-
-def _awaited(connect):
-    async def connected(*arguments):
-        return connect(*arguments)
-
-    return connected
 
 
 def test_one_that_is_missing_behind_others_does_not_hide_what_was_published(retry):

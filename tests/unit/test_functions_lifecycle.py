@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from time import monotonic
 from uuid import UUID
 
 import pytest
 from tests.bounds import IN_PROCESS, scaled
+from tests.support.turns import turns
 
 from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallResultFrame, FunctionCallResultProperties
@@ -99,6 +100,25 @@ class InMemory:
         return True
 
 
+def dependencies(background, statuses, handlers=None):
+    """What calls need besides their publisher, without hooks."""
+
+    def params(call, plan, reporter):
+        return FunctionCallParams("f", "t", {}, None, None, LLMContext, reporter)
+
+    async def notify(*_): ...
+
+    return CallDependencies(
+        statuses=statuses,
+        handlers=handlers or HandlerExecutor(),
+        cancelled=NoHook(),
+        background=background,
+        stop_secs=1.0,
+        notify=notify,
+        params=params,
+    )
+
+
 async def ended(
     function,
     options=None,
@@ -114,24 +134,9 @@ async def ended(
     **more,
 ):
     """The frames of a call, once it has ended."""
-    options, statuses, handlers = options or Options(), statuses or OneCall(), handlers or HandlerExecutor()
-    leased = leased or InMemory()
-
-    def params(call, plan, reporter):
-        return FunctionCallParams("f", "t", {}, None, None, LLMContext, reporter)
-
-    async def notify(*_): ...
-
+    options, leased = options or Options(), leased or InMemory()
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
-        deps = CallDependencies(
-            statuses=statuses,
-            handlers=handlers,
-            cancelled=NoHook(),
-            background=BackgroundTasks(tasks),
-            stop_secs=1.0,
-            notify=notify,
-            params=params,
-        )
+        deps = dependencies(BackgroundTasks(tasks), statuses or OneCall(), handlers)
         plan = CallPlan(options, timeout_secs, function=function, is_async=is_async)
         lifecycle = CallLifecycle(call, plan, deps, leased, **more)
         if meanwhile is not None:
@@ -337,7 +342,7 @@ def said(frames):
 
 
 class ApiError(Exception):
-    """An error with the body of an answer for a text: `str` of it is a TypeError."""
+    """An error whose `__str__` returns no string, so that `str` of it raises a TypeError."""
 
     def __init__(self, body):
         self.body = body
@@ -354,9 +359,7 @@ def test_a_handler_whose_error_has_no_text_ran_once_and_failed(plain):
     async def pay(params):
         begun.append("pay")
         # Otherwise a handler that begins again and again never yields to the event loop.
-        turn = asyncio.Event()
-        asyncio.get_running_loop().call_soon(turn.set)
-        await turn.wait()
+        await turns(1)
         raise ApiError({"code": 402})
 
     def in_a_thread(params):
@@ -369,7 +372,7 @@ def test_a_handler_whose_error_has_no_text_ran_once_and_failed(plain):
 
 
 class ClosedSession(Mapping):
-    """A result that is read when it is encoded, and then cannot be."""
+    """A mapping that raises this error when its value is read, as encoding does."""
 
     def __init__(self, error):
         self._error = error
@@ -432,15 +435,15 @@ def test_a_result_in_between_that_raises_when_it_is_encoded_is_refused_and_its_c
 @pytest.mark.regression("worker 10")
 def test_the_time_to_fold_a_result_counts_from_when_it_was_published(monkeypatch):
     """The broker was away for longer than folding may take."""
-    monkeypatch.setattr(notifications, "FOLDED_SECONDS", scaled(0.5))
+    monkeypatch.setattr(notifications, "FOLDED_SECONDS", 0.0)
     called = asyncio.Event()
 
     class Away(InMemory):
         async def publish(self, context_id, *frames, causation_id):
             if frames[0].type == "FunctionCallResultFrame":
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(scaled(1.0)):
-                        await asyncio.Event().wait()
+                # A limit that had begun before this is over now.
+                await turns()
+                monkeypatch.setattr(notifications, "FOLDED_SECONDS", IN_PROCESS)
                 statuses.is_published.set()
             await super().publish(context_id, *frames, causation_id=causation_id)
 

@@ -10,7 +10,7 @@ from frameledger_services.gateway.problems import ProblemError
 
 
 class ClosedHub:
-    """Its followers are told nothing, at once."""
+    """A hub that is closed: `next` of its followers returns None at once."""
 
     def follow(self, *_):
         async def nothing(_):

@@ -47,7 +47,8 @@ class Database:
 
 
 def settle(stored, *, status="waiting", result="Granted.", key=None):
-    """What `Granted.` is answered; `result` is what the stored frames say."""
+    """Returns the answer to the result `Granted.`, or the id of the frame that it would publish. The stored frames have
+    the result `result`."""
     published = []
 
     async def publish(context_id, frame, **_):

@@ -15,7 +15,8 @@ from frameledger_services.work.heartbeat import BLOCKED_SECONDS, HeartbeatThread
 from frameledger_services.work.lease import Lease
 
 ENOUGH = 5
-"""Heartbeats, or attempts to connect, after which a loop that was never blocked would have been taken for it."""
+"""The number of heartbeats or connection attempts after which the worker would have taken a running loop for
+blocked."""
 
 
 class Beats:

@@ -6,15 +6,13 @@ from decimal import Decimal
 
 import pytest
 from tests.bounds import IN_PROCESS
+from tests.support.turns import turns
 
 from frameledger_services.inference import limits
 from frameledger_services.inference.limits import Limits
 from frameledger_services.settings import Settings
 from frameledger_services.store import spending
-from frameledger_services.store.spending import Place, Spent
-
-LIMIT = 1_500
-"""Tokens a day, of which every hour has 100."""
+from frameledger_services.store.spending import Spent
 
 
 def at(day, hour, minute=0):
@@ -22,21 +20,18 @@ def at(day, hour, minute=0):
 
 
 class Ledger:
-    """Reads of what was spent. One on the connection "slow" is answered once `answer` is set."""
+    """Reads of what was spent: 100 tokens an hour. One on the connection "slow" is answered once `answer` is set."""
 
     def __init__(self, monkeypatch, now):
         self.now = now
         self.asked = asyncio.Event()
         self.answer = asyncio.Event()
         monkeypatch.setattr(spending, "of_all", self._of_all)
-        self.limits = Limits(Settings(limit_tokens_per_day=LIMIT))
+        self.limits = Limits(Settings())
 
     async def used(self, connection, requested_at):
-        """The tokens that a run is said to come after, if it is refused; otherwise None."""
-        place = Place(1, requested_at, False)
-        limit = limits.Limit(LIMIT, "the limit")
-        found = await self.limits._of_all(connection, place, limit, None)
-        return None if found is None else found.message
+        """A run that was requested at that time is checked."""
+        await self.limits._spent_by_all(connection, requested_at)
 
     async def _of_all(self, connection, first, before):
         hours = max(0.0, (min(before, self.now) - first).total_seconds() / 3600)
@@ -56,14 +51,11 @@ def test_two_runs_that_are_checked_while_the_time_changes_count_nothing_twice(mo
         ledger = Ledger(monkeypatch, after)
         await ledger.used("quick", before)
         slow = asyncio.create_task(ledger.used("slow", before))
-        await ledger.asked.wait()
-        quick = asyncio.create_task(ledger.used("quick", after))
-        for _ in range(5):
-            turn = asyncio.Event()
-            asyncio.get_running_loop().call_soon(turn.set)
-            await turn.wait()
-        ledger.answer.set()
         async with asyncio.timeout(IN_PROCESS):
+            await ledger.asked.wait()
+            quick = asyncio.create_task(ledger.used("quick", after))
+            await turns()
+            ledger.answer.set()
             await asyncio.gather(slow, quick)
         return ledger.limits._known.tokens
 

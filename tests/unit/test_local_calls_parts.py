@@ -6,14 +6,13 @@ from time import monotonic
 
 import pytest
 from tests.bounds import IN_PROCESS
-from tests.unit.test_functions_lifecycle import InMemory, NoHook, OneCall, said
+from tests.support.turns import turns
+from tests.unit.test_functions_lifecycle import InMemory, OneCall, dependencies, said
 
-from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallFromLLM
 from frameledger_services import failpoints
-from frameledger_services.functions import FunctionCallParams, local_calls
-from frameledger_services.functions.call_state import BackgroundTasks, CallDependencies
-from frameledger_services.functions.execution import HandlerExecutor
+from frameledger_services.functions import local_calls
+from frameledger_services.functions.call_state import BackgroundTasks
 from frameledger_services.functions.local_calls import LocalCalls
 from frameledger_services.functions.options import Options
 from frameledger_services.functions.plan import CallPlan
@@ -62,23 +61,9 @@ class OneSession:
 
 async def run_both(session, plan, statuses=None):
     """Run the calls `f` and `g` of one batch, each by its plan. Returns what that raised."""
-
-    def params(call, plan, reporter):
-        return FunctionCallParams("f", "t", {}, None, None, LLMContext, reporter)
-
-    async def nothing(*_): ...
-
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
         background = BackgroundTasks(tasks)
-        deps = CallDependencies(
-            statuses=statuses or Started(),
-            handlers=HandlerExecutor(),
-            cancelled=NoHook(),
-            background=background,
-            stop_secs=1.0,
-            notify=nothing,
-            params=params,
-        )
+        deps = dependencies(background, statuses or Started())
         try:
             await LocalCalls(deps, plan, failpoints.none).run(
                 session,
@@ -106,9 +91,7 @@ def test_a_call_whose_plan_cannot_be_read_waits_and_stops_no_other(monkeypatch):
         async def pays(params):
             begun.set()
             while outages:
-                turn = asyncio.Event()
-                asyncio.get_running_loop().call_soon(turn.set)
-                await turn.wait()
+                await turns(1)
             return "paid"
 
         async def plan(call):
