@@ -10,16 +10,13 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from psycopg import AsyncConnection
+from typing import Literal
 
 from frameledger.heads_file import Erased, Living
 from frameledger.leaves import erased_name
 from frameledger_services.audit.heads import in_order
+from frameledger_services.database_types import Connection
 from frameledger_services.store import leaves
-
-Connection = AsyncConnection[Any]
 
 LOOKED_UP = 1_000
 """Links that are looked up with one statement."""

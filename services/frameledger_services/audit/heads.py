@@ -12,18 +12,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection
 
 from frameledger import heads_file
 from frameledger.heads_file import Erased, Living
 from frameledger.merkle import Sibling, Tree
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections, leaves
-
-Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger.record import LoggedFrame, LogPosition, Record
 from frameledger.values import replace
 from frameledger_services.audit.differences import ROW, Differences
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.reader import records_between
 from frameledger_services.event_log.topics import TopicNames, home_partition
@@ -36,8 +34,6 @@ from frameledger_services.store import erasures, logged_frames, projections, rec
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
 from frameledger_services.store.logged_frames import FrameOnLog
 from frameledger_services.store.recovery import Span
-
-Connection = AsyncConnection[Any]
 
 
 @dataclass(slots=True)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger.chain import first_link, next_link
 from frameledger.errors import RefusedError
 from frameledger.heads_file import Erased
 from frameledger.proofs import FORMAT, Link, ProofHeader, Step
 from frameledger_services.audit.heads import Traced
+from frameledger_services.database_types import Connection
 from frameledger_services.store import leaves, stored_rows
 from frameledger_services.store.stored_rows import StoredFrameRow
-
-Connection = AsyncConnection[Any]
 
 
 class UnprovableError(RefusedError):

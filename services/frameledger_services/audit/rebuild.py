@@ -10,9 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger import stored
 from frameledger.errors import RefusedError
@@ -21,6 +18,7 @@ from frameledger_services import exception_groups, failpoints
 from frameledger_services.audit.differences import Differences
 from frameledger_services.audit.restore import Restoring
 from frameledger_services.audit.verify import verify
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Send
@@ -31,8 +29,6 @@ from frameledger_services.projector.relay import publish_committed
 from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.store import rebuilds
 from frameledger_services.store.rebuilds import Candidate, Progress, Selection, Source
-
-Connection = AsyncConnection[Any]
 
 PAGE = 64
 """Conversations after which progress is saved: so many are compared twice if the process dies."""

@@ -13,15 +13,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger.chain import next_link
 from frameledger.ids import ContextId
 from frameledger.record import LoggedFrame, LogPosition, Record
 from frameledger.values import replace
 from frameledger_services.audit.erased_lives import Life
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.log_probe import LogProbe
 from frameledger_services.event_log.reader import records_between
 from frameledger_services.event_log.topics import home_partition
@@ -37,8 +35,6 @@ from frameledger_services.store.batch import Insert, insert_values
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
 from frameledger_services.store.missing_frames import Gap, Neighbor
 from frameledger_services.store.recovery import Receipt
-
-Connection = AsyncConnection[Any]
 
 
 class Restoring:

@@ -11,8 +11,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from frameledger import stored
 from frameledger.ids import ContextId
 from frameledger_services.audit.chain_check import ChainCheck
@@ -24,14 +22,13 @@ from frameledger_services.audit.comparison import (
 )
 from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.audit.remembered import head_of, is_of, is_unchanged, remember
+from frameledger_services.database_types import Connection
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import Piece, Refold, UnfoldableFrameError
 from frameledger_services.projector.stored_heads import head_after
 from frameledger_services.store import erasures, frame_pages, stored_rows, verified
 from frameledger_services.store.stored_rows import StoredFrameRow, StoredRows
 from frameledger_services.store.verified import VerifiedUpTo
-
-Connection = AsyncConnection[Any]
 
 
 @dataclass(slots=True)

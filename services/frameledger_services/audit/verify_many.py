@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, IsolationLevel, errors
+from psycopg import IsolationLevel, errors
 
 from frameledger_services import database
 from frameledger_services.audit.verify import Verified, verify
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema, verified
 from frameledger_services.store.connections import failure
-
-Connection = AsyncConnection[Any]
 
 LISTED = 1_000
 """Conversations that are listed with one statement."""

@@ -11,7 +11,7 @@ from typing import Literal
 from psycopg.rows import class_row
 
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import WAITS_FOR_PERSON
 
 AFTER_SECONDS = 5.0

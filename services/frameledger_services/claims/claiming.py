@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 from frameledger import effects
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import ClaimedCall, ClaimedRun, ClaimResult, Connection
+from frameledger_services.claims.values import ClaimedCall, ClaimedRun, ClaimResult
+from frameledger_services.database_types import Connection
 
 NONE: Mapping[str, str] = MappingProxyType({})
 

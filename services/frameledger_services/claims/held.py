@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import Connection, Finish
+from frameledger_services.claims.values import Finish
+from frameledger_services.database_types import Connection
 
 
 async def next_attempt(

@@ -9,7 +9,7 @@ from typing import Literal
 from uuid import UUID
 
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import BY_CLIENT
 from frameledger_services.store.overdue import JUDGED, MOST_ROWS, WINDOW, ago, rows
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from frameledger.frames import types_said_by
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 from frameledger_services.store.overdue import JUDGED, MOST_ROWS, ago, newest_frame, rows
 
 

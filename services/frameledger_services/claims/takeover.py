@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from frameledger.ids import ContextId, RunId, Version
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import ClaimedCall, ClaimedRun, Connection
+from frameledger_services.claims.values import ClaimedCall, ClaimedRun
+from frameledger_services.database_types import Connection
 from frameledger_services.telemetry import tracing
 
 

@@ -24,7 +24,7 @@ from frameledger.effects import CallFunction
 from frameledger.ids import ContextId, ToolCallId, Version
 from frameledger_services.claims import rules
 from frameledger_services.claims.overdue_calls import CallStatus
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 from frameledger_services.store.overdue import JUDGED, MOST_ROWS, rows
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from frameledger import derived, effects
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 
 AFTER_SECONDS = 2.0
 """The least age of such work; usually an effect is claimed within milliseconds."""

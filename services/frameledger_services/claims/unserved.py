@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from psycopg.rows import class_row
 
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 
 AFTER_SECONDS = 5.0
 """The least age of such work: a worker may be starting, or being replaced."""

@@ -7,12 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 from uuid import UUID
 
-from psycopg import AsyncConnection
-
 from frameledger.errors import FencedError
 from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
-
-Connection = AsyncConnection[Any]
 
 Kind = Literal["inference", "functions", "timekeeper"]
 

@@ -12,7 +12,8 @@ from typing import Any
 from psycopg.types.json import Json
 
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import Connection, Heartbeat, Registration
+from frameledger_services.claims.values import Heartbeat, Registration
+from frameledger_services.database_types import Connection
 
 LONG_DEAD_SECONDS = 3_600.0
 

@@ -23,8 +23,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from frameledger import chain, derived
 from frameledger.errors import RefusedError
 from frameledger.evolve import call_messages
@@ -40,11 +38,10 @@ from frameledger.frames import (
 )
 from frameledger.ids import ToolCallId
 from frameledger.values import value
+from frameledger_services.database_types import Connection
 from frameledger_services.store import contexts, forks
 from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.forks import RunningCall
-
-Connection = AsyncConnection[Any]
 
 
 class ForkRefusedError(RefusedError):

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from uuid import UUID
-
-from psycopg import AsyncConnection
 
 from frameledger.frames import AnyFrame
 from frameledger.record import LogPosition
 from frameledger.values import replace, value
+from frameledger_services.database_types import Connection
 from frameledger_services.store import erasures
 from frameledger_services.store.erasures import Receipt
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.projections import PROJECTION
-
-Connection = AsyncConnection[Any]
 
 
 @value

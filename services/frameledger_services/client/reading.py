@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId, Version
 from frameledger.partition import partition_for
 from frameledger.record import decode
+from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import (
     NoSuchContextError,
     NoSuchVersionError,
@@ -33,8 +32,6 @@ __all__ = [
     "next_offset",
     "partition_of",
 ]
-
-Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,15 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from frameledger import errors
 from frameledger_services.claims import ClaimedRun
+from frameledger_services.database_types import Connection
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
 from frameledger_services.settings import Settings
 from frameledger_services.store import spending
 from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.spending import Place, Spent
-
-Connection = AsyncConnection[Any]
 
 SETTLED = timedelta(hours=1)
 """Runs that were requested so long ago are over: what they used is added up once."""

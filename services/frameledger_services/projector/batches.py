@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
-from psycopg import AsyncConnection, errors
+from psycopg import errors
 
 from frameledger.frames import LLMContextEraseFrame
 from frameledger.ids import ContextId
 from frameledger.record import LoggedFrame, Record
 from frameledger.stored import FOLD_VERSION, StoredStateError
 from frameledger_services import failpoints, logs, transient
+from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.batch_fold import (
     BatchFold,
@@ -53,8 +53,6 @@ from frameledger_services.store.batch import StaleHeadError
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.projections import Progress
 from frameledger_services.telemetry.tracing import NO_SPAN
-
-Connection = AsyncConnection[Any]
 
 SMALL_RECORDS = 64
 SMALL_BYTES = 256 * 1024

@@ -40,20 +40,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import psycopg
-from psycopg import AsyncConnection
 
 from frameledger.errors import RefusedError
 from frameledger_services import logs
+from frameledger_services.database_types import Connection
 from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.decoded import FetchedRecord
 from frameledger_services.projector.ownership import OwnedPartition
 from frameledger_services.store import projections
 from frameledger_services.store.outbox import OutboxRow
-
-Connection = AsyncConnection[Any]
 
 ISOLATED_AFTER = 3
 """Crashes at one offset after which its records are isolated."""

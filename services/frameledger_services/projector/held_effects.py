@@ -26,10 +26,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
 from frameledger_services.projector.rows import Rows
 from frameledger_services.projector.stale_work import MAX_AGE, Closing, closing_id, open_work_rows
@@ -39,7 +37,6 @@ from frameledger_services.store import held_effects as statements
 from frameledger_services.store.held_effects import OpenCall, OpenRun
 from frameledger_services.store.outbox import OutboxPage, OutboxPages, OutboxRow
 
-Connection = AsyncConnection[Any]
 OpenWork = OpenRun | OpenCall
 
 TOO_LATE = Closing(

@@ -13,9 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger import stored
 from frameledger.chain import next_link
@@ -25,6 +22,7 @@ from frameledger.errors import RefusedError
 from frameledger.frames import LLMContextEraseFrame
 from frameledger.ids import ContextId
 from frameledger_services import failpoints
+from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import stored_heads
 from frameledger_services.projector.head import Head
@@ -41,8 +39,6 @@ from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.parked import Settled
 from frameledger_services.store.rebuild import HeldHead, Work
 from frameledger_services.store.stored_rows import StoredFrameRow
-
-Connection = AsyncConnection[Any]
 
 TOO_LATE = Closing(
     "frameledger/rebuild",

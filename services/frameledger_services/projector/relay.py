@@ -16,12 +16,10 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger.record import Outgoing
 from frameledger_services import logs, transient
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.producer import Producer, TooLargeError
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Destination, Send
@@ -29,8 +27,6 @@ from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.settings import SettingsError
 from frameledger_services.store import dead_letters, outbox
 from frameledger_services.store.outbox import OutboxPage, OutboxPlace, OutboxRow
-
-Connection = AsyncConnection[Any]
 
 DELETE_AFTER_SECONDS = 0.05
 DELETE_AT_ROWS = 500
@@ -201,9 +197,7 @@ def _outgoing(row: OutboxRow) -> Outgoing:
     return Outgoing(row.key or b"", row.value or b"", row.headers)
 
 
-async def publish_committed(
-    connection: AsyncConnection[Any], rows: Sequence[OutboxRow], send: Send
-) -> str | None:
+async def publish_committed(connection: Connection, rows: Sequence[OutboxRow], send: Send) -> str | None:
     """Publish and delete rows that somebody beside the projectors left in the outbox. Returns why that failed, None if
     it did not: then the partition's next owner publishes them."""
     try:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from psycopg import AsyncConnection, errors
+from psycopg import errors
 
+from frameledger_services.database_types import Connection
 from frameledger_services.projector.crashes import Crashes
 from frameledger_services.projector.log_check import (
     REMEDY,
@@ -18,8 +18,6 @@ from frameledger_services.projector.log_check import (
 from frameledger_services.projector.ownership import OwnedPartition
 from frameledger_services.store import held_effects, projections
 from frameledger_services.store.projections import HELD_UNTIL_KNOWN, Assignment, StoredPosition
-
-Connection = AsyncConnection[Any]
 
 LOCK_TIMEOUT_MS = 2_000
 """How long a new owner waits for the transaction of the old one before it terminates that one's session."""

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger.record import LogPosition
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.reader import records_between
 from frameledger_services.projector.log_check import LogState
 from frameledger_services.recovery.diagnosis import NO_END, ByPartition, last_common_offset
@@ -20,8 +18,6 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import recovery
 from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import Span
-
-Connection = AsyncConnection[Any]
 
 LOOK_BACK = 100_000
 """Number of offsets before the end that are compared first; all, if nothing in them is common."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from psycopg import AsyncConnection, errors
+from psycopg import errors
 
 from frameledger.errors import FencedError
 from frameledger_services import failpoints
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.topics import TopicDescription, TopicNames
@@ -33,8 +33,6 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import projections, recovery, topics
 from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import NewReceipt, Receipt
-
-Connection = AsyncConnection[Any]
 
 
 class MovedError(FencedError):

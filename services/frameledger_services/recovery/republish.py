@@ -16,18 +16,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger_services import failpoints
+from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.recovery.copies import Publish, Published, TooLarge, publish_copies
 from frameledger_services.recovery.diagnosis import Finding, gaps
 from frameledger_services.store import recovery
 from frameledger_services.store.recovery import Gap, LostFrame, Receipt
-
-Connection = AsyncConnection[Any]
 
 COPIES_AT_ONCE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
-from psycopg import AsyncConnection, errors
+from psycopg import errors
 
 from frameledger.decoding import decode
 from frameledger.effects import CallFunction, Cancel, Effect, RunInference
@@ -27,6 +26,7 @@ from frameledger.react import react
 from frameledger.record import LogPosition
 from frameledger.values import replace as replaced
 from frameledger_services import transient
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.head import Head
@@ -41,8 +41,6 @@ from frameledger_services.store import erasures, parked, projections
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.parked import ParkedFrame, Settled
-
-Connection = AsyncConnection[Any]
 
 FRAMES_AT_ONCE = 2_000
 BYTES_AT_ONCE = 8 * 1024 * 1024

@@ -12,14 +12,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
-
 from frameledger import derived
 from frameledger.effects import CallFunction, RunInference
 from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
+from frameledger_services.database_types import Connection
 from frameledger_services.store.projections import PROJECTION
-
-Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)

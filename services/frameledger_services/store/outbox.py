@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from psycopg import AsyncConnection
-
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 OutboxPlace = tuple[str, int, int, int, int]
 """Topic, partition, generation, offset and ordinal: the primary key of `outbox`."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from frameledger_services import claims
 from frameledger_services.claims import overdue_calls, overdue_runs, timekeeper_claims
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 from frameledger_services.store import overdue
 from frameledger_services.timekeeper import settling
 from frameledger_services.timekeeper.limits import Limits

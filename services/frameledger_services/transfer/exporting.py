@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger.errors import RefusedError
+from frameledger_services.database_types import Connection
 from frameledger_services.store import transfer
 from frameledger_services.store.contexts import NoSuchContextError
 from frameledger_services.store.transfer import Exported, ExportedFrame
 from frameledger_services.transfer.lines import Writer
 
-Connection = AsyncConnection[Any]
 Write = Callable[[bytes], object]
 Pages = AsyncGenerator[list[ExportedFrame], None]
 Export = Callable[[Exported, Pages], Awaitable[None]]

@@ -23,10 +23,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID, uuid5
 
-from psycopg import AsyncConnection, errors
+from psycopg import errors
 
 from frameledger.chain import next_link
 from frameledger.errors import RefusedError
@@ -35,6 +34,7 @@ from frameledger.frames import EndFrame, encode_frame
 from frameledger.ids import ContextId
 from frameledger.values import replace, value
 from frameledger_services import failpoints
+from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import Piece, Refold, UnfoldableFrameError
@@ -47,8 +47,6 @@ from frameledger_services.store.stored_rows import StoredFrameRow
 from frameledger_services.store.transfer import NO_LOG_GENERATION, NO_LOG_PARTITION, Presence
 from frameledger_services.transfer import lines
 from frameledger_services.transfer.lines import BadFileError, FrameLine, Header
-
-Connection = AsyncConnection[Any]
 
 SOURCE = "frameledger/import"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from psycopg import AsyncConnection
 from sqlalchemy import Table
 
+from frameledger_services.database_types import Connection
 from frameledger_services.extras import needed
 from frameledger_services.store import stored_rows, tables, transfer
 from frameledger_services.store.binary_copy import type_name
@@ -25,7 +25,6 @@ with needed("parquet"):
     import pyarrow
     from pyarrow import parquet
 
-Connection = AsyncConnection[Any]
 
 ROWS_OF_A_GROUP = 5_000
 BYTES_OF_A_GROUP = 64 * 1024 * 1024

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from frameledger import effects
 from frameledger_services import claims, logs
 from frameledger_services.claims import Claimed, WorkerDeadError
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.keyed_executor import KeyedExecutor
 from frameledger_services.work.database import Database

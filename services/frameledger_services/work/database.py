@@ -11,7 +11,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from frameledger_services import database, logs, transient
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 
 STATEMENT_SECONDS = 10.0

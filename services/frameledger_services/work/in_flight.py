@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from frameledger import effects
 from frameledger_services import claims, logs, transient
 from frameledger_services.claims import Claimed, Heartbeat
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.keyed_executor import KeyedExecutor, Ticket
 from frameledger_services.telemetry import names

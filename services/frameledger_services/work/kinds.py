@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from frameledger import effects
 from frameledger_services import claims
 from frameledger_services.claims import Claimed, ClaimedCall, ClaimedRun, ClaimResult
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.work.effect_decoding import decode_effect
 

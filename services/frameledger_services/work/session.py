@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from frameledger import effects
 from frameledger_services import claims, logs, transient
 from frameledger_services.claims import Claimed, Registration
-from frameledger_services.claims.values import Connection
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint

@@ -8,7 +8,6 @@ compares nothing.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from psycopg import AsyncConnection
 
@@ -24,11 +23,10 @@ from frameledger_services.bench.road.direct import direct
 from frameledger_services.bench.road.rounds import in_turns, no_collections
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.road.stream import context_ids, interleaved
+from frameledger_services.database_types import Connection
 
 FRAME_BYTES = 355
 WARM_UP = 1
-
-Connection = AsyncConnection[Any]
 
 
 async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) -> list[Figure]:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.store import history
-
-Connection = AsyncConnection[Any]
 
 _ID = "{trace_id}"
 

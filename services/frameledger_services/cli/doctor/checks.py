@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection
 
 from frameledger.partition import partition_for
 from frameledger_services import database, transient
 from frameledger_services.cli.doctor import conversations, processes, servers, waiting, work
 from frameledger_services.cli.doctor.finding import Finding
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.log_probe import open_probe
@@ -36,8 +35,6 @@ SAMPLE = 200
 
 PATIENCE = 3.0
 """Seconds within which a projector that lags must advance."""
-
-Connection = AsyncConnection[Any]
 
 
 async def findings(settings: Settings) -> AsyncIterator[Finding]:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from psycopg import AsyncConnection
-
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal.escape import one_line
 from frameledger_services.client.spelling import meant_type
+from frameledger_services.database_types import Connection
 from frameledger_services.store import conversations, other_releases
-
-Connection = AsyncConnection[Any]
 
 NAMED = 3
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger_services import claims
 from frameledger_services.claims import NeedsAttention, OpenWork, Unserved
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal.plural import plural
-
-Connection = AsyncConnection[Any]
+from frameledger_services.database_types import Connection
 
 
 async def findings(connection: Connection) -> AsyncIterator[Finding]:
