@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store.limited_frames import COLUMNS, limited
 from frameledger_services.store.wanted_frames import PagedFrame
 
 TYPES_SEPARATOR = ","
@@ -96,9 +97,8 @@ async def read(
     return readings
 
 
-# Payloads are limited twice: by their stored size, which needs no decompression, and what is left by their true size.
 # An erasure counts if nothing of what it erased is stored: in old databases an erased id began again at 1.
-READ = """
+READ = f"""
     SELECT
         asked.number,
         (SELECT partitions FROM topics WHERE topic = %(topic)s ORDER BY generation DESC LIMIT 1) AS partitions,
@@ -114,9 +114,7 @@ READ = """
         END AS status,
         head.ended,
         head.open_run_id,
-        next.version, next.frame_id, next.type, next.outcome, next.reason, next.logged_at, next.produced_at,
-        next.source, next.run_id, next.tool_call_id, next.causation_id, next.trace_id, next.partition, next.generation,
-        next."offset", next.payload
+        next.*
     FROM unnest(%(context_ids)s::text[], %(versions)s::bigint[], %(types)s::text[])
         WITH ORDINALITY AS asked (context_id, version, types, number)
     LEFT JOIN LATERAL (
@@ -139,8 +137,7 @@ READ = """
     LEFT JOIN LATERAL (
         WITH behind AS (
             SELECT
-                version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
-                causation_id, trace_id, partition, generation, "offset",
+                {COLUMNS},
                 CASE
                     WHEN asked.types IS NULL OR type = ANY (string_to_array(asked.types, %(separator)s)) THEN payload
                 END AS payload
@@ -149,29 +146,8 @@ READ = """
             ORDER BY version
             LIMIT %(most_frames)s
         ),
-        sized AS (
-            SELECT *, sum(pg_column_size(payload)) OVER before AS bytes_before
-            FROM behind
-            WINDOW before AS (ORDER BY version ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-        ),
-        valued AS (
-            SELECT
-                version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
-                causation_id, trace_id, partition, generation, "offset",
-                convert_to(payload::text, 'UTF8') AS payload
-            FROM sized
-            WHERE coalesce(bytes_before, 0) < %(most_bytes)s
-        ),
-        counted AS (
-            SELECT *, sum(octet_length(payload)) OVER before AS bytes_before
-            FROM valued
-            WINDOW before AS (ORDER BY version ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-        )
-        SELECT
-            version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
-            causation_id, trace_id, partition, generation, "offset", payload
-        FROM counted
-        WHERE coalesce(bytes_before, 0) < %(most_bytes)s
+        {limited("behind")}
+        SELECT * FROM limited
     ) AS next ON true
     ORDER BY asked.number, next.version
 """

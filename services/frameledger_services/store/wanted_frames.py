@@ -8,6 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store.limited_frames import COLUMNS, limited
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,48 +99,26 @@ async def payload(connection: Connection, context_id: str, version: int) -> byte
     return None if row is None else bytes(row[0])
 
 
-# Payloads are limited twice: by their stored size, which needs no decompression, and what is left by their true size.
-_FRAMES = """
-    WITH wanted AS MATERIALIZED (
-        SELECT
-            version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
-            causation_id, trace_id, partition, generation, "offset", payload
-        FROM frames
-        WHERE context_id = %(id)s AND version > %(after)s
-            AND (%(before)s::bigint IS NULL OR version < %(before)s)
-            AND (%(type)s::text IS NULL OR type = %(type)s)
-            AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
-            AND (%(run_id)s::text IS NULL OR run_id = %(run_id)s)
-            AND (%(ids)s::uuid[] IS NULL OR frame_id = ANY (%(ids)s))
+def _frames(order: str) -> str:
+    return f"""
+        WITH wanted AS MATERIALIZED (
+            SELECT {COLUMNS}, payload
+            FROM frames
+            WHERE context_id = %(id)s AND version > %(after)s
+                AND (%(before)s::bigint IS NULL OR version < %(before)s)
+                AND (%(type)s::text IS NULL OR type = %(type)s)
+                AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
+                AND (%(run_id)s::text IS NULL OR run_id = %(run_id)s)
+                AND (%(ids)s::uuid[] IS NULL OR frame_id = ANY (%(ids)s))
+            ORDER BY version {order}
+            LIMIT %(one_more)s
+        ),
+        {limited("wanted", order)}
+        SELECT (SELECT count(*) FROM wanted), {COLUMNS}, payload
+        FROM limited
         ORDER BY version {order}
-        LIMIT %(one_more)s
-    ),
-    sized AS (
-        SELECT *, sum(pg_column_size(payload)) OVER before AS bytes_before
-        FROM wanted
-        WINDOW before AS (ORDER BY version {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-    ),
-    valued AS (
-        SELECT
-            version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
-            causation_id, trace_id, partition, generation, "offset",
-            convert_to(payload::text, 'UTF8') AS payload
-        FROM sized
-        WHERE coalesce(bytes_before, 0) < %(most_bytes)s
-    ),
-    counted AS (
-        SELECT *, sum(octet_length(payload)) OVER before AS bytes_before
-        FROM valued
-        WINDOW before AS (ORDER BY version {order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-    )
-    SELECT
-        (SELECT count(*) FROM wanted),
-        version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id, causation_id,
-        trace_id, partition, generation, "offset", payload
-    FROM counted
-    WHERE coalesce(bytes_before, 0) < %(most_bytes)s
-    ORDER BY version {order}
-"""
+    """
 
-_OLDEST = _FRAMES.format(order="ASC")
-_NEWEST = _FRAMES.format(order="DESC")
+
+_OLDEST = _frames("ASC")
+_NEWEST = _frames("DESC")
