@@ -63,7 +63,7 @@ class Record:
     headers: Headers = ()
     timestamp_ms: int | None = None
     generation: int = FIRST_GENERATION
-    """The topic's generation, by the account of whoever reads it: see `LogPosition`. The broker does not know."""
+    """The topic's generation, as the reader of the record knows it (`LogPosition`); the broker does not."""
 
 
 @value

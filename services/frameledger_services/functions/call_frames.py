@@ -144,7 +144,7 @@ class CallAttempt:
             safe_to_retry=options.safe_to_retry,
             timeout_secs=timeout_secs,
             waiting=waiting,
-            # Without an attempt it would also begin a call that nobody announced.
+            # Without an attempt, the frame would also start a call that was not announced.
             opened_version=self.requested_version if self.attempt is None else None,
         )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from frameledger.errors import RefusedError
@@ -31,6 +32,8 @@ from frameledger_services.store.tool_calls import CallSnapshot
 
 OPEN_ALREADY = "call_open_already"
 """The reason for a call whose id another open call of the conversation has."""
+
+T = TypeVar("T")
 
 _log = logs.get_logger("functions")
 
@@ -136,24 +139,16 @@ class LocalCalls:
             if current.outcome != "applied":
                 ids = [one.tool_call_id for one in announcement.function_calls]
                 raise CallsRefusedError(context_id, current.reason or str(current.outcome), ids)
-        # Not within the time for folding: they are announced, and nobody else runs them.
+        # Outside the time for folding: the calls are announced, and only this process runs them.
         calls = self._calls(session, context_id, announcement, Version(current.version or 0))
-        open_calls = await self._known(session, calls)
-        refused = [call.tool_call_id for call in calls if call not in open_calls]
-        return open_calls, refused
-
-    async def _known(self, session: work.Session, calls: Sequence[CallAttempt]) -> list[CallAttempt]:
-        """Returns those of these calls that the tables have. While the database is away, it waits. Raises
-        `LeaseLostError`."""
-        while session.lease.valid():
-            try:
-                found = await self._deps.statuses.read_all(calls)
-            except DatabaseError as error:
-                _log.warning("call.status_unreadable", error=str(error), calls=len(calls))
-                await asyncio.sleep(RETRY_SECONDS)
+        found = await _read(session, lambda: statuses.read_all(calls), calls=len(calls))
+        open_calls, refused = list[CallAttempt](), list[str]()
+        for call, stored in zip(calls, found, strict=True):
+            if stored.status is None:
+                refused.append(call.tool_call_id)
             else:
-                return [call for call, status in zip(calls, found, strict=True) if status.status is not None]
-        raise work.LeaseLostError
+                open_calls.append(call)
+        return open_calls, refused
 
     @staticmethod
     def _calls(
@@ -213,7 +208,7 @@ class LocalCalls:
     ) -> None:
         lifecycle = CallLifecycle(
             call,
-            await self._planned(session, call),
+            await _read(session, lambda: self._plan(call), **call.names()),
             self._deps,
             JobPublisher(session),
             start_next=start_next,
@@ -228,17 +223,6 @@ class LocalCalls:
         finally:
             watching.cancel()
             self._running.discard(lifecycle)
-
-    async def _planned(self, session: work.Session, call: CallAttempt) -> CallPlan:
-        """Returns the plan of a call. While the database is away, it waits: an error would stop the calls beside this
-        one. Raises `LeaseLostError`."""
-        while session.lease.valid():
-            try:
-                return await self._plan(call)
-            except DatabaseError as error:
-                _log.warning("call.status_unreadable", **call.names(), error=str(error))
-            await asyncio.sleep(RETRY_SECONDS)
-        raise work.LeaseLostError
 
     async def _watch(self, call: CallAttempt, lifecycle: CallLifecycle) -> None:
         """A worker is sent no cancellation of a call without a claim, so its status is watched."""
@@ -256,6 +240,18 @@ class LocalCalls:
             self._batches -= 1
             if not self._batches:
                 self._idle.set()
+
+
+async def _read(session: work.Session, read: Callable[[], Awaitable[T]], **about: Any) -> T:
+    """Returns what `read` returns. While the database is away, it waits: an error would stop the calls beside this
+    one. Raises `LeaseLostError`."""
+    while session.lease.valid():
+        try:
+            return await read()
+        except DatabaseError as error:
+            _log.warning("call.status_unreadable", **about, error=str(error))
+        await asyncio.sleep(RETRY_SECONDS)
+    raise work.LeaseLostError
 
 
 def _is_over(current: CallSnapshot) -> bool:

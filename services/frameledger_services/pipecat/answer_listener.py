@@ -85,12 +85,12 @@ class AnswerListener:
             tried_at = None
         raise AskingError(self._why_nothing(run, tried_at is not None))
 
-    def _why_nothing(self, run: RunAnswer, is_deaf: bool) -> str:
+    def _why_nothing(self, run: RunAnswer, probe_unanswered: bool) -> str:
         if (why := self._requests.publish_error) is not None:
             return f"Kafka cannot be reached: {why}"
         if self._requests.is_unpublished:
             return f"Kafka cannot be reached: no acknowledgement within {self._begin_secs:g} s."
-        if run.asked_version is None or is_deaf:
+        if run.asked_version is None or probe_unanswered:
             return "Published frames are not stored: no projector is running, or the database is down."
         if not run.has_begun:
             return f"No inference worker started to answer within {self._begin_secs:g} s."

@@ -22,7 +22,7 @@ from frameledger_services.pipecat.observer import FrameledgerObserver
 from frameledger_services.pipecat.run_answer import AnswerEnded, AnswerPart, AnswerRestarted
 from frameledger_services.pipecat.service_calls import ServiceCalls
 from frameledger_services.pipecat.side_conversation import SideQuestion
-from frameledger_services.pipecat.values import from_json, request_settings, to_json
+from frameledger_services.pipecat.values import REQUEST_SETTINGS, from_json, request_settings, to_json
 
 with needed("pipecat"):
     from pipecat.frames import frames as theirs
@@ -36,19 +36,7 @@ logger = logging.getLogger("frameledger.pipecat")
 BEGIN_SECONDS = 10.0
 SILENT_SECONDS = 300.0
 
-_SETTINGS = (
-    "model",
-    "system_instruction",
-    "temperature",
-    "max_tokens",
-    "top_p",
-    "top_k",
-    "frequency_penalty",
-    "presence_penalty",
-    "seed",
-    "filter_incomplete_user_turns",
-    "user_turn_completion_config",
-)
+_SETTINGS = (*REQUEST_SETTINGS, "filter_incomplete_user_turns", "user_turn_completion_config")
 
 _OF_AN_ANSWER = (
     theirs.LLMFullResponseStartFrame,

@@ -36,22 +36,22 @@ class SideQuestion:
     silent_secs: float
 
 
-async def ask_side_question(client: Any, aside: SideQuestion) -> str | None:
+async def ask_side_question(client: Any, side: SideQuestion) -> str | None:
     """Returns the text of the answer; None if it has no text. Raises `AskingError` if the question is not answered, and
     what `Client.publish` and `Client.follow` raise."""
     session = uuid4()
-    context_id, question = _named_after(aside.about, session), uuid5(session, "question")
+    context_id, question = _named_after(side.about, session), uuid5(session, "question")
     opening: Fields = {
         "type": "LLMContextFrame",
         "id": str(question),
-        "context": {"messages": list(aside.messages), "settings": aside.settings},
+        "context": {"messages": list(side.messages), "settings": side.settings},
         "run_llm": True,
-        "metadata": {"aside_of": aside.about},
+        "metadata": {"aside_of": side.about},
     }
     end = "CancelFrame"
     try:
-        await client.publish(context_id, opening, within=aside.begin_secs)
-        text = await _answer_text(client, context_id, question, aside)
+        await client.publish(context_id, opening, within=side.begin_secs)
+        text = await _answer_text(client, context_id, question, side)
         end = "EndFrame"
         return text
     finally:
@@ -61,11 +61,11 @@ async def ask_side_question(client: Any, aside: SideQuestion) -> str | None:
             await client.publish(context_id, over, within=END_SECONDS)
 
 
-async def _answer_text(client: Any, context_id: str, question: UUID, aside: SideQuestion) -> str | None:
+async def _answer_text(client: Any, context_id: str, question: UUID, side: SideQuestion) -> str | None:
     run, said = RunAnswer(question), list[str]()
     async with aclosing(client.follow(context_id)) as frames:
         while True:
-            within = aside.silent_secs if run.has_begun else aside.begin_secs
+            within = side.silent_secs if run.has_begun else side.begin_secs
             try:
                 async with asyncio.timeout(within):
                     stored = await anext(frames)

@@ -122,7 +122,7 @@ def given_settings(settings: Any) -> dict[str, Any]:
     return {} if not isinstance(said, Mapping) else {str(key): to_json(one) for key, one in said.items()}
 
 
-_REQUEST_SETTINGS = (
+REQUEST_SETTINGS = (
     "model",
     "system_instruction",
     "temperature",
@@ -144,7 +144,7 @@ def request_settings(settings: Any) -> dict[str, Any]:
     """Returns the settings of a service that belong to a request. Settings that are not given are null, which resets
     earlier values. Settings that only concern Pipecat are null, too."""
     said = given_settings(settings)
-    wanted = dict.fromkeys(_PIPECAT_SETTINGS) | {name: said.get(name) for name in _REQUEST_SETTINGS}
+    wanted = dict.fromkeys(_PIPECAT_SETTINGS) | {name: said.get(name) for name in REQUEST_SETTINGS}
     return wanted | {"extra": said.get("extra") or None}
 
 

@@ -49,11 +49,12 @@ class Destination:
 
     def add(self, row: OutboxRow) -> None:
         """Send this row after all that were added before. Its value is kept in memory while there is room."""
-        if self._pages or (self._waiting and self._waiting_bytes + row.size > PAGE_BYTES):
+        size = row.size
+        if self._pages or (self._waiting and self._waiting_bytes + size > PAGE_BYTES):
             self._pages.add(row)
         else:
             self._waiting.append(row)
-            self._waiting_bytes += row.size
+            self._waiting_bytes += size
         self._wake.set()
 
     def add_page(self, page: OutboxPage) -> None:

@@ -49,8 +49,11 @@ def open_work_rows(
     of each effect. The work is in the order of its places, behind that of the row `last`, whose place it may share."""
     for one in work:
         place, effect = LogPosition(topic, partition, one.offset, one.generation), one.effect
-        is_same = last is not None and (last.generation, last.offset) == (one.generation, one.offset)
-        ordinal = last.ordinal + 1 if last is not None and is_same else 0
+        ordinal = (
+            last.ordinal + 1
+            if last is not None and (last.generation, last.offset) == (one.generation, one.offset)
+            else 0
+        )
         if closing is None:
             last = effect_row(effect, place, ordinal, effects[effect.effect])
         else:

@@ -56,20 +56,21 @@ class Hooks:
 
         Raises ValueError for an unknown event."""
         self._check_event(event_name)
+        task = asyncio.current_task()
+        assert task is not None, "an await is in a task"
         for handler in tuple(self._hooks.get(event_name, ())):
-            cancelled_before = _cancellations()
+            cancelled_before = task.cancelling()
             try:
                 async with asyncio.timeout(HOOK_SECONDS):
                     answer = handler(self, *arguments)
                     if inspect.isawaitable(answer):
                         await answer
-            except asyncio.CancelledError:
-                if _cancellations() > cancelled_before:
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and task.cancelling() > cancelled_before:
                     raise
-                # The caller was not cancelled: the error came out of the hook, such as from a task that it awaited.
-                _log_failure(event_name, handler)
-            except Exception:
-                _log_failure(event_name, handler)
+                # Any other cancellation came out of the hook, such as from a task that it awaited.
+                name = getattr(handler, "__qualname__", "?")
+                _log.exception("provider.hook_failed", event_name=event_name, hook=name)
 
     def _check_event(self, event_name: str) -> None:
         if event_name not in self.EVENTS:
@@ -77,13 +78,3 @@ class Hooks:
             raise ValueError(
                 f"{type(self).__name__} has no event {event_name!r}; its events are {known or 'none'}"
             )
-
-
-def _cancellations() -> int:
-    """Returns how often the current task was cancelled."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
-
-
-def _log_failure(event_name: str, handler: Callable[..., Any]) -> None:
-    _log.exception("provider.hook_failed", event_name=event_name, hook=getattr(handler, "__qualname__", "?"))

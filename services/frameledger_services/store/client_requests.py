@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from frameledger_services.database_types import Connection
-from frameledger_services.store import contexts
 from frameledger_services.store.contexts import loads
 from frameledger_services.store.shown_messages import CLIENT
 
@@ -109,9 +108,7 @@ async def last_asked_run(connection: Connection, context_id: str) -> AskedRun | 
     newest, version, kind, payload, run_id, is_mirror = row
     if version is None:
         return AskedRun(newest, run_id or f"run-{newest}", is_mirror=is_mirror)
-    metadata = loads(payload).get("metadata")
-    about = metadata.get(CLIENT) if isinstance(metadata, dict) else None
-    named = about.get("run_id") if isinstance(about, dict) else None
+    named = _about(payload).get("run_id")
     name = named if isinstance(named, str) else run_id or f"run-{version}"
     is_answer = kind in ANSWERING
     return AskedRun(version, name, is_answer, is_mirror)
@@ -134,17 +131,22 @@ async def message_ids_of(connection: Connection, context_id: str, version: int) 
         "SELECT payload::text FROM frames WHERE context_id = %s AND version = %s", (context_id, version)
     )
     row = await cursor.fetchone()
-    metadata = loads(row[0]).get("metadata") if row is not None and row[0] is not None else None
-    about = metadata.get(CLIENT) if isinstance(metadata, dict) else None
-    ids = about.get("message_ids") if isinstance(about, dict) else None
+    ids = _about(row[0]).get("message_ids") if row is not None and row[0] is not None else None
     return [one for one in ids if isinstance(one, str)] if isinstance(ids, list) else []
+
+
+def _about(payload: str) -> Mapping[str, Any]:
+    """Returns what a client's front end noted in the metadata of a frame."""
+    metadata = loads(payload).get("metadata")
+    about = metadata.get(CLIENT) if isinstance(metadata, dict) else None
+    return about if isinstance(about, dict) else {}
 
 
 def _read(row: tuple[Any, ...] | None) -> Question | None:
     if row is None:
         return None
     version, payload, newest_run, is_newest = row
-    frame = contexts.loads(payload)
+    frame = loads(payload)
     metadata, answered = frame.get("metadata"), frame.get("opened_version")
     return Question(
         version,

@@ -12,10 +12,10 @@ from frameledger_services.store.client_calls import WaitingCall
 from frameledger_services.store.contexts import NoSuchContextError, StoredContext, loads
 from frameledger_services.store.shown_messages import ShownMessage, shown_messages
 
-IS_ANSWERED_ELSEWHERE = (
+IS_RECORDED_OR_MIRRORED = (
     "(head.recording OR setting_at(head.context_id, 'mirror', head.version) #>> '{}' IS NOT NULL)"
 )
-"""SQL condition on a row of `contexts AS head`: no worker of ours answers this conversation."""
+"""SQL condition on a row of `contexts AS head`: it is a recording, or another program keeps its history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ async def thread(connection: Connection, context_id: str) -> Thread:
     """Returns the state of a conversation. A change during the read has a later version than the one returned."""
     cursor = await connection.execute(
         f"""
-        SELECT version, {IS_ANSWERED_ELSEWHERE}, parked_version IS NOT NULL,
+        SELECT version, {IS_RECORDED_OR_MIRRORED}, parked_version IS NOT NULL,
             setting_at(context_id, 'tools', version)::text
         FROM contexts AS head
         WHERE context_id = %s
@@ -132,7 +132,7 @@ async def has_running_calls(connection: Connection, context_id: str) -> bool:
 
 _READINESS = f"""
     SELECT
-        {IS_ANSWERED_ELSEWHERE},
+        {IS_RECORDED_OR_MIRRORED},
         ARRAY(
             SELECT run_id FROM runs
             WHERE runs.context_id = head.context_id AND run_id = ANY (%(runs)s)

@@ -28,7 +28,7 @@ class Moment:
 
     recording: bool
     mirror: str | None
-    """Who keeps its history elsewhere, if somebody does."""
+    """The program that keeps its history elsewhere; None if none does."""
 
     ended: bool
     open_run_id: str | None

@@ -28,7 +28,7 @@ class PartitionProgress:
 
 
 async def progress(connection: Connection, topic: str) -> list[PartitionProgress]:
-    """How far each partition of a topic was read, as far as one ever was, and whether somebody reads it now."""
+    """Returns the progress of each partition of a topic that was ever read, and whether a live session owns it."""
     async with connection.cursor(row_factory=class_row(PartitionProgress)) as cursor:
         await cursor.execute(
             """
