@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from frameledger_services.gateway import conversation_gate
+from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.settings import Settings
 
 
 class ClosedHub:
@@ -21,7 +23,7 @@ class ClosedHub:
 
 def test_nothing_is_waited_for_at_a_gateway_that_stops():
     async def wait():
-        parts = SimpleNamespace(hub=ClosedHub(), stopping=asyncio.Event())
+        parts = Parts(Settings(), None, None, ClosedHub(), asyncio.Event())
         parts.stopping.set()
         await conversation_gate.wait_for_change(parts, "shop", 3, conversation_gate.deadline())
 

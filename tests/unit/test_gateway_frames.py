@@ -24,6 +24,7 @@ from frameledger_services.gateway.access.guard import Guard
 from frameledger_services.gateway.access.live_tokens import LiveTokens
 from frameledger_services.gateway.access.sessions import Sessions
 from frameledger_services.gateway.live import protocol
+from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import RawPaths
 from frameledger_services.gateway.service import _Server
@@ -75,7 +76,8 @@ async def _problem(request, error):
 @contextlib.asynccontextmanager
 async def serving(database, stopping, guarded=None):
     """Yields the address of a server of these frames, which stops once `stopping` is set."""
-    parts = SimpleNamespace(stopping=stopping, database=database, heads=Heads(), settings=None)
+    parts = Parts(Settings(), None, database, None, stopping)
+    object.__setattr__(parts, "heads", Heads())
     app = Starlette(middleware=[Middleware(RawPaths)], exception_handlers={ProblemError: _problem})
     app.router.routes.extend(frames.routes(parts))
 

@@ -57,8 +57,7 @@ async def wait_for_change(
     and when the gateway begins to stop. Raises `conversation-busy` if that time has passed, and `draining` if the
     gateway is stopping."""
     # Followers are closed then: nothing would be waited for.
-    if parts.stopping.is_set():
-        raise ProblemError("draining", "The gateway is stopping.", headers=headers)
+    parts.check_not_stopping(headers)
     within = until - asyncio.get_running_loop().time()
     answering = busy(context_id, "It is being answered.", headers)
     if within <= 0:

@@ -104,7 +104,7 @@ async def _frames(parts: Parts, request: Request) -> Response:
     is_file = FORMAT.of(request) is not None
     if is_file or NDJSON in request.headers.get("accept", ""):
         await contexts.head_of(parts, context_id)
-        _check_not_stopping(parts)
+        parts.check_not_stopping()
         headers = {**REVALIDATED, **(answers.as_file(f"{context_id}.jsonl") if is_file else {})}
         return LineStream(_all(parts, context_id, wanted), headers)
     limit = LIMIT.of(request) or 100
@@ -153,7 +153,7 @@ async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[b
     """
     after, is_all = wanted.after, False
     while not is_all:
-        _check_not_stopping(parts)
+        parts.check_not_stopping()
         page = await parts.database.read(
             wanted_frames.page,
             context_id,
@@ -165,11 +165,6 @@ async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[b
         if page.frames:
             yield b"".join(written(one) + b"\n" for one in page.frames)
             after = page.frames[-1].version
-
-
-def _check_not_stopping(parts: Parts) -> None:
-    if parts.stopping.is_set():
-        raise ProblemError("draining", "The gateway is stopping.")
 
 
 def _wanted(request: Request) -> tuple[Wanted, bool]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from frameledger_services.client import Client
+from frameledger_services.gateway import problems
 from frameledger_services.gateway.kept_contexts import KeptContexts
 from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.settings import Settings
@@ -55,3 +57,8 @@ class Parts:
         object.__setattr__(self, "heads", heads)
         object.__setattr__(self, "newest", newest)
         object.__setattr__(self, "kept", KeptContexts(self.settings.gateway_kept_mb << 20))
+
+    def check_not_stopping(self, headers: Mapping[str, str] | None = None) -> None:
+        """Raise the problem `draining`, with these headers, if the process drains."""
+        if self.stopping.is_set():
+            raise problems.draining(headers)

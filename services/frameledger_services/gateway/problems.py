@@ -207,6 +207,11 @@ class ProblemError(RefusedError):
         self.members = members
 
 
+def draining(headers: Mapping[str, str] | None = None) -> ProblemError:
+    """Returns the problem that the gateway is stopping."""
+    return ProblemError("draining", "The gateway is stopping.", headers=headers)
+
+
 def answer(request: Request, problem: ProblemError) -> Response:
     """Returns a problem as a response."""
     return response(request.url, problem)

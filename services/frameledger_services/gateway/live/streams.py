@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from frameledger_services.client import NoSuchContextError
-from frameledger_services.gateway import parameters
+from frameledger_services.gateway import parameters, problems
 from frameledger_services.gateway.live.event_stream import EventStream
 from frameledger_services.gateway.live.follower import Chunk, Follower
 from frameledger_services.gateway.parameters import INT64_MAX, Parameter
@@ -98,7 +98,7 @@ async def _stream(parts: Parts, request: Request) -> Response:
 async def _answer(follower: Follower, after: int | None, *, is_resumed: bool, is_patient: bool) -> Response:
     first = await follower.next(FIRST_SECONDS)
     if follower.is_closed:
-        raise ProblemError("draining", "The gateway is stopping.")
+        raise problems.draining()
     if first is None:
         if not is_resumed:
             raise ProblemError("database-away", "PostgreSQL does not respond.")

@@ -90,8 +90,7 @@ class Asking:
             if (before := await self._asked_before(found)) is not None:
                 return before
             self._check(found)
-            if self._parts.stopping.is_set():
-                raise ProblemError("draining", "The gateway is stopping.")
+            self._parts.check_not_stopping(self._headers)
             if found.goes_on:
                 await conversation_gate.wait_for_change(
                     self._parts, self._named.context_id, found.version, until, self._headers

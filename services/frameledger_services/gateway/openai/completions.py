@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from frameledger_services import logs
 from frameledger_services.client import BrokerError
-from frameledger_services.gateway import body
+from frameledger_services.gateway import body, problems
 from frameledger_services.gateway.access import caller, read_log
 from frameledger_services.gateway.live import event_stream, protocol
 from frameledger_services.gateway.live.hub import TooManyFollowersError
@@ -107,7 +107,7 @@ class Completions:
         if listening.is_gone:
             # Nobody reads this.
             return ProblemError("no-answer", "The client is gone.")
-        return ProblemError("draining", "The gateway is stopping.")
+        return problems.draining()
 
 
 class Listening:
