@@ -12,6 +12,7 @@ import pytest
 from tests.bounds import ON_SERVERS
 from tests.support import java_archive
 from tests.support.looking import pause
+from tests.support.processes import children_with
 
 from frameledger_services.embedded import class_archive, java, kafka, ports
 from frameledger_services.embedded.program import Program
@@ -108,7 +109,7 @@ def test_one_that_is_not_finished_is_never_in_its_place_and_its_maker_ends_with_
         async with asyncio.timeout(ON_SERVERS):
             while not unfinished.exists():
                 await asyncio.to_thread(pause)
-        [process] = [one for one in psutil.Process().children() if str(unfinished) in one.cmdline()]
+        [process] = children_with(psutil.Process(), str(unfinished))
         making.cancel()
         with suppress(asyncio.CancelledError):
             await making

@@ -8,6 +8,7 @@ import psutil
 import pytest
 from tests.bounds import PROGRAM
 from tests.integration.test_embedded_up import Folder, assert_ready, by_name, servers_of_this_run, working
+from tests.support.processes import children_with
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
 
@@ -81,16 +82,22 @@ def test_a_supervisor_that_is_killed_takes_the_fork_server_and_the_services_alon
     left = [server, *(psutil.Process(one["pid"]) for one in services(status))]
     psutil.Process(status["supervisor"]).kill()
     _, alive = psutil.wait_procs(left, timeout=PROGRAM)
-    assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []
+    assert [one for one in alive if is_running(one)] == []
 
 
 def services(status):
     return [one for one in status["processes"] if one["name"] in SERVICES]
 
 
+def is_running(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def fork_server(folder: Folder) -> psutil.Process:
-    children = psutil.Process(folder.status()["supervisor"]).children()
-    [found] = [one for one in children if one.cmdline()[-1] == "(fork server)"]
+    [found] = children_with(psutil.Process(folder.status()["supervisor"]), "(fork server)")
     return found
 
 

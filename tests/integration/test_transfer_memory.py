@@ -13,11 +13,13 @@ from tests.support.batches import Log, Projecting
 
 from frameledger.frames import LLMMessagesAppendFrame, encode_frame
 
-WORDS = "x" * 16_000
+WORDS = "x" * 32_000
 FRAMES_AT_ONCE = 250
-SHORT, LONG = 125, 1_250
+SHORT, LONG = 300, 1_000
+"""Frames. The shorter conversation fills two pages already, and so reaches the peak that all longer ones have."""
+
 GROWTH = 10 << 20
-"""Bytes. The longer conversation has 18 MB more of payload alone, and several times as much as objects."""
+"""Bytes. The longer conversation has 22 MB more of payload alone, and several times as much as objects."""
 
 
 def projected(address, frames, contexts):

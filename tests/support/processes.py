@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
 import psutil
@@ -27,6 +28,17 @@ def preload(module: str) -> None:
     """Have a module imported before the first process is started. For modules whose functions run in processes."""
     _preloaded.append(module)
     CONTEXT.set_forkserver_preload([*_preloaded, "tests.support.settled"])
+
+
+def children_with(parent: psutil.Process, argument: str) -> list[psutil.Process]:
+    """Returns the children of a process that were started with this argument. A child that has ended has none: it may
+    be a zombie until its parent asks for its end."""
+    found = []
+    for child in parent.children():
+        with suppress(psutil.NoSuchProcess):
+            if argument in child.cmdline():
+                found.append(child)
+    return found
 
 
 class Process:
