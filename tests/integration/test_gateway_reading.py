@@ -18,6 +18,7 @@ from tests.support.gateway import with_app
 
 from frameledger.record import decode
 from frameledger_services.gateway.access import tokens
+from frameledger_services.gateway.parameters import INT64_MAX
 from frameledger_services.settings import Settings
 
 NAMES = [path.stem for path in HISTORIES]
@@ -217,6 +218,7 @@ def test_frames_come_in_pages_that_follow_each_other(filled, connection):
     with_app(filled, ask)
 
 
+@pytest.mark.regression("gateway 1")
 def test_one_frame_comes_byte_for_byte(filled):
     path = next(one for one in HISTORIES if one.stem == "barge-in")
     lines = path.read_bytes().splitlines()
@@ -228,7 +230,7 @@ def test_one_frame_comes_byte_for_byte(filled):
         one = await good(http, path_of("barge-in", "/frames/2"))
         assert (one["version"], one["type"]) == (2, decode(lines[1]).type)
         assert one["frame"] == json.loads(lines[1])
-        for version in (0, len(lines) + 1):
+        for version in (0, len(lines) + 1, INT64_MAX):
             assert await refused(http, path_of("barge-in", f"/frames/{version}")) == "no-such-version"
         assert await refused(http, path_of("barge-in", "/frames/-1")) == "bad-parameter"
 

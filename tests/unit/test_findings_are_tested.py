@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(
-    r"^\| ((?:fault|repair|seed|trial|journey|call|worker|fold) [\w -]+) \| (.+?) \| (.*?) ?\|$", re.MULTILINE
+    r"^\| ((?:fault|repair|seed|trial|journey|call|worker|fold|gateway) [\w -]+) \| (.+?) \| (.*?) ?\|$",
+    re.MULTILINE,
 )
 
 

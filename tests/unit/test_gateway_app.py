@@ -1,6 +1,7 @@
 """The gateway's app without servers: problems, their pages, paths."""
 
 import asyncio
+import base64
 import json
 import re
 
@@ -29,14 +30,15 @@ from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
 
 
-def ask(address: str, *routes: Route, method: str = "GET") -> httpx.Response:
+def ask(address: str, *routes: Route, method: str = "GET", content: bytes | None = None) -> httpx.Response:
     async def asked() -> httpx.Response:
         settings = Settings()
         async with Client(settings) as client:
             parts = Parts(settings, client, Connections(settings), Hub(settings), asyncio.Event())
             transport = httpx.ASGITransport(served(parts, routes), raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
-                return await http.request(method, address)
+                headers = {"Content-Type": "application/json"}
+                return await http.request(method, address, content=content, headers=headers)
 
     return asyncio.run(asked())
 
@@ -80,6 +82,34 @@ def test_an_error_is_answered_by_its_problem(error: Exception, word: str) -> Non
         raise error
 
     answer = ask("/fail", Route("/fail", fail))
+    assert answer.json()["type"] == f"/problems/{word}"
+
+
+def cursor(written: bytes) -> str:
+    return f"/v1/contexts?cursor={base64.urlsafe_b64encode(written).decode().rstrip('=')}"
+
+
+@pytest.mark.regression("gateway 1")
+@pytest.mark.parametrize(
+    ("address", "content", "word"),
+    [
+        (cursor(b"[" * 1_400), None, "bad-parameter"),
+        (cursor(b'["2026-11-01T00:00:00Z",["a"]]'), None, "bad-parameter"),
+        (cursor(b'["2026-11-01T00:00:00Z",{"a":1}]'), None, "bad-parameter"),
+        (cursor(b'["2026-11-01T00:00:00Z","\\ud800"]'), None, "bad-parameter"),
+        ("/v1/contexts/a/frames", b"[" * 100_000, "bad-frame"),
+        ("/v1/contexts/a/frames", b'[{"a":' * 50_000, "bad-frame"),
+        ("/v1/contexts/a/frames", b"[" * 100_000 + b"]" * 100_000, "bad-frame"),
+        (
+            "/v1/contexts/a/frames/outcomes",
+            b'{"frames":[{"id":"\\ud800","place":"llm.frames:1:0:0"}]}',
+            "bad-parameter",
+        ),
+        ("/session", b"[" * 4_000, "bad-parameter"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(address: str, content: bytes | None, word: str) -> None:
+    answer = ask(address, method="GET" if content is None else "POST", content=content)
     assert answer.json()["type"] == f"/problems/{word}"
 
 

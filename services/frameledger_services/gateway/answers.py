@@ -76,7 +76,7 @@ def keys_of(written: str, count: int) -> list[Any]:
     try:
         padded = written + "=" * (-len(written) % 4)
         keys = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError, RecursionError):
         keys = None
     if not isinstance(keys, list) or len(keys) != count:
         raise ProblemError("bad-parameter", "cursor: it is not one that a page ended with.")

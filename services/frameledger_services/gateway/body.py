@@ -75,7 +75,7 @@ def _elements(body: bytes) -> list[bytes]:
         return [body]
     try:
         return [bytes(one) for one in _ARRAY.decode(body)]
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         # It also refuses half a character, which a text may begin or end with.
         return _cut(body) or [body]
 

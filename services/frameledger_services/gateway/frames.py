@@ -133,9 +133,10 @@ async def _frame(parts: Parts, request: Request) -> Response:
         if value is not None:
             return Response(value, media_type=JSON, headers=REVALIDATED)
     else:
-        one = Wanted(after=version - 1, before=version + 1)
-        page = await parts.database.read(wanted_frames.page, context_id, one, 1, PAGE_BYTES)
-        if page.frames:
+        page = await parts.database.read(
+            wanted_frames.page, context_id, Wanted(after=version - 1), 1, PAGE_BYTES
+        )
+        if page.frames and page.frames[0].version == version:
             return Response(written(page.frames[0]), media_type=JSON, headers=REVALIDATED)
     newest = (await contexts.head_of(parts, context_id)).newest
     raise ProblemError(

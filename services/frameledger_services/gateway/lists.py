@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, cast, get_args
@@ -11,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from frameledger.surrogates import has_half
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway import answers, parameters
 from frameledger_services.gateway.access import caller
@@ -265,8 +267,8 @@ def _narrower(request: Request, prefix: str) -> str:
 
 
 def _behind(cursor: str) -> tuple[datetime, str]:
-    started_at, context_id = answers.keys_of(cursor, 2)
-    try:
-        return datetime.fromisoformat(started_at).astimezone(UTC), parameters.read_text(context_id)
-    except (TypeError, ValueError, OverflowError):
-        raise ProblemError("bad-parameter", "cursor: it is not one that a page ended with.") from None
+    match answers.keys_of(cursor, 2):
+        case [str(started_at), str(context_id)] if not has_half(context_id):
+            with suppress(ValueError, OverflowError):
+                return datetime.fromisoformat(started_at).astimezone(UTC), parameters.read_text(context_id)
+    raise ProblemError("bad-parameter", "cursor: it is not one that a page ended with.")

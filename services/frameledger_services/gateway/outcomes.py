@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from frameledger.headers import read_place
+from frameledger.surrogates import has_half
 from frameledger_services.client import NotVisibleError, PublishedFrame
 from frameledger_services.client import outcomes as client_outcomes
 from frameledger_services.event_log.topics import TopicNames
@@ -165,9 +166,14 @@ async def _published(request: Request, topic: str) -> list[PublishedFrame]:
     return [_frame(one, topic) for one in listed]
 
 
+def _is_id(given: str) -> bool:
+    """Whether an append answers such an id."""
+    return 0 < len(given) <= 255 and "\x00" not in given and not has_half(given)
+
+
 def _frame(one: Any, topic: str) -> PublishedFrame:
     match one:
-        case {"id": str(frame_id), "place": str(text)} if 0 < len(frame_id) <= 255 and "\x00" not in frame_id:
+        case {"id": str(frame_id), "place": str(text)} if _is_id(frame_id):
             place = read_place(text.encode(errors="replace"))
             if place is not None and place.topic == topic:
                 return PublishedFrame(topic, place.partition, place.offset, place.generation, frame_id)

@@ -121,7 +121,7 @@ async def _token_in(request: Request) -> str:
             raise ProblemError("too-large", f"A request with a token has at most {MOST_BYTES} bytes.")
     try:
         found: Any = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     match found:
         case {"token": str(text)}:
