@@ -311,6 +311,26 @@ def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_ar
             assert causes == [(closing,), (asked,)]
 
 
+@pytest.mark.regression("fault 30")
+def test_old_work_that_the_outbox_requests_is_not_waited_for_as_if_a_frame_closed_it(database):
+    log = Log()
+    log.add("in-the-outbox", json.dumps(HI).encode())
+    a_call(log, "a-call")
+
+    async def run():
+        async with Projecting(database) as before:
+            await before.store(log.records)
+            left = before.outbox
+        async with Held(database) as held:
+            assert await held.let_out() == []
+            assert {one.held_until for one in held.owned.values()} == {None}
+        return left
+
+    left = asyncio.run(run())
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT count(*) FROM outbox WHERE kind = 'effect'") == len(left) == 3
+
+
 def test_who_was_fenced_lets_nothing_out(database, everything_is_young):
     log = Log()
     log.add("a-run", json.dumps(HI).encode())

@@ -3,7 +3,8 @@
 A request in these records may have been answered further on in the log: after a restart, after restoring a dump, or
 when the tables are rebuilt from the log. So nothing is requested before that end is reached, and then only work that is
 still open and unclaimed. Work that was requested longer ago than `MAX_AGE` is closed by a frame, and the partition is
-held until that frame is folded. A held cancellation is dropped: workers learn of it with their heartbeat.
+held until that frame is folded; what the former owner left in the outbox is published as it is. A held cancellation is
+dropped: workers learn of it with their heartbeat.
 
 `projections.effects_held_until` has the offset. The statement that takes a partition over holds it. Before the new
 owner reads a record it sets the offset, which is the log's end, or clears it if that is `next_offset`. The transaction
@@ -114,8 +115,8 @@ class _Writing:
 
 
 async def _not_closed(connection: Connection, work: Sequence[OpenWork]) -> list[OpenWork]:
-    """Returns the work without that whose closing frame is stored already and closed nothing: a second would not
-    either."""
-    ids = {(one.context_id, closing_id(one.effect)): one for one in work}
+    """Returns the work without that which the outbox requests, and so no frame closes, and without that whose closing
+    frame is stored already and closed nothing: a second would not either."""
+    ids = {(one.context_id, closing_id(one.effect)): one for one in work if not one.is_requested}
     stored = await frame_ids.payloads(connection, ids)
     return [one for key, one in ids.items() if key not in stored]

@@ -21,8 +21,8 @@ from frameledger_services.store.projections import PROJECTION
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run that is open and unclaimed. `frame_id`, `offset` and `generation` are those of the frame that opened it;
-    `is_sent` if the effects of that frame are in the outbox."""
+    """A run that is open and unclaimed. `frame_id`, `offset` and `generation` are those of the frame that opened it.
+    The outbox has effects of that frame if `is_requested`, and frames that close its work if `is_closed`."""
 
     context_id: str
     version: int
@@ -30,7 +30,12 @@ class OpenRun:
     frame_id: UUID
     generation: int
     offset: int
-    is_sent: bool
+    is_requested: bool
+    is_closed: bool
+
+    @property
+    def is_sent(self) -> bool:
+        return self.is_requested or self.is_closed
 
     @property
     def effect(self) -> RunInference:
@@ -53,7 +58,12 @@ class OpenCall:
     frame_id: UUID
     generation: int
     offset: int
-    is_sent: bool
+    is_requested: bool
+    is_closed: bool
+
+    @property
+    def is_sent(self) -> bool:
+        return self.is_requested or self.is_closed
 
     @property
     def effect(self) -> CallFunction:
@@ -144,12 +154,8 @@ def _unclaimed(work: str, of_what: str, id_column: str) -> str:
     # A conversation lies in one partition, so the frame that asked for the work says in which.
     return f"""
         SELECT work.*, cause.frame_id, cause.generation, cause."offset",
-            EXISTS (
-                SELECT FROM outbox
-                WHERE outbox.topic = %(topic)s AND outbox.partition = cause.partition
-                    AND outbox.generation = cause.generation AND outbox."offset" = cause."offset"
-                    AND outbox.kind = 'effect'
-            ) AS is_sent
+            {_in_outbox("<>")} AS is_requested,
+            {_in_outbox("=")} AS is_closed
         FROM ({work}) AS work
         JOIN contexts AS head
             ON head.context_id = work.context_id AND head.parked_version IS NULL AND NOT head.recording
@@ -161,6 +167,16 @@ def _unclaimed(work: str, of_what: str, id_column: str) -> str:
                     AND claims.{id_column} = work.id
             )
     """
+
+
+def _in_outbox(is_topic: str) -> str:
+    # Frames that close work go to the topic of the frame that asked for it, effects to others.
+    return f"""EXISTS (
+                SELECT FROM outbox
+                WHERE outbox.topic = %(topic)s AND outbox.partition = cause.partition
+                    AND outbox.generation = cause.generation AND outbox."offset" = cause."offset"
+                    AND outbox.kind = 'effect' AND outbox.to_topic {is_topic} %(topic)s
+            )"""
 
 
 _RUNS = """
