@@ -13,12 +13,12 @@ from tests.support.batches import HISTORIES, Log, Projecting, histories_interlea
 from tests.support.tampering import changed, rechained
 
 from frameledger.evolve import evolve
-from frameledger.frames import encode_frame
+from frameledger.frames import EndFrame, LLMContextEraseFrame, encode_frame
 from frameledger_services.audit.verify import Verified, verify
 from frameledger_services.audit.verify_many import verify_many
 from frameledger_services.projector import batch_fold
 from frameledger_services.settings import Settings
-from frameledger_services.store import frame_pages, stored_rows
+from frameledger_services.store import frame_pages, stored_rows, verified
 
 DESK = "a-day-at-the-desk"
 
@@ -133,6 +133,30 @@ def test_a_conversation_that_moves_while_it_is_verified_is_no_difference(databas
             return {one.context_id: one for one in found}
 
     assert differences(asyncio.run(run())) == {}
+
+
+@pytest.mark.regression("fault 31")
+def test_a_life_that_begins_while_what_came_before_it_is_verified_is_no_difference(database, monkeypatch):
+    log = Log()
+    log.add("lives", encode_frame(EndFrame()))
+    project(database, log.records)
+    remember = verified.store
+
+    async def late(connection, found):
+        async with Projecting(database) as projecting:
+            for frame in (LLMContextEraseFrame(why="a test"), EndFrame()):
+                log.add("lives", encode_frame(frame))
+            await projecting.store(log.records[-2:])
+        await remember(connection, found)
+
+    monkeypatch.setattr(verified, "store", late)
+    assert differences(run_many(database)) == {}
+    monkeypatch.setattr(verified, "store", remember)
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT count(*) FROM verified") == 0
+    found = run_many(database)
+    assert differences(found) == {}
+    assert (found["lives"].frames, found["lives"].frames_before) == (1, 0)
 
 
 @pytest.mark.parametrize("limit", [1, 10_000, 25_000, 1_000_000])

@@ -40,14 +40,15 @@ async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, 
 
 
 async def store(connection: Connection, verified: Sequence[VerifiedUpTo]) -> None:
-    """Remember what was verified, in one statement. A conversation that was erased meanwhile is left out."""
+    """Remember what was verified, in one statement. A conversation that was erased meanwhile is left out, also if
+    another life of it has begun."""
     await connection.execute(
         """
         INSERT INTO verified AS before (context_id, version, chain, fold_version, head, state)
         SELECT given.context_id, given.version, given.chain, given.fold_version, given.head::json, given.state::json
         FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::int[], %s::text[], %s::text[])
             AS given (context_id, version, chain, fold_version, head, state)
-        INNER JOIN contexts USING (context_id)
+        INNER JOIN frames USING (context_id, version, chain)
         ORDER BY given.context_id
         ON CONFLICT (context_id) DO UPDATE SET
             version = excluded.version,
