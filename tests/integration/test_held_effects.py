@@ -315,7 +315,7 @@ def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_ar
 def test_old_work_that_the_outbox_requests_is_not_waited_for_as_if_a_frame_closed_it(database):
     log = Log()
     log.add("in-the-outbox", json.dumps(HI).encode())
-    a_call(log, "a-call")
+    ended_run(log, "a-call")
 
     async def run():
         async with Projecting(database) as before:
