@@ -8,16 +8,15 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frameledger_services import extras, process
+from frameledger_services import process
 from frameledger_services.cli.terminal import backend, options, output
-from frameledger_services.cli.up import imports, lag, render
-from frameledger_services.settings import GATEWAY_PORT, PREFIX, Settings, SettingsError
+from frameledger_services.cli.up import imports, lag, render, services
+from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.settings_sources import SETTINGS_FILE, load
 
 if TYPE_CHECKING:
@@ -25,18 +24,6 @@ if TYPE_CHECKING:
     from frameledger_services.embedded.forked import ForkServer
 
 # The embedded servers are imported inside the commands: they need Linux or macOS, and the command line runs anywhere.
-
-SERVICES: tuple[tuple[str, ...], ...] = (("run", "projector"), ("run", "timekeeper"))
-"""Commands that `up` keeps running, each in its own process."""
-
-ANSWERING = ("run", "inference")
-"""Also run if the settings name a provider."""
-
-GATEWAY = ("run", "gateway")
-"""Also run if its extra is installed."""
-
-METRICS_PORT = 18091
-"""Metrics port of the first service; the others use the following ports. A port in use is replaced by a free one."""
 
 NOBODY_ANSWERS = (
     "No inference service runs here: FRAMELEDGER_INFERENCE_PROVIDER (scripted, openai, anthropic) is set neither in "
@@ -157,40 +144,19 @@ def _require_key(provider: str, settings: Settings) -> None:
         plugins.require_key(provider, settings)
 
 
-def _services(settings: Settings) -> list[stack.Command]:
-    from frameledger_services.embedded import stack
-
-    first = METRICS_PORT if settings.metrics_port is None else settings.metrics_port
-    words = SERVICES if settings.inference_provider is None else (*SERVICES, ANSWERING)
-    services = [stack.Command(one[-1], one) for one in words]
-    if extras.is_installed("gateway"):
-        services.append(stack.Command(GATEWAY[-1], GATEWAY, preferred_port=GATEWAY_PORT))
-    return [replace(one, metrics_port=first + place) for place, one in enumerate(services)]
-
-
-def setup() -> list[stack.Command]:
-    """Returns the commands that `up` runs once, in this order, when the servers that they need are ready."""
-    from frameledger_services.embedded import stack
-
-    return [
-        stack.Command("migrate", ("migrate",), before_kafka=True),
-        stack.Command("topics", ("topics", "--create")),
-    ]
-
-
 def _run(settings: Settings) -> bool:
     """Run everything in this process until a signal. Returns whether everything was running."""
     from frameledger_services import logs
     from frameledger_services.embedded.forked import forking
 
-    services = _services(settings)
-    with forking(imports.of(one.name for one in services)) as fork_server:
+    wanted = services.configured(settings)
+    with forking(imports.of(one.name for one in wanted)) as fork_server:
         logs.configure(settings.log_level, settings.log_format)
-        return asyncio.run(_supervise(settings, services, fork_server))
+        return asyncio.run(_supervise(settings, wanted, fork_server))
 
 
 async def _supervise(
-    settings: Settings, services: Sequence[stack.Command], fork_server: ForkServer | None
+    settings: Settings, wanted: Sequence[stack.Command], fork_server: ForkServer | None
 ) -> bool:
     from frameledger_services.embedded import stack
 
@@ -199,8 +165,8 @@ async def _supervise(
         try:
             await stack.up(
                 settings,
-                setup=setup(),
-                services=services,
+                setup=services.setup(),
+                services=wanted,
                 on_change=progress.show,
                 fork_server=fork_server,
             )

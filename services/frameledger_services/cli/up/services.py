@@ -1,0 +1,55 @@
+"""What `frameledger up` runs beside the servers: the setup commands and the services that the settings ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from frameledger_services import extras
+from frameledger_services.settings import GATEWAY_PORT, Settings
+
+# The embedded servers are imported inside the functions: they need Linux or macOS, and the command line runs anywhere.
+if TYPE_CHECKING:
+    from frameledger_services.embedded import stack
+
+SERVICES: tuple[tuple[str, ...], ...] = (("run", "projector"), ("run", "timekeeper"))
+"""Commands that `up` keeps running, each in its own process."""
+
+ANSWERING = ("run", "inference")
+"""Also run if the settings name a provider."""
+
+GATEWAY = ("run", "gateway")
+"""Also run if its extra is installed."""
+
+METRICS_PORT = 18091
+"""Metrics port of the first service; the others use the following ports. A port in use is replaced by a free one."""
+
+
+def setup() -> list[stack.Command]:
+    """Returns the commands that `up` runs once, in this order, when the servers that they need are ready."""
+    from frameledger_services.embedded import stack
+
+    return [
+        stack.Command("migrate", ("migrate",), before_kafka=True),
+        stack.Command("topics", ("topics", "--create")),
+    ]
+
+
+def always() -> list[stack.Command]:
+    """Returns the services that run whatever the settings."""
+    from frameledger_services.embedded import stack
+
+    return [stack.Command(words[-1], words) for words in SERVICES]
+
+
+def configured(settings: Settings) -> list[stack.Command]:
+    """Returns the services that these settings ask for, each with its metrics port."""
+    from frameledger_services.embedded import stack
+
+    services = always()
+    if settings.inference_provider is not None:
+        services.append(stack.Command(ANSWERING[-1], ANSWERING))
+    if extras.is_installed("gateway"):
+        services.append(stack.Command(GATEWAY[-1], GATEWAY, preferred_port=GATEWAY_PORT))
+    first = METRICS_PORT if settings.metrics_port is None else settings.metrics_port
+    return [replace(one, metrics_port=first + place) for place, one in enumerate(services)]
