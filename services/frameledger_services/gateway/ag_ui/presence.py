@@ -42,12 +42,15 @@ class Presence:
             task = asyncio.create_task(self._wait(thread_id, run_id, source))
             self._absent[thread_id] = (task, run_id, source)
 
-    async def asks(self, thread_id: str) -> None:
-        """A client asks something: a run that its client has left is interrupted now."""
-        if (absent := self._absent.pop(thread_id, None)) is not None:
-            task, run_id, source = absent
-            task.cancel()
-            await self._interrupt(thread_id, run_id, source)
+    async def asks(self, thread_id: str, run_id: str) -> None:
+        """A client asks for a run: another one that its client has left is interrupted now. The same one is asked for
+        by a client that was cut off and comes back."""
+        absent = self._absent.get(thread_id)
+        if absent is None or absent[1] == run_id:
+            return
+        task, left, source = self._absent.pop(thread_id)
+        task.cancel()
+        await self._interrupt(thread_id, left, source)
 
     async def _wait(self, thread_id: str, run_id: str, source: str) -> None:
         with suppress(TimeoutError):

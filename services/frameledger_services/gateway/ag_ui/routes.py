@@ -46,7 +46,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         tools = await asyncio.to_thread(brought, wanted) if wanted.tools else ()
         # Before anything is said: without room for a follower nobody could tell the run.
         parts.hub.check_room()
-        await presence.asks(wanted.thread_id)
+        await presence.asks(wanted.thread_id, wanted.run_id)
         asked = await Question(parts, request, wanted, tools).ask()
         read_log.note(request.scope, wanted.thread_id, asked.version)
         names = [one.name for one in wanted.tools or ()]

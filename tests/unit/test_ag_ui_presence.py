@@ -1,0 +1,56 @@
+"""What becomes of a run of AG-UI whose client has left, by what its client asks next."""
+
+import asyncio
+
+import pytest
+
+from frameledger_services.gateway.ag_ui.presence import Presence
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.settings import Settings
+from frameledger_services.store import client_requests, conversation_state
+from frameledger_services.store.client_requests import AskedRun
+
+
+class Database:
+    """Has a conversation whose run `r1` goes on."""
+
+    async def read(self, function, thread_id):
+        return {
+            conversation_state.goes_on: (True, 5),
+            client_requests.last_asked_run: AskedRun(1, "r1"),
+        }[function]
+
+
+class Client:
+    """Notes what is published."""
+
+    def __init__(self):
+        self.published = []
+
+    async def publish(self, context_id, frame, **_):
+        self.published.append(frame.type)
+
+
+def asked_next(run_id):
+    """What was published when the client that had left `r1` asked for this run."""
+
+    async def ask():
+        client = Client()
+        presence = Presence(Parts(Settings(), client, Database(), None, asyncio.Event()))
+        presence.came("shop")
+        presence.ended("shop", "r1", "gateway", has_left=True)
+        await presence.asks("shop", run_id)
+        presence.came("shop")
+        presence.ended("shop", run_id, "gateway", has_left=False)
+        return client.published
+
+    return asyncio.run(ask())
+
+
+def test_another_request_interrupts_the_run_that_its_client_has_left():
+    assert asked_next("r2") == ["InterruptionFrame"]
+
+
+@pytest.mark.regression("gateway 2")
+def test_the_same_request_again_interrupts_nothing():
+    assert asked_next("r1") == []
