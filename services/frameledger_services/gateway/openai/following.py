@@ -9,6 +9,7 @@ from frameledger.frames import InterruptionFrame
 from frameledger.record import decode
 from frameledger_services.gateway.append import SOURCE
 from frameledger_services.gateway.live.follower import Chunk
+from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
 from frameledger_services.gateway.openai import answer
 from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.asking import Asked
@@ -16,6 +17,7 @@ from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, conversation_state
 from frameledger_services.store.client_calls import ClientCall
+from frameledger_services.store.connections import DatabaseUnavailableError
 
 FIRST_SECONDS = 5.0
 """Once a model has begun it has so long to say something before its answer begins without words: until then an error
@@ -46,6 +48,9 @@ class Following:
         self._since = asked.version if asked.since is None else asked.since
         self._is_all = False
         self._status: str | None = None
+        self._is_unread = False
+        """Whether anything goes on could not be read when it was looked at last."""
+
         self._follower = parts.hub.follow(asked.context_id, asked.version, answer.TYPES)
 
     def close(self) -> None:
@@ -98,10 +103,9 @@ class Following:
 
     async def next(self, within: float) -> bool:
         """Wait for more of the conversation. Returns whether there was any; `is_over` says whether it was the end."""
-        chunk = await self._follower.next(within)
+        chunk = await self._follower.next(min(within, BLIND_LOOK_SECONDS) if self._is_unread else within)
         if chunk is None:
             if self._is_all and self._status == "calling" and not self.is_over:
-                # A database that was away when it was looked at last.
                 self.is_over = await self._is_free()
             return False
         self._take(chunk)
@@ -152,7 +156,17 @@ class Following:
 
     async def _is_free(self) -> bool:
         """Whether nothing goes on for which the conversation waits, of all that was read. A call in the background is
-        not waited for, unless nothing was said yet: then its report will be the answer."""
+        not waited for, unless nothing was said yet: then its report will be the answer. While the database does not
+        answer nobody knows: what was sent so far would be lost, so it is asked again."""
+        try:
+            found = await self._read_is_free()
+        except DatabaseUnavailableError:
+            self._is_unread = True
+            return False
+        self._is_unread = False
+        return found
+
+    async def _read_is_free(self) -> bool:
         database, context_id = self._parts.database, self.asked.context_id
         goes_on, version = await database.read(conversation_state.goes_on, context_id)
         if goes_on or version != self.version:
