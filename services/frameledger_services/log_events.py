@@ -141,6 +141,7 @@ EVENTS: Mapping[str, Event] = {
         "error", "The provider's adapter raised an error for this context.", "Fix the plug-in."
     ),
     "run.stream_not_closed": Event("warning", "A provider's stream could not be closed after its answer."),
+    "run.frames_not_published": Event("warning", "Publishing frames of this run is retried.", _WAIT),
     "run.nothing_to_answer": Event("warning", "The context of this run does not exist. The run is finished."),
     "run.not_answered": Event("warning", "The context cannot be read or is parked. The run is released."),
     # Calls

@@ -7,8 +7,6 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from frameledger.frames import AnyFrame
-from frameledger.ids import ContextId
 from frameledger_services import exception_groups, logs, work
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.inference import preparation
@@ -16,6 +14,7 @@ from frameledger_services.inference.answering import answer
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies
 from frameledger_services.inference.limits import Limits
 from frameledger_services.inference.metrics import InferenceMetrics
+from frameledger_services.inference.run_publisher import RunPublisher
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
@@ -80,7 +79,7 @@ class InferenceService(work.BackgroundService):
     async def _perform(self, job: work.Job[ClaimedRun], session: work.Session) -> work.Ending:
         """Answer one run. Asked to stop it stops at once: the stream is closed, and nothing more is published."""
         run = job.claimed
-        publishing = _Publishing(session.publisher, run)
+        publishing = RunPublisher(session.publisher, run)
         dependencies = RunDependencies(
             worker=session.worker_id,
             prepare=partial(self._prepare, run),
@@ -137,21 +136,6 @@ def default_name(provider: str) -> str:
 
 class _ParkedError(Exception):
     """The context was parked after the run was claimed. The run is answered once it is resumed."""
-
-
-class _Publishing:
-    """Publishes under one claim, as caused by the frame that opened the run, and notes whether that makes it count as
-    an attempt."""
-
-    def __init__(self, publisher: work.Publisher, run: ClaimedRun) -> None:
-        self._publisher = publisher
-        self._run = run
-        self.if_released: work.Ending = "untried"
-
-    async def publish(self, context_id: ContextId, frames: Sequence[AnyFrame]) -> None:
-        # Also if it fails: the frames may arrive.
-        self.if_released = "release"
-        await self._publisher.publish(context_id, *frames, causation_id=self._run.causation_id)
 
 
 async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T | None:
