@@ -36,3 +36,7 @@ def too_large(name: str) -> str:
 
 def not_run(name: str) -> str:
     return f"The function `{name}` was not run: its service is stopping. You may call it again."
+
+
+def stopped(name: str) -> str:
+    return f"The function `{name}` did not finish: its service is stopping. You may call it again."

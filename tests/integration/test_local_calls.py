@@ -185,9 +185,11 @@ def test_a_queue_of_local_calls_is_worked_off_before_the_service_leaves(settings
     play(settings, registry, scenario, run_in_parallel=False)
 
 
-def test_what_a_service_that_leaves_has_no_time_for_is_told_as_not_run(settings):
+@pytest.mark.regression("worker 19")
+@pytest.mark.parametrize(("safe", "first"), [(False, "ambiguous"), (True, "failed")])
+def test_what_a_service_that_leaves_has_no_time_for_is_told_as_not_run(settings, safe, first):
     registry, book = FunctionRegistry(), Booking()
-    registry.register_function("book", book)
+    registry.register_function("book", book, safe_to_retry=safe)
     hasty = settings.model_copy(update={"work_drain_secs": 0.0})
 
     async def scenario(service, talk):
@@ -196,7 +198,8 @@ def test_what_a_service_that_leaves_has_no_time_for_is_told_as_not_run(settings)
             tasks.create_task(service.run_function_calls(talk.context_id, calls))
             assert await book.next() == "0"
             tasks.create_task(service.stop())
-        assert await talk.settled("0", "1") == ["ambiguous", "failed"]
+        assert await talk.settled("0", "1") == [first, "failed"]
+        assert ("did not finish" in await talk.told("0")) is safe
         assert "was not run" in await talk.told("1")
         assert book.entered.empty()
 

@@ -628,3 +628,26 @@ def test_a_handler_that_stops_at_its_deadline_without_a_word_is_cancelled_and_as
 
     frames = asyncio.run(ended(handler, Options(safe_to_retry=safe), timeout_secs=scaled(0.5)))
     assert (said(frames)[-1], frames[-1].run_llm) == ("FunctionCallCancelFrame", True)
+
+
+@pytest.mark.regression("worker 19")
+@pytest.mark.parametrize(("attempt", "ends"), [(1, "release"), (None, "done")])
+def test_a_call_whose_start_is_not_folded_before_its_service_stops_is_left_only_where_another_worker_takes_it_over(
+    attempt, ends
+):
+    async def handler(params):
+        raise AssertionError("its start is not folded")
+
+    ending: list[str] = []
+    frames = asyncio.run(
+        ended(
+            handler,
+            statuses=NeverFolded(),
+            meanwhile=lambda lifecycle: lifecycle.request_stop("draining"),
+            call=replace(CALL, attempt=attempt),
+            ending=ending,
+        )
+    )
+    assert ending == [ends]
+    settled = [frame.settled_as for frame in frames if isinstance(frame, FunctionCallResultFrame)]
+    assert settled == ([] if ends == "release" else ["failed"])

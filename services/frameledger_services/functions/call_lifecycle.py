@@ -212,10 +212,14 @@ class CallLifecycle:
                     return await self._not_run(current)
             await inbox.wait(give_up_at)
         if not folded.done():
-            if not state.is_late:
+            if state.is_late:
+                # If the start that is folded first is another worker's, this counts for nothing.
+                await self._publisher.cancel_late()
+            elif state.call.attempt is not None:
                 return "release"
-            # If the start that is folded first is another worker's, this counts for nothing.
-            await self._publisher.cancel_late()
+            else:
+                # Nobody takes over a call without a claim.
+                await self._publisher.settle("failed", call_words.not_run(state.call.function_name))
             return "done"
         if draining or not state.call.may_run(folded.result()):
             return await self._not_run(folded.result())

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any, TypeGuard
 
 from frameledger.frames import FunctionCallResultFrame
-from frameledger_services import logs
+from frameledger_services import call_words, logs
 from frameledger_services.functions.call_publisher import CallPublisher
 from frameledger_services.functions.call_state import CallState
 from frameledger_services.functions.execute_tool import end_of, execute_tool
@@ -150,11 +150,14 @@ class CallHandler:
                 event = await self._stopped(state.stops_by())
                 if self._is_answer(event):
                     await self.handle(event)
-                elif state.plan.options.safe_to_retry:
-                    return "release"
-                else:
+                elif not state.plan.options.safe_to_retry:
                     # Stopped in the middle: what it did is not known.
                     await self._publisher.ambiguous()
+                elif state.call.attempt is None:
+                    # Nobody takes over a call without a claim.
+                    await self._publisher.settle("failed", call_words.stopped(state.call.function_name))
+                else:
+                    return "release"
         return "done"
 
     async def stop_late(self) -> Ending:
