@@ -55,7 +55,8 @@ def measure(stream: Sequence[History], rounds: int) -> list[Figure]:
 
 
 def decoding(stream: Sequence[History], rounds: int) -> Figure:
-    """Frames decoded per second. The bare union knows no old names and no unknown types: these are left out."""
+    """Returns frames decoded per second. The bare union knows no old names and no unknown types, so these are left
+    out."""
     bare: TypeAdapter[KnownFrame] = TypeAdapter(Annotated[KnownFrame, Field(discriminator="type")])
     validate_json = bare.validate_json
     values = [value for history in stream for value in history.values if _is_read_by(bare, value)]
@@ -72,7 +73,7 @@ def decoding(stream: Sequence[History], rounds: int) -> Figure:
 
 
 def folding(stream: Sequence[History], rounds: int) -> Figure:
-    """Frames per second from bytes to the messages of their context, each history in a context of its own."""
+    """Returns frames per second from bytes to the messages of their context, each history in its own context."""
     values = [value for history in stream for value in history.values]
 
     def ours() -> None:
@@ -88,7 +89,7 @@ def folding(stream: Sequence[History], rounds: int) -> Figure:
 
 
 def lateness(rounds: int) -> Figure:
-    """Microseconds to fold a frame into a long conversation, against the same in a short one."""
+    """Returns the microseconds to fold a frame into a long conversation, compared with a short one."""
     early, late = window_after(EARLY), window_after(LATE)
     compared = compare(late.prepare, early.prepare, rounds)
     return Figure(
@@ -104,7 +105,7 @@ def lateness(rounds: int) -> Figure:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A conversation, and the frames that come next in it."""
+    """A conversation, and the frames that follow next."""
 
     conversation: Conversation
     frames: tuple[AnyFrame, ...]
@@ -120,7 +121,7 @@ class Window:
 
 
 def window_after(messages: int) -> Window:
-    """A conversation of at least so many messages, and the `WINDOW` frames after them."""
+    """Returns a conversation of at least this many messages, and the `WINDOW` frames after them."""
     folding = Folding(Conversation.new("a-long-talk"))
     talk = talking(folding)
     while len(folding.messages) < messages:

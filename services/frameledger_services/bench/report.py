@@ -37,7 +37,8 @@ class Figure:
         return self.ratio >= self.goal if self.bound == "at least" else self.ratio <= self.goal
 
     def as_json(self) -> dict[str, Any]:
-        """The keys that every bench writes, in this order, and `spread` where it was taken; `bound` is left to `ok`."""
+        """Returns the keys that every bench writes, in this order, and `spread` if it was measured. `ok` stands for
+        `bound`."""
         told = {
             "name": self.name,
             "value": _rounded(self.value),

@@ -61,9 +61,10 @@ class Scene:
         return await (await self._connection.execute(query, parameters)).fetchall()
 
     async def until(self, query: str, *parameters: Any, within: float = WITHIN, pause: float = 0.0) -> None:
-        """Return when the query says true, asked again at every batch of the projector, but not within `pause` seconds.
+        """Return when the query returns true. It is executed at every batch of the projector, but at most once per
+        `pause` seconds.
 
-        Raises `BenchError` when that takes too long, or when a process has ended.
+        Raises `BenchError` if that takes too long, or if a process has ended.
         """
         try:
             async with asyncio.timeout(within):
@@ -86,14 +87,14 @@ class Scene:
 
 
 class Committed:
-    """When the projector's transactions were committed: what a row says is a moment before that."""
+    """The commit times of the projector's transactions. The time in a row is slightly earlier than its commit."""
 
     def __init__(self, times: Sequence[float]) -> None:
-        """`times` in seconds since 1970, ascending."""
+        """`times`: Unix times in seconds, ascending."""
         self._times = times
 
     def of(self, recorded_at: float) -> float:
-        """When a row became visible, whose `recorded_at` is given in seconds since 1970."""
+        """Returns when a row became visible. `recorded_at` is Unix time in seconds."""
         return self._times[bisect_left(self._times, recorded_at)]
 
 
@@ -105,10 +106,10 @@ async def scene(
     also: Mapping[str, str] | None = None,
     **changes: Any,
 ) -> AsyncIterator[Scene]:
-    """One with these workers of a kind, each a module and its arguments; `changes` are of the settings, and
-    the workers have these variables of the environment `also`.
+    """Yields a scene with these workers of a kind, each a module and its arguments. `changes` are changed settings, and
+    `also` are environment variables of the workers.
 
-    It begins when all workers have registered and been given their partitions.
+    The block starts when all workers have registered and been assigned their partitions.
     """
     async with AsyncExitStack() as stack:
         settings = stack.enter_context(servers.database()).model_copy(update=changes)
@@ -123,7 +124,7 @@ async def scene(
             await stack.enter_async_context(running(settings, *worker, also=also)) for worker in workers
         ]
         here = Scene(settings, client, connection, projector, processes)
-        # The projector is there when this is stored.
+        # When this is stored, the projector is running.
         await client.publish("first", UserStartedSpeakingFrame(), wait=True, within=WITHIN)
         await here.until(
             "SELECT count(*) = %s FROM workers WHERE kind = %s AND stopped_at IS NULL", len(workers), kind

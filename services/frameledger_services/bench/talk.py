@@ -21,10 +21,10 @@ from frameledger.frames import (
 
 
 def talking(folding: Folding) -> Iterator[AnyFrame]:
-    """Frames without end, each folded before it is given out; all of them are applied.
+    """Yields frames without end, each folded before it is yielded; all of them are applied.
 
-    Again and again the user asks, the model calls a function and answers with what came back: five messages in
-    thirty frames. The first one must not find a run open.
+    The user asks, the model calls a function and answers with its result, and so on: five messages in thirty frames.
+    The conversation must not have an open run at the start.
     """
     for frame in _frames(folding):
         folding.step(frame)
@@ -63,7 +63,7 @@ def _frames(folding: Folding) -> Iterator[AnyFrame]:
 def _response(
     folding: Folding, name: str, text: str, asking: FunctionCallFromLLM | None = None
 ) -> Iterator[AnyFrame]:
-    """The frames with which an inference service answers the open run."""
+    """Returns the frames with which an inference service answers the open run."""
     run = folding.state.runs.open
     if run is None:
         raise RuntimeError("no run is open that this could answer")

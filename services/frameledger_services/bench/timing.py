@@ -35,7 +35,7 @@ class Comparison:
 def compare(
     prepare_ours: Callable[[], Work], prepare_yardstick: Callable[[], Work], rounds: int
 ) -> Comparison:
-    """Time two works against each other; each is prepared anew, outside of the clock, for every round."""
+    """Time two works against each other. Each is prepared again, outside of the timed part, for every round."""
     gc.collect()
     gc.disable()
     try:

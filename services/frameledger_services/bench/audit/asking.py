@@ -1,8 +1,8 @@
-"""What a person waits for who asks about a conversation, database and Python together: `restore` of the client, and
-the SQL functions behind `diff`, `why` and `timeline`.
+"""The response times of queries about a conversation, database and Python together, in milliseconds: `restore` of the
+client, and the SQL functions behind `diff`, `why` and `timeline`.
 
-The yardstick of the first figures is what may be spent, in milliseconds. That of the others is the same question in a
-database that has nothing but this conversation.
+The first figures are compared with a limit in milliseconds (`ALLOWED_MS`). The others are compared with the same query
+in a database that holds only this conversation.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ FRAME_BYTES = 355
 FRAMES_OF_OTHERS = 20
 WARM_UP = 3
 FLAT = 1.2
-"""How much longer it may take among others; what is read is the same."""
+"""Maximum ratio of the time among other conversations to the time without them: the query reads the same rows."""
 
 ALLOWED_MS = {"restore": 10.0, "diff": 10.0, "why": 10.0, "timeline": 30.0}
 """Goals on an idle machine, for a conversation of a thousand frames."""
 
 
 async def measure(servers: Servers, *, frames: int, others: int, rounds: int) -> list[Figure]:
-    """Milliseconds for a conversation of so many frames, among so many others."""
+    """Returns the milliseconds of each query of a conversation with this many frames, in a database with this many
+    other conversations."""
     figures = []
     with servers.database() as alone, servers.database() as among:
         await _fill(alone, frames, 0)
@@ -54,12 +55,12 @@ async def measure(servers: Servers, *, frames: int, others: int, rounds: int) ->
 
 @dataclass(frozen=True, slots=True)
 class _Asker:
-    """One who asks about the conversation, on connections that are open."""
+    """Executes the queries of a conversation on open connections."""
 
     questions: dict[str, Callable[[], Awaitable[Any]]]
 
     def timed(self, name: str) -> Callable[[], Awaitable[float]]:
-        """Asks, and gives the milliseconds that it took."""
+        """Executes a query and returns its duration in milliseconds."""
 
         async def ask() -> float:
             start = time.perf_counter()
@@ -110,7 +111,7 @@ async def _store(projector: Direct, frames: Any) -> None:
 
 
 async def _middle(connection: AsyncConnection) -> int:
-    """The position of a message in the middle of the conversation."""
+    """Returns the position of a message in the middle of the conversation."""
     return int(
         await _value(
             connection,

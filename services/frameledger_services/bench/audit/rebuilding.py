@@ -1,7 +1,7 @@
-"""How fast conversations are rebuilt, against the projector itself with the same frames as its backlog.
+"""The rate of rebuilding conversations, in frames per second, compared with a projector that stores the same frames
+from a backlog.
 
-The yardstick stores them as a projector that reads its batches from memory: there is no broker in it, so the comparison
-is stricter than with a real one.
+The yardstick reads its batches from memory, without a broker, so the comparison is stricter than with a real one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WARM_UP = 1
 
 
 async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) -> list[Figure]:
-    """Frames per second, of so many conversations of `each` frames."""
+    """Returns frames per second, for this many conversations of `each` frames."""
     names = context_ids(contexts)
     with servers.database() as settings:
         topics = TopicNames(settings.topic_prefix)

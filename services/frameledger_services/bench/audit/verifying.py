@@ -1,8 +1,8 @@
-"""How fast conversations are verified from their rows, against the least that can: a bare read, sha256 and the fold.
+"""The rate of verifying conversations from their rows, in frames per second, compared with a bare read, SHA-256 and the
+fold.
 
-Both read with one connection: what is verified in the groups that `frameledger verify` makes, the yardstick one
-conversation after another, from the same rows: version, source and payload. It hashes them, decodes and folds, and
-compares nothing.
+Both use one connection. `frameledger verify` reads conversations in groups; the yardstick reads one conversation after
+another from the same rows (version, source and payload), hashes, decodes and folds them, and compares nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WARM_UP = 1
 
 
 async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) -> list[Figure]:
-    """Frames per second, of so many conversations of `each` frames."""
+    """Returns frames per second, for this many conversations of `each` frames."""
     names = context_ids(contexts)
     with servers.database() as settings:
         async with direct(settings) as projector:

@@ -1,3 +1,5 @@
-"""The bench of functions: how long a call takes from its dispatch to its result in SQL, and what a crowd of slow ones
-weighs. `tools` are the functions that are called, `asking` the conversations that call them without any model.
+"""The bench of functions: the latency of a call from its dispatch to its result in SQL, and the memory of a worker with
+many slow calls.
+
+`tools` are the functions that are called, `asking` the conversations that call them without a model.
 """

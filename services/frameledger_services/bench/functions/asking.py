@@ -1,4 +1,4 @@
-"""Conversations in which a function is called, as a model would have it, without one."""
+"""Conversations that call a function as a model would, without a model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLING = (
 
 
 def asking(context_id: str, function_name: str) -> list[AnyFrame]:
-    """A new conversation, up to the frame that dispatches one call without arguments."""
+    """Returns the frames of a new conversation, up to the one that dispatches one call without arguments."""
     folding = Folding(Conversation.new(ContextId(context_id)))
     asked = turn(f"Please, {function_name}.")
     for number, frame in enumerate(asked):

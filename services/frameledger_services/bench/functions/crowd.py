@@ -1,7 +1,7 @@
-"""What slow calls weigh: many at once in one worker, which must settle all of them and keep its memory flat.
+"""The memory of one worker with many slow calls at once, in megabytes. All calls must be settled.
 
-The resident memory of the worker at its highest, with the whole crowd against a tenth of it; and of a second crowd
-against the first, which says whether something is kept.
+Two figures, each of the highest resident memory of the worker: with all calls, compared with a tenth of them; and with
+a second crowd of calls, compared with the first, which shows whether memory is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TENTH = 10
 
 
 async def measure(servers: Servers, *, calls: int) -> list[Figure]:
-    """Megabytes of one worker with so many calls at once."""
+    """Returns the megabytes of one worker with this many calls at once."""
     async with scene(servers, [CALLING], "functions", work_slots=calls) as here:
         await _crowd(here, "warm", 2)
         few = await _crowd(here, "few", max(1, calls // TENTH))
@@ -40,7 +40,8 @@ def _figure(name: str, value: float, yardstick: float, goal: float) -> Figure:
 
 
 async def _crowd(here: Scene, name: str, calls: int) -> float:
-    """Begin so many calls and see them all settled; the worker's memory at its highest meanwhile, in megabytes."""
+    """Dispatch this many calls and wait until all are settled. Returns the worker's highest memory meanwhile, in
+    megabytes."""
     worker = psutil.Process(here.workers[0].pid)
     contexts = [f"{name}-{number}" for number in range(calls)]
     highest = [0.0]

@@ -1,7 +1,8 @@
-"""How long an instant call takes, from the COMMIT that dispatched it to the COMMIT of its result, beside the bare road.
+"""The latency of an instant call in milliseconds, from the COMMIT that dispatched it to the COMMIT of its result,
+compared with the bare road.
 
-The least is two ways: the effect to the worker, and the result over the road. An unsafe call takes two more, since its
-handler starts only once its own in-progress frame is folded.
+The minimum is two trips: the effect to the worker, and the result over the road. An unsafe call takes two more, because
+its handler starts only after its own in-progress frame is folded.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Took:
 
 
 async def measure(servers: Servers, *, calls: int, rounds: int) -> list[Figure]:
-    """So many calls of each kind in each round, one at a time, the two kinds in turns."""
+    """Returns the milliseconds of this many calls of each kind in each round, one at a time, the two kinds
+    alternately."""
 
     async def ours() -> Took:
         return await _round(servers, calls)

@@ -15,19 +15,19 @@ registry = FunctionRegistry()
 @registry.register_direct_function
 @tool_options(safe_to_retry=True)
 async def safe(params: FunctionCallParams) -> None:
-    """Answers at once, and may be run again."""
+    """Returns at once, and is safe to retry."""
     await params.result_callback("done")
 
 
 @registry.register_direct_function
 async def unsafe(params: FunctionCallParams) -> None:
-    """Answers at once, and is run once at most."""
+    """Returns at once, and is started at most once."""
     await params.result_callback("done")
 
 
 @registry.register_direct_function
 @tool_options(safe_to_retry=True, timeout_secs=600)
 async def slow(params: FunctionCallParams) -> None:
-    """Takes its time."""
+    """Returns after `SLOW_SECONDS`."""
     await asyncio.sleep(SLOW_SECONDS)
     await params.result_callback("done")

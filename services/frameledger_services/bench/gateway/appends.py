@@ -1,7 +1,7 @@
-"""How long somebody waits who appends a frame over HTTP and wants to know that it is stored, beside `Client`.
+"""The time until a publisher knows that its frame is stored, in milliseconds: over HTTP, compared with `Client`.
 
-Both clients are in the process of the bench, and wait for the same projector: what is compared is a request to the
-gateway with a producer of one's own.
+Both clients run in the process of the bench and wait for the same projector, so a request to the gateway is compared
+with a producer in the publisher's own process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ GOAL = 1.4
 
 
 async def measure(servers: Servers, *, each: int, rounds: int) -> list[Figure]:
-    """Milliseconds until a publisher knows, one frame after another; so many frames of each conversation in a round."""
+    """Returns the milliseconds until a publisher knows, one frame after another, with this many frames of each
+    conversation per round."""
     port = free_port()
     seeds = count()
 
@@ -39,7 +40,7 @@ async def measure(servers: Servers, *, each: int, rounds: int) -> list[Figure]:
                 await client.publish(*one, wait=True)
                 return 1e3 * (time.perf_counter() - began)
 
-            # A name that was there before would have what it says ignored.
+            # New ids in each round: in an existing conversation the frames would be ignored.
             frames = interleaved(CONTEXTS, each, FRAME_BYTES, seed=next(seeds))
             return median(await at_pace(publish, frames, 0))
 

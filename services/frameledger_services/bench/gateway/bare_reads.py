@@ -1,6 +1,6 @@
-"""The yardstick of reads: a bare ASGI app on uvicorn that sends the same bytes to everybody, run as a process.
+"""The yardstick of reads: a bare ASGI app on uvicorn that sends the same bytes in every response. Run as a process.
 
-Its arguments are the port, the file with the body, and the headers as a list of pairs in JSON.
+Its arguments are the port, the file with the body, and the headers as a JSON list of pairs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How the yardsticks are served: uvicorn with the protocol that the gateway has, in our own event loop."""
+"""Runs the yardsticks' ASGI apps: uvicorn with the gateway's protocol implementation, in the event loop of the
+caller."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import uvicorn
 
 @asynccontextmanager
 async def serving(app: Any, port: int) -> AsyncIterator[None]:
-    """An ASGI app is served at this port for as long as the block lasts."""
+    """Serve an ASGI app at this port within the block."""
     config = uvicorn.Config(
         app, port=port, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
     )
@@ -25,9 +26,9 @@ async def serving(app: Any, port: int) -> AsyncIterator[None]:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves the signals to `process`."""
+    """A server that leaves signals to `process`."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield

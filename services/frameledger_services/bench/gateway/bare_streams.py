@@ -1,10 +1,12 @@
-"""The yardstick of live streams: a bare ASGI app on uvicorn that sends the same bytes, run as a process.
+"""The yardstick of live streams: a bare ASGI app on uvicorn that sends the same bytes. Run as a process.
 
-It has the frames in memory, of each conversation one for everybody at the beginning, and the others at a pace once all
-streams are there; whoever listens gets each as an event when its turn comes. It promises nothing: a stream that is not
-there then misses it. Its arguments are the port, and the numbers of streams, of conversations, of frames of each, of
-frames a second, and of the bytes of a frame. When it is told to stop it writes for each conversation the seconds since
-1970 of each frame, in order, as a list of lists in JSON.
+It keeps the frames in memory: for each conversation one that is there from the beginning, and the others at a pace once
+all streams are connected. Each stream gets a frame as an event when its turn comes. It gives no guarantees: a stream
+that is not connected then misses the frame.
+
+Its arguments are the port, and the numbers of streams, of conversations, of frames of each, of frames per second, and
+of bytes per frame. At SIGTERM it writes, as a JSON list of lists, for each conversation the Unix time in seconds of
+each frame, in order.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from frameledger_services.store.wanted_frames import PagedFrame
 
 
 class Conversation:
-    """Its events so far, and who waits for the next one."""
+    """The events of a conversation so far, and the streams that wait for the next one."""
 
     def __init__(self) -> None:
         self.events: list[bytes] = []
@@ -45,7 +47,7 @@ class Conversation:
 
 
 class BareStreams:
-    """The app, and what it sends."""
+    """The ASGI app and the conversations that it sends."""
 
     def __init__(self, streams: int) -> None:
         self._missing = streams
@@ -54,7 +56,7 @@ class BareStreams:
         self._is_over = False
 
     def end(self) -> None:
-        """End all streams: a server that cuts them off tells of each in its log."""
+        """End all streams: uvicorn would log each stream that it cuts off."""
         self._is_over = True
         for conversation in self.conversations.values():
             conversation.changed.set()
@@ -85,7 +87,7 @@ class BareStreams:
 async def serve(
     stopping: asyncio.Event, port: int, streams: int, contexts: int, each: int, rate: int, size: int
 ) -> None:
-    """Serve and send all frames, and write when that was once it is told to stop."""
+    """Serve and send all frames until SIGTERM. Then write the times at which they were sent."""
     app = BareStreams(streams)
     names = context_ids(contexts)
     versions = dict.fromkeys(names, 0)

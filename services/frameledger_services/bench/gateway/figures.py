@@ -23,7 +23,7 @@ class Scale:
     """Frames of each conversation."""
 
     rate: int = 300
-    """Frames a second, of all conversations together."""
+    """Frames per second, of all conversations together."""
 
     connections: int = 32
     requests: int = 20_000

@@ -1,10 +1,10 @@
-"""The clients of the streams bench, run as a process: they follow conversations and note when each frame came.
+"""The clients of the streams bench: they follow conversations and record when each frame arrives. Run as a process.
 
-Its arguments are the port on this machine, and the numbers of streams, of conversations, among which these are shared
-out, and of the frames that each of those will have. It writes `ready` once every stream has caught up, and when each
-has all of its frames, for each stream the seconds since 1970 of each frame, in order, as a list of lists in JSON.
+Its arguments are the port on this machine, and the numbers of streams, of conversations, over which the streams are
+distributed, and of frames that each conversation will have. It writes `ready` when every stream has caught up, and when
+all have all of their frames, as a JSON list of lists, for each stream the Unix time in seconds of each frame, in order.
 
-A protocol that looks for two patterns, since a client that parses would be what is measured.
+The protocol only searches for two patterns, so that parsing in the clients is not what is measured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from frameledger_services.bench.road.processes import BenchError
 from frameledger_services.bench.road.stream import context_ids
 
 AT_ONCE = 50
-"""So many connections are opened at once."""
+"""Maximum connections that are opened at once."""
 
 _FRAME = re.compile(rb"event: frame\nid: (\d+)\n")
 _HEAD = b"event: head\n"
@@ -32,11 +32,11 @@ class Listener(asyncio.Protocol):
     """One stream."""
 
     def __init__(self, context_id: str, frames: int, on_progress: Callable[[], None]) -> None:
-        """`on_progress` is called when it has caught up for the first time, and when it has all frames."""
+        """`on_progress` is called when the stream has caught up for the first time, and when it has all frames."""
         self.times: list[float] = []
         self.is_ready = False
         self.lost: str | None = None
-        """What went wrong, if something did."""
+        """The reason why the stream failed; None if it did not."""
 
         self._context_id = context_id
         self._frames = frames
@@ -48,13 +48,13 @@ class Listener(asyncio.Protocol):
         return len(self.times) >= self._frames
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the stream."""
+        """Request the stream."""
         assert isinstance(transport, asyncio.Transport)
         path = f"/v1/contexts/{quote(self._context_id, safe='')}/stream"
         transport.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
     def data_received(self, data: bytes) -> None:
-        """Events came, whole ones or not."""
+        """Count the received events, which may be incomplete."""
         now = time.time()
         self._rest += data
         end = self._rest.rfind(_END) + len(_END)
@@ -72,7 +72,7 @@ class Listener(asyncio.Protocol):
             self._on_progress()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """No stream is to end while it is measured."""
+        """Record a failure unless all frames arrived: no stream may end while it is measured."""
         if not self.has_all:
             self._lose(f"the connection ended: {error}")
 
@@ -82,7 +82,7 @@ class Listener(asyncio.Protocol):
 
 
 async def listen(port: int, streams: int, frames: int, context_ids: Sequence[str]) -> list[list[float]]:
-    """The times of each stream. Raises `BenchError` if a stream ends, or leaves out or repeats a frame."""
+    """Returns the times of each stream. Raises `BenchError` if a stream ends, or leaves out or repeats a frame."""
     loop, progress = asyncio.get_running_loop(), asyncio.Event()
     listeners = [
         Listener(context_ids[number % len(context_ids)], frames, progress.set) for number in range(streams)

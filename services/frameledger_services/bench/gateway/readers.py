@@ -1,11 +1,11 @@
-"""The clients of the reads bench, run as a process: connections that ask again and again, each once it is answered.
+"""The clients of the reads bench: connections that send the next request when the previous one is answered. Run as a
+process.
 
-Its arguments are the port on this machine, the numbers of connections, of requests of all of them together and of
-conversations, which they read in turn, and the `If-None-Match` that they send, if they send one. It writes how many
-bytes came.
+Its arguments are the port on this machine, the numbers of connections, of requests of all connections together and of
+conversations, which are read in turn, and optionally the value of `If-None-Match` to send. It writes the number of
+received bytes.
 
-A protocol that knows only as much of HTTP as is needed here, since a client that parses would take the processor away
-from what is measured.
+The protocol parses only as much HTTP as is needed, so that the clients take little processor time from the server.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Reader(asyncio.Protocol):
 
     def __init__(self, requests: Iterator[bytes], done: asyncio.Future[int]) -> None:
         self.done = done
-        """How many bytes came, once no request is left."""
+        """The number of received bytes, set when no request is left."""
 
         self._requests = requests
         self._received = 0
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the first time."""
+        """Send the first request."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._ask()
 
     def data_received(self, data: bytes) -> None:
-        """An answer came, whole or not."""
+        """Process received bytes, which may be an incomplete response."""
         self._rest += data
         head = _HEAD.match(self._rest)
         if head is None:
@@ -58,7 +58,7 @@ class Reader(asyncio.Protocol):
             self._ask()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """None is to end while it is measured."""
+        """Fail: no connection may end while it is measured."""
         self._fail(f"the connection ended: {error}")
 
     def _ask(self) -> None:
@@ -75,7 +75,7 @@ class Reader(asyncio.Protocol):
 
 
 async def read(port: int, connections: int, requests: int, contexts: int, known: str | None) -> int:
-    """Returns how many bytes came. Raises RuntimeError with what was said instead of an answer."""
+    """Returns the number of received bytes. Raises RuntimeError with the response if it is not the expected one."""
     loop = asyncio.get_running_loop()
     also = "" if known is None else f"If-None-Match: {known}\r\n"
     asked = [

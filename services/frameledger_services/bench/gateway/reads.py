@@ -1,9 +1,10 @@
-"""What a context read over HTTP takes of the processor: the gateway beside a bare ASGI app that sends the same bytes.
+"""The processor time of reading a context over HTTP, in microseconds: the gateway compared with a bare ASGI app that
+sends the same bytes.
 
-The process of the gateway alone is measured, with all that it does: who may, the statement, the log of who read what.
-The clients are the same process for both; they read conversations in turn over several connections at once. Of a
-conversation that was read a moment ago a gateway has the bytes, and asks whether they are the newest ones; a second
-gateway keeps nothing, so each of its reads is a first one.
+Only the gateway's process is measured, with all of its work: the token's permissions, the SQL statement, the access
+log. The clients are the same process for both; they read conversations in turn over several connections at once. A
+gateway keeps the bytes of a conversation that it read recently, and only checks whether they are the newest; a second
+gateway keeps nothing, so each of its reads is a first read.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ GOAL = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How much is read."""
+    """The numbers of requests and conversations."""
 
     connections: int
     requests: int
@@ -48,14 +49,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A process that answers."""
+    """A process that responds to requests."""
 
     settings: Settings
     process: Process
     port: int
 
     async def cpu_of(self, load: Reading, *conditions: str) -> float:
-        """Returns the seconds of the processor that it takes to answer."""
+        """Returns the CPU seconds that the process takes to respond."""
         before = cpu_seconds([self.process])
         numbers = (self.port, load.connections, load.requests, load.contexts)
         await said(self.settings, READERS, *map(str, numbers), *conditions, within=WITHIN)
@@ -63,7 +64,7 @@ class _Server:
 
 
 async def measure(servers: Servers, *, load: Reading, rounds: int) -> list[Figure]:
-    """Microseconds of the processor for a context of some 12 KB, and for the answer that it has not changed."""
+    """Returns the CPU microseconds for a context of about 12 KB, and for the response that it has not changed."""
     async with (
         scene(servers, [], "functions", log_level="info") as here,
         _gateway(here) as gateway,
@@ -116,14 +117,14 @@ async def _gateway(here: Scene, **changes: Any) -> AsyncIterator[_Server]:
 
 @asynccontextmanager
 async def _answering(settings: Settings, port: int, module: Sequence[str]) -> AsyncIterator[_Server]:
-    # What it logs is work that counts, and nothing to read.
+    # Logging is part of the measured work; the log itself is not needed.
     async with running(settings, *module, stderr=DEVNULL) as process:
         await until_up(process, port)
         yield _Server(settings, process, port)
 
 
 async def _fill(here: Scene, contexts: int) -> None:
-    """Conversations of some 12 KB each."""
+    """Store conversations of about 12 KB each."""
     text = "x" * MESSAGE_BYTES
     message = LLMMessagesAppendFrame(messages=({"role": "user", "content": text},))
     await here.publish(
@@ -134,7 +135,7 @@ async def _fill(here: Scene, contexts: int) -> None:
 
 
 def _read(port: int, context_id: str) -> tuple[bytes, list[tuple[str, str]]]:
-    """A context, and the headers with which it came, but for those that every server adds itself."""
+    """Returns a context, and the headers of its response, without those that every server adds itself."""
     with urlopen(f"http://localhost:{port}/v1/contexts/{context_id}", timeout=WITHIN) as answer:
         headers = [(name.lower(), value) for name, value in answer.headers.items()]
         return answer.read(), [one for one in headers if one[0] not in ("date", "connection")]

@@ -1,4 +1,4 @@
-"""The processes that are asked: which one the gateway is, where it may listen, and when it does."""
+"""The server processes: the gateway's pid, a free port, and waiting until a server listens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK_SECONDS = 0.25
 
 
 def free_port() -> int:
-    """Returns a port of this machine that nobody listens at."""
+    """Returns a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -24,11 +24,11 @@ def free_port() -> int:
 
 
 async def until_up(server: Process, port: int) -> None:
-    """Returns when it listens. Raises `BenchError` if it ends before, and TimeoutError."""
+    """Wait until the server listens. Raises `BenchError` if it ends before, and TimeoutError."""
     async with asyncio.timeout(WITHIN):
         while not await _is_up(port):
             if server.returncode is not None:
-                raise BenchError(f"What is to be asked ended with exit code {server.returncode}.")
+                raise BenchError(f"The server ended with exit code {server.returncode}.")
             await asyncio.sleep(LOOK_SECONDS)
 
 

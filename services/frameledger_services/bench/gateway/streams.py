@@ -1,9 +1,9 @@
-"""What live streams take: many clients of one gateway, from the COMMIT of a frame to each client that follows it.
+"""The latency of live streams in milliseconds, from the COMMIT of a frame to each client that follows its conversation,
+with many clients of one gateway; and the gateway's CPU time and memory.
 
-Ours is the whole road: frames are published at a pace, a projector stores them, and one gateway process sends each to
-all who follow its conversation. The yardstick is a bare ASGI app that has the frames in memory and sends the same
-bytes at the same pace. The clients are the same process for both. A stream that leaves out or repeats a frame fails
-the bench.
+Ours is the whole path: frames are published at a pace, a projector stores them, and one gateway process sends each to
+all clients of its conversation. The yardstick is a bare ASGI app that has the frames in memory and sends the same bytes
+at the same pace. The clients are the same process for both. The bench fails if a stream leaves out or repeats a frame.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ BARE_STREAMS = "frameledger_services.bench.gateway.bare_streams"
 FRAME_BYTES = 355
 GOAL_MS = 100.0
 EARLIER = 3
-"""Memory is flat if it is at the end what it was after this part of the time."""
+"""Memory is flat if its value at the end equals that after this part of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many follow what."""
+    """The numbers of streams, conversations and frames."""
 
     streams: int
     contexts: int
     each: int
-    """Frames of each conversation; the first one is there before anybody listens."""
+    """Frames of each conversation; the first one is stored before the clients connect."""
 
     rate: int
-    """Frames a second, of all conversations together."""
+    """Frames per second, of all conversations together."""
 
     @property
     def events(self) -> int:
-        """How many frames are received live."""
+        """The number of frames that are received live, over all streams."""
         return self.streams * (self.each - 1)
 
 
@@ -68,17 +68,17 @@ class Taken:
     """The result of a round."""
 
     milliseconds: Sequence[float]
-    """From the commit of a frame to a client, for each frame and client."""
+    """From the COMMIT of a frame to its arrival at a client, for each frame and client."""
 
     cpu: float
-    """Seconds of the process that sends."""
+    """CPU seconds of the sending process."""
 
     memory: Sequence[float]
-    """Its megabytes, looked at again and again."""
+    """Megabytes of the sending process, sampled during the round."""
 
 
 async def measure(servers: Servers, *, load: Load, rounds: int) -> list[Figure]:
-    """Milliseconds from COMMIT to a client, and what the process that sends needs for it."""
+    """Returns the milliseconds from COMMIT to a client, and the CPU time and memory of the sending process."""
     taken = await in_turns(lambda: _by_gateway(servers, load), lambda: _by_bare_app(servers, load), rounds)
     name = f"{load.streams:,} streams of {load.contexts:,} conversations, {load.rate} frames/s"
     p99 = median(_percentile(one, 99) for one in taken.ours)
@@ -111,7 +111,7 @@ def _percentile(taken: Taken, percent: int) -> float:
 
 async def _by_gateway(servers: Servers, load: Load) -> Taken:
     port = free_port()
-    # It would log each stream that begins.
+    # Without this it logs each stream that starts.
     async with scene(servers, [], "functions", gateway_port=port, log_level="warning") as here:
 
         async def say(frame: tuple[str, AnyFrame]) -> None:
@@ -153,7 +153,7 @@ async def _by_bare_app(servers: Servers, load: Load) -> Taken:
 
 @asynccontextmanager
 async def _listening(settings: Settings, server: Process, port: int, load: Load) -> AsyncIterator[Process]:
-    """The clients of a server, all of which have caught up."""
+    """Yields the clients of a server when all of them have caught up."""
     await until_up(server, port)
     numbers = (port, load.streams, load.contexts, load.each)
     async with running(settings, LISTENERS, *map(str, numbers)) as clients:
@@ -163,7 +163,7 @@ async def _listening(settings: Settings, server: Process, port: int, load: Load)
 
 
 async def _watched(server: Process, clients: Process) -> tuple[list[list[float]], float, list[float]]:
-    """When each client got each frame, and the CPU and memory of the server until all had."""
+    """Returns when each client received each frame, and the CPU time and memory of the server until all had."""
     memory: list[float] = []
     before = cpu_seconds([server])
     receiving = asyncio.create_task(_line(clients))
@@ -175,7 +175,7 @@ async def _watched(server: Process, clients: Process) -> tuple[list[list[float]]
 
 
 def _milliseconds(sent: Sequence[Sequence[float]], received: Sequence[Sequence[float]]) -> list[float]:
-    """From when each frame was there to when each client had it, but for those that were there before."""
+    """Returns the latency of each frame and client, without the frames that were stored before."""
     return [
         1e3 * (there - here)
         for number, stream in enumerate(received)

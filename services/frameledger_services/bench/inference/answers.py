@@ -1,4 +1,5 @@
-"""What a model server can be told to say, in no wire's terms: pieces in order, and the troubles between them."""
+"""What a model server can be told to say, independent of the wire format: pieces in order, and failures between
+them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -20,28 +21,28 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Signs the thought before it and ends it. Only Anthropic's wire has it."""
+    """Signs and ends the thought before it. Only in Anthropic's format."""
 
     signature: str
 
 
 @dataclass(frozen=True, slots=True)
 class RedactedThought:
-    """A thought that only the provider can read. Only Anthropic's wire has it."""
+    """A thought that only the provider can read. Only in Anthropic's format."""
 
     data: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A token of a refusal. OpenAI's wire has a field for it; Anthropic's says it as text."""
+    """A token of a refusal. OpenAI's format has a field for it; in Anthropic's it is text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call begins: its place among the calls of this answer, its id and its function."""
+    """The start of a call: its position among the calls of this answer, its id and its function."""
 
     at: int
     tool_call_id: str
@@ -58,7 +59,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Silence, in seconds."""
+    """A pause in seconds."""
 
     secs: float
 
@@ -70,17 +71,17 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class EndEarly:
-    """The response ends as HTTP wants it, but without saying why the model stopped."""
+    """The response ends correctly for HTTP, but without the reason why the model stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Nothing more is sent until the client leaves."""
+    """Nothing more is sent until the client disconnects."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamError:
-    """An error that the provider tells inside a stream that began well."""
+    """An error that the provider reports inside a stream that has started."""
 
     kind: str = "overloaded_error"
     message: str = "Overloaded"
@@ -88,7 +89,7 @@ class StreamError:
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """An event that is no JSON, where a stream that began well ends."""
+    """An event that is not JSON; the stream ends there."""
 
 
 Piece = (
@@ -110,7 +111,7 @@ Piece = (
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What the server says it has used."""
+    """The token usage that the server reports."""
 
     read: int = 11
     written: int = 7
@@ -121,9 +122,9 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer. `finish` is one of ours (stop, tool_calls, length, content_filter) or a wire's own word.
+    """A whole answer. `finish` is one of ours (stop, tool_calls, length, content_filter) or a value of the wire format.
 
-    `pace` is in pieces a second; null sends all at once. `first_byte_secs` passes before even the status line.
+    `pace` is in pieces per second; null sends all at once. `first_byte_secs` passes before even the status line.
     """
 
     pieces: tuple[Piece, ...] = ()
@@ -133,12 +134,12 @@ class Answer:
     first_byte_secs: float = 0
 
     ending: Literal["whole", "cut", "hang"] = "whole"
-    """`cut`: the connection is closed once the reason of the end is told. `hang`: the response itself never ends."""
+    """`cut`: the connection is closed after the finish reason is sent. `hang`: the response never ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An HTTP error instead of an answer. `retry_after` is sent as it is: seconds or a date."""
+    """An HTTP error instead of an answer. `retry_after` is sent unchanged: seconds or a date."""
 
     status: int
     message: str = "told to fail"
@@ -150,11 +151,11 @@ Reply = Answer | Failure
 
 
 def words(count: int, *, pace: float | None = None, first_byte_secs: float = 0) -> Answer:
-    """An answer of so many tokens, for benches."""
+    """Returns an answer of this many tokens, for benches."""
     pieces = tuple(Text(f" token{at}") for at in range(count))
     return Answer(pieces, tokens=Tokens(written=count), pace=pace, first_byte_secs=first_byte_secs)
 
 
 def say(*tokens: str) -> Answer:
-    """An answer of these tokens, all at once."""
+    """Returns an answer of these tokens, all sent at once."""
     return Answer(tuple(Text(token) for token in tokens))

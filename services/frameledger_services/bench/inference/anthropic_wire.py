@@ -1,4 +1,4 @@
-"""An answer on the wire of Anthropic's messages: named events, content in blocks that begin and stop."""
+"""An answer in the format of Anthropic's messages: named events, and content in blocks that start and stop."""
 
 import json
 from collections.abc import Iterator
@@ -44,12 +44,12 @@ _KINDS = {
 
 
 def response(answer: Answer, model: str) -> Response:
-    """The answer as a stream of events."""
+    """Returns the answer as a stream of events."""
     return Response(200, {"content-type": "text/event-stream"}, _steps(answer, model))
 
 
 def failure(failed: Failure) -> Response:
-    """The error as this wire words it."""
+    """Returns the error in this format."""
     headers = {"content-type": "application/json"}
     if failed.retry_after is not None:
         headers["retry-after"] = failed.retry_after
@@ -117,7 +117,7 @@ def _play(answer: Answer, model: str) -> Iterator[Step]:
 
 
 class _Blocks:
-    """Which blocks are open: text or a thought alone, calls side by side."""
+    """The open blocks: one text or thought, or any number of calls."""
 
     def __init__(self) -> None:
         self.calls: dict[int, int] = {}
@@ -125,7 +125,8 @@ class _Blocks:
         self._kind: str | None = None
 
     def one(self, block: dict[str, Any]) -> tuple[bytes, int]:
-        """What begins the block, nothing if one of its kind is open; and its place."""
+        """Returns the events that end the open block and start this one, nothing if one of its kind is open; and its
+        index."""
         if self._kind == block["type"]:
             return b"", self._next - 1
         ended = self.end()

@@ -1,8 +1,9 @@
-"""The yardstick of inference: the official SDK in a loop that gathers the text and does nothing else. A process.
+"""The yardstick of inference: the official SDK in a loop that only collects the text. Run as a process.
 
-Its arguments are the server's address, how many streams, and whether they are read at once or one after another. It
-asks once to be warm, says so with a line, waits for a line, and then writes as JSON: when it began and ended, when each
-request was made and its first token came (seconds since 1970), the tokens, and the processor's seconds that it used.
+Its arguments are the server's address, the number of streams, and whether they are read concurrently or one after
+another. It sends one request to warm up, writes a line, waits for a line, and then writes as JSON: its start and end,
+when each request was sent and its first token arrived (Unix time in seconds), the number of tokens, and the CPU seconds
+that it used.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from frameledger_services import process
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What came of the streams of a process."""
+    """The measurements of the streams of one process."""
 
     began: float
     ended: float
     firsts: tuple[tuple[float, float], ...]
-    """Of each stream: when it was asked for, and when its first token was there."""
+    """For each stream: the time of its request, and that of its first token."""
 
     tokens: int
     cpu_secs: float
@@ -39,7 +40,8 @@ class Told:
 
 
 async def stream(client: AsyncOpenAI) -> tuple[float, float, int]:
-    """Read an answer to its end: when it was asked for, when its first token came, and how many came."""
+    """Read an answer to its end. Returns the time of its request, the time of its first token, and the number of
+    tokens."""
     asked, first, pieces = time.time(), 0.0, []
     answer = await client.chat.completions.create(
         model="bench",

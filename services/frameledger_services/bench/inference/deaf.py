@@ -1,4 +1,4 @@
-"""An inference worker that hears no cancellation, as if `llm.cancellations` were lost. Run as a process."""
+"""An inference worker that receives no cancellations, as if `llm.cancellations` were lost. Run as a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def _hear_nothing(_settings: Any, _topic: str, _tell: Any, following: asyn
 
 
 if __name__ == "__main__":
-    # Nothing in the product turns it off.
+    # The product has no setting for this.
     vars(session).update(follow=_hear_nothing)
     settings = Settings.from_env(look_for_running=False)
     model = plugins.create(settings.inference_provider or "openai", settings)

@@ -1,13 +1,13 @@
-"""Time to the first token in SQL, on top of what the bare SDK needs; the bare road is the yardstick.
+"""The time to the first token in SQL beyond that of the bare SDK, in milliseconds, compared with the bare road.
 
-Both sides count from the arrival of the request at the model server: the SDK to its first token in hand, we to the
-COMMIT that makes the first text visible to everybody. The difference is what the road adds, and one way over the bare
-road is the least that it could be. What comes before, from the publish of the user's turn to the request, is told
-without a goal: it is a way over the road too, and claiming and reading the context besides.
+Both sides count from the arrival of the request at the model server: the SDK to its first token, we to the COMMIT that
+makes the first text visible. The difference is what the road adds; one trip over the bare road is the minimum. The time
+before, from the publish of the user's turn to the request, is reported without a goal: it is also a trip over the road,
+and in addition the claim and the read of the context.
 
-A first token comes alone, when all had been quiet for as long as the model thought. So the bare road carries its values
-at that pace too: a value that comes right behind the one before finds processors awake and caches warm, and takes about
-half as long. That ratio is told as well.
+A first token arrives after a pause, as long as the model thought. The bare road therefore carries its values at that
+pace too: a value that directly follows another finds processors awake and caches warm, and takes about half as long.
+That ratio is reported as well.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from frameledger_services.bench.scene import Scene, monotonic_offset, scene, tur
 TOKENS = 4
 PACE = 60
 FIRST_TOKEN_SECONDS = 0.1
-"""A quick model. The frame that says that an attempt has begun is out of the way by then, as with real ones."""
+"""The delay of a quick model. The frame for the start of the attempt is stored by then, as with real models."""
 WARM_UP = 5
 """Discarded turns at the start."""
 PAUSES = 5
-"""Values a second on the bare road, as many as there are turns."""
+"""Values per second on the bare road, as many as there are turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Firsts:
-    """Milliseconds, each a median of a round."""
+    """Milliseconds, each the median of a round."""
 
     alone: float = 0.0
-    """The bare road, of a value that comes after a pause."""
+    """The bare road, for a value that comes after a pause."""
 
     in_a_row: float = 0.0
-    """The same, of one that comes right behind the one before."""
+    """The bare road, for a value that directly follows another."""
 
     added: float = 0.0
-    """From the request's arrival to the first text in SQL, less what the SDK needs for its first token."""
+    """From the arrival of the request to the first text in SQL, minus the SDK's time to its first token."""
 
     asked: float = 0.0
-    """From the turn's publish to the request's arrival."""
+    """From the publish of the turn to the arrival of the request."""
 
     whole: float = 0.0
-    """From the turn's publish to the first text in SQL."""
+    """From the publish of the turn to the first text in SQL."""
 
 
 async def measure(servers: Servers, *, turns: int, rounds: int) -> list[Figure]:
-    """So many turns in each round, one at a time."""
+    """Returns the figures over this many turns in each round, one at a time."""
 
     async def ours() -> Firsts:
         return await _round(servers, turns)
@@ -110,7 +110,8 @@ async def _round(servers: Servers, turns: int) -> Firsts:
 
 
 async def _talk(here: Scene, turns: int) -> Sequence[float]:
-    """Take turns, each in a conversation of its own, and hear each answer to its end; when each was published."""
+    """Publish turns, each in a conversation of its own, and wait for the end of each answer. Returns when each was
+    published."""
     published = []
     for number in range(turns + WARM_UP):
         published.append(time.time())
@@ -122,9 +123,9 @@ async def _talk(here: Scene, turns: int) -> Sequence[float]:
 
 
 async def _of_the_sdk(server: ModelServer, turns: int, offset: float) -> float:
-    """Milliseconds from the arrival of a request to its first token in the hands of the bare loop, the median."""
+    """Returns the median milliseconds from the arrival of a request to its first token in the bare loop."""
     (told,) = await bare(server.openai_base_url, [turns], "one-by-one")
-    # The first request was to be warm.
+    # The first request was the warm-up.
     arrived = [offset + one.arrived_at for one in server.received[1:]]
     return 1e3 * median(first - came for (_, first), came in zip(told.firsts, arrived, strict=True))
 

@@ -1,8 +1,8 @@
-"""HTTP/1.1 as far as a model server needs it: requests recorded byte for byte, responses played step by step.
+"""HTTP/1.1 as far as a model server needs it: requests are recorded byte for byte, responses are played step by step.
 
-No task and no coroutine: a response is a list of steps that timers walk along, so a hundred streams of sixty tokens a
-second cost a few per cent of a core. What a client does not read is buffered without a limit, which a real server
-must never do.
+It has no tasks and no coroutines: a response is a list of steps driven by timers, so a hundred streams of sixty tokens
+per second take a few per cent of a core. Data that a client does not read is buffered without a limit, which a real
+server must never do.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ LIMIT = 64 * 1024 * 1024
 
 
 class Received:
-    """A request as it arrived, and what became of its response. Times are of `time.monotonic`."""
+    """A request as it arrived, and the progress of its response. Times are of `time.monotonic`."""
 
     def __init__(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> None:
         self.method = method
@@ -26,9 +26,9 @@ class Received:
         """The exact bytes of the body."""
         self.arrived_at = time.monotonic()
         self.finished_at: float | None = None
-        """When the last byte of the response was handed to the system."""
+        """When the last byte of the response was passed to the operating system."""
         self.left_at: float | None = None
-        """When the client closed the connection before the response was finished."""
+        """When the client closed the connection before the end of the response."""
         self.left = asyncio.Event()
 
     def times(self) -> dict[str, object]:
@@ -42,18 +42,18 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The next step comes so many seconds after the request arrived, or at once if that is over."""
+    """Wait until this many seconds after the arrival of the request; no wait if they have passed."""
 
     secs: float
 
 
 Step = bytes | At | Literal["cut", "hang"]
-"""Bytes of the body; or a wait; or the connection is closed; or nothing more comes."""
+"""Bytes of the body; or a wait; or the connection is closed; or nothing more is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response: its head goes out with the first bytes of the body."""
+    """A response. Its head is sent with the first bytes of the body."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Response:
 
 
 def chunked(response: Response) -> Iterator[Step]:
-    """The steps of a whole response as they go over the wire: head, chunks, last chunk."""
+    """Returns the steps of a whole chunked response: head, chunks, last chunk."""
     lines = [f"HTTP/1.1 {response.status} told", "transfer-encoding: chunked"]
     lines += [f"{name}: {value}" for name, value in response.headers.items()]
     head = ("\r\n".join(lines) + "\r\n\r\n").encode()
@@ -75,7 +75,7 @@ def chunked(response: Response) -> Iterator[Step]:
 
 
 class Connection(asyncio.Protocol):
-    """One connection; its requests are answered one after the other."""
+    """One connection. Its requests are answered one after another."""
 
     def __init__(self, answer: Callable[[Received], Response], known: set["Connection"]) -> None:
         self._answer = answer

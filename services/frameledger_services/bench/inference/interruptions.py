@@ -1,7 +1,7 @@
-"""How soon after an interruption is folded the stream at the provider is closed.
+"""The time from an interruption to the end of the stream at the provider, in milliseconds.
 
-Counted from the COMMIT that holds the interruption to the moment at which the model server sees its client leave. Many
-conversations listen to an answer at once and are interrupted one by one.
+It counts from the COMMIT of the interruption until the model server sees its client disconnect. Many conversations
+receive an answer at once and are interrupted one by one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ GOAL_MS = 50.0
 LOST_GOAL_MS = 1_000.0
 WITHIN = 30.0
 WARM_UP = 1
-"""Rounds of `STREAMS` interruptions that do not count."""
+"""Discarded rounds of `STREAMS` interruptions."""
 
 
 async def measure(servers: Servers, *, interruptions: int, lost: int) -> list[Figure]:
-    """So many interruptions, and so many more while no cancellation reaches the worker."""
+    """Returns the milliseconds of this many interruptions, and of as many while the worker receives no cancellation."""
     quick = await _closings(servers, ANSWERING, interruptions)
     slow = await _closings(servers, DEAF, lost)
     name = "interruption folded to stream closed"
@@ -47,7 +47,7 @@ def _figure(name: str, value: float, yardstick: float, goal: float | None) -> Fi
 
 
 async def _closings(servers: Servers, worker: Sequence[str], interruptions: int) -> list[float]:
-    """Milliseconds from each interruption's COMMIT until its stream was closed."""
+    """Returns the milliseconds from each interruption's COMMIT until its stream was closed."""
     offset = monotonic_offset()
     rounds = WARM_UP + -(-interruptions // STREAMS)
     async with serving(words(TOKENS, pace=PACE)) as server:
@@ -67,7 +67,7 @@ async def _closings(servers: Servers, worker: Sequence[str], interruptions: int)
 
 
 async def _interrupt(here: Scene, server: ModelServer, contexts: Sequence[str]) -> None:
-    """Conversations in which an answer is interrupted once its first words are there; returns when all are silent."""
+    """Interrupt the answers of conversations when their first words are there. Returns when all streams have ended."""
     await here.publish({context_id: turn(context_id) for context_id in contexts})
     await here.until(
         "SELECT count(DISTINCT context_id) = %s FROM frames WHERE context_id = ANY(%s) AND type = 'LLMTextFrame'",
@@ -82,7 +82,7 @@ async def _interrupt(here: Scene, server: ModelServer, contexts: Sequence[str]) 
 
 
 def _context_of(received: Received) -> str:
-    """The conversation that asked: its user said its name."""
+    """Returns the conversation of a request: its user's message is the conversation's id."""
     name = received.body[received.body.index(b"talk-") :]
     return b"-".join(name.split(b"-")[:3]).decode() + "-"
 

@@ -2,7 +2,8 @@
 
 In a process: `async with serving() as server`. As a process of its own, for benches: `python -m
 frameledger_services.bench.inference.model_server --tokens 300 --pace 60` prints its address as one line and serves
-until its standard input closes; `GET /received` there lists when each request came, was answered, was left.
+until its standard input closes; `GET /received` lists when each request arrived, was answered, and was abandoned by its
+client.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from frameledger_services.bench.inference.http_wire import Connection, Received,
 
 
 class ModelServer:
-    """What the server will say, and what it was asked."""
+    """The answers that the server will give, and the requests that it received."""
 
     def __init__(self, otherwise: Reply | Callable[[Received], Reply]) -> None:
         self.received: list[Received] = []
@@ -40,7 +41,7 @@ class ModelServer:
         return self.url
 
     def then(self, *replies: Reply) -> None:
-        """The next requests get these, one each and in order; those after them what the server says otherwise."""
+        """Set the answers of the next requests, one each and in order. Later requests get the default answer."""
         self._next.extend(replies)
 
     @property
@@ -86,9 +87,9 @@ class ModelServer:
 async def serving(
     otherwise: Reply | Callable[[Received], Reply] | None = None, *, port: int = 0
 ) -> AsyncIterator[ModelServer]:
-    """The server on 127.0.0.1, at a free port unless one is given. What is open at the end is reset."""
+    """Yields the server on 127.0.0.1, at a free port unless one is given. Open connections are reset at the end."""
     server = ModelServer(say("Hello", " there", ".") if otherwise is None else otherwise)
-    # Hundreds of clients may connect at once; one that finds the queue full tries again a second later.
+    # Hundreds of clients may connect at once; a client that finds the queue full tries again only a second later.
     listening = await asyncio.get_running_loop().create_server(
         server.connection, "127.0.0.1", port, backlog=1024
     )

@@ -1,4 +1,4 @@
-"""An answer on the wire of OpenAI's chat completions: server-sent events without names, then `[DONE]`."""
+"""An answer in the format of OpenAI's chat completions: server-sent events without names, then `[DONE]`."""
 
 import json
 from collections.abc import Iterator
@@ -31,12 +31,12 @@ _KINDS = {400: "invalid_request_error", 401: "authentication_error", 429: "rate_
 
 
 def response(answer: Answer, model: str, *, with_usage: bool = True) -> Response:
-    """The answer as a stream of chunks; with usage in a last one of its own if the request asked for that."""
+    """Returns the answer as a stream of chunks; the usage is in a last chunk of its own if the request asked for it."""
     return Response(200, {"content-type": "text/event-stream"}, _steps(answer, model, with_usage))
 
 
 def failure(failed: Failure) -> Response:
-    """The error as this wire words it."""
+    """Returns the error in this format."""
     kind = _KINDS.get(failed.status, "server_error")
     error = {"message": failed.message, "type": kind, "param": None, "code": None}
     headers = {"content-type": "application/json"}
@@ -71,7 +71,7 @@ def _play(answer: Answer, model: str, with_usage: bool) -> Iterator[Step]:
             case Arguments(place, text):
                 yield _chunk(model, {"tool_calls": [{"index": place, "function": {"arguments": text}}]})
             case Signature() | RedactedThought():
-                continue  # this wire has no such thing
+                continue  # this format has no such piece
             case Pause(secs):
                 at += secs
                 yield At(at)

@@ -1,9 +1,8 @@
-"""Tokens a second through the whole road, against the bare SDK loop on the same server.
+"""Tokens per second through the whole road, compared with the bare SDK loop on the same server, and CPU time.
 
 Ours counts from just before the turns are published until the last row of the last answer is written: turn, projector,
 `llm.inference`, worker, provider, frames, tables. The bare loop counts from its first request to its last token. The
-server writes at a pace, as a model does, so the ratio says whether anybody is late, and the processor's time says what
-it costs.
+server writes at the pace of a model, so the ratio shows whether tokens are delayed, and the CPU time shows the cost.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LOOK_SECONDS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much at once, in how many worker processes, and what of the bare loop's rate has to come through."""
+    """The numbers of concurrent answers and of worker processes, and the minimum share of the bare loop's rate."""
 
     streams: int
     workers: int
@@ -66,7 +65,8 @@ class Came:
 async def measure(
     servers: Servers, *, tokens: int, rounds: int, loads: Sequence[Load] = LOADS
 ) -> list[Figure]:
-    """Answers of so many tokens at `PACE` a second, in each round one for each stream."""
+    """Returns the rates for answers of this many tokens at `PACE` per second, one answer for each stream in each
+    round."""
     figures: list[Figure] = []
     async with model_server(tokens) as url:
         for load in loads:
@@ -101,7 +101,7 @@ async def _measure(servers: Servers, base_url: str, load: Load, tokens: int, rou
 
 
 async def round_of(here: Scene, name: str, streams: int, tokens: int) -> Came:
-    """So many answers at once, of so many tokens each, in conversations whose names begin with `name`."""
+    """Run this many answers at once, each of this many tokens, in conversations whose ids begin with `name`."""
     contexts = [f"{name}-{number}" for number in range(streams)]
     workers, projector = cpu_seconds(here.workers), cpu_seconds([here.projector])
     began = time.time()
@@ -112,7 +112,7 @@ async def round_of(here: Scene, name: str, streams: int, tokens: int) -> Came:
         contexts,
         pause=LOOK_SECONDS,
     )
-    # Workers that finish claims and commit offsets do that for their rounds too.
+    # Workers finish claims and commit offsets after the last token; that is part of their CPU time.
     await here.until("SELECT count(*) = 0 FROM claims WHERE finished_at IS NULL")
     cpu_secs = cpu_seconds(here.workers) - workers
     projector_secs = cpu_seconds([here.projector]) - projector
@@ -139,7 +139,7 @@ _SAID = """
 
 @asynccontextmanager
 async def model_server(tokens: int) -> AsyncIterator[str]:
-    """A model server in a process of its own; its address."""
+    """Yields the address of a model server in a process of its own."""
     arguments = ("--tokens", str(tokens), "--pace", str(PACE))
     process = await asyncio.create_subprocess_exec(
         *command("-m", MODEL_SERVER, *arguments), stdin=PIPE, stdout=PIPE

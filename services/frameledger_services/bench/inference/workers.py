@@ -8,11 +8,11 @@ from pydantic import SecretStr
 
 ANSWERING = ("frameledger_services", "run", "inference")
 DEAF = ("frameledger_services.bench.inference.deaf",)
-"""One that hears no cancellation."""
+"""A worker that receives no cancellations."""
 
 
 def settings_for(base_url: str) -> dict[str, Any]:
-    """What has to be set so that a worker answers with the model server at this address."""
+    """Returns the settings with which a worker uses the model server at this address."""
     return {
         "inference_provider": "openai",
         "inference_model": "bench",

@@ -1,4 +1,4 @@
-"""Running the bare SDK loop: one process, or several that begin together."""
+"""Runs the bare SDK loop: one process, or several that start together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WITHIN = 120.0
 async def bare(
     base_url: str, streams: Sequence[int], how: Literal["at-once", "one-by-one"] = "at-once"
 ) -> list[Told]:
-    """A process for each number of streams; they begin together once all are warm. Raises `BenchError`."""
+    """Run one process for each number of streams. They start together when all have warmed up. Raises `BenchError`."""
     async with AsyncExitStack() as stack:
         processes: list[Process] = []
         for count in streams:

@@ -1,9 +1,9 @@
-"""The yardstick of latency: one script, one process, nothing promised. Run as a process.
+"""The yardstick of latency: one script in one process, without guarantees. Run as a process.
 
-A send that is awaited (acks=all, no linger), a consumer, one INSERT of the value, COMMIT. What a look finds is one
-transaction, so it groups when values come faster than commits. Its arguments are how many values, how many of them a
-second (0: the next one when the last is committed) and how many bytes each has; it writes the seconds from just before
-the send of each to the return of the COMMIT, in order, as JSON on standard output.
+It awaits a send (acks=all, no linger), consumes the value, and executes one INSERT and COMMIT. The values of one poll
+are one transaction, so it groups them when they come faster than commits. Its arguments are the number of values, the
+number per second (0: the next one when the last is committed) and the bytes of each. It writes the seconds from just
+before each send to the return of the COMMIT, in order, as JSON on standard output.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PARTITION = 0
 
 
 class BareRoad:
-    """Values go into one partition, each with its number as its key, and come out as rows of `bare_road`."""
+    """Sends values to one partition, each with its number as its key, and stores them as rows of `bare_road`."""
 
     def __init__(self, producer: Any, consumer: Any, connection: AsyncConnection[Any], topic: str) -> None:
         self._producer = producer
@@ -39,7 +39,7 @@ class BareRoad:
         self._committed: dict[int, asyncio.Future[float]] = {}
 
     async def send(self, numbered: tuple[int, bytes]) -> float:
-        """Send a value and wait until it is committed; the seconds that this took."""
+        """Send a value and wait until it is committed. Returns the seconds that this took."""
         number, value = numbered
         committed: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._committed[number] = committed
@@ -63,7 +63,7 @@ class BareRoad:
 
 
 async def drive(settings: Settings, values: Sequence[bytes], rate: int) -> list[float]:
-    """Send all values over a road that is made for them."""
+    """Send all values through a new `BareRoad`."""
     options, topic = access.kafka_options(settings), TopicNames(settings.topic_prefix).frames
     producer = AIOKafkaProducer(**options, acks="all", linger_ms=0)
     consumer = AIOKafkaConsumer(**options, auto_offset_reset="earliest", enable_auto_commit=False)

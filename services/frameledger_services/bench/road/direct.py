@@ -1,4 +1,4 @@
-"""A projector that is handed its records: the same batches on a real database, without a broker."""
+"""A projector that gets its records from memory: the same batches on a real database, without a broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOGGED_AT_MS = 1_772_600_000_000
 
 
 class Direct:
-    """All partitions of a topic that exists only here. What a batch leaves in the outbox stays there."""
+    """All partitions of a topic that does not exist on a broker. Effects stay in the outbox."""
 
     def __init__(
         self, connection: AsyncConnection, topics: ProjectorTopics, owned: dict[int, OwnedPartition]
@@ -38,11 +38,11 @@ class Direct:
         self._ends = {partition: one.next_offset for partition, one in owned.items()}
 
     def records(self, frames: Iterable[tuple[str, AnyFrame]]) -> list[Record]:
-        """The frames as they would lie on the log, after those before."""
+        """Returns the frames as records of the log, with the offsets that follow the earlier ones."""
         return [self._record(context_id, frame) for context_id, frame in frames]
 
     async def store(self, records: Iterable[Record], batch: int = BATCH) -> None:
-        """Store records, so many in a transaction."""
+        """Store records, this many per transaction."""
         rest = iter(records)
         while some := list(islice(rest, batch)):
             positions = {record.partition: record.offset + 1 for record in some}
@@ -58,7 +58,7 @@ class Direct:
 
 @asynccontextmanager
 async def direct(settings: Settings) -> AsyncIterator[Direct]:
-    """One for as long as the block lasts, in the database of these settings."""
+    """Yields a `Direct` in the database of these settings."""
     names = TopicNames(settings.topic_prefix)
     topics = ProjectorTopics(
         frames=names.frames,

@@ -1,6 +1,7 @@
-"""What a frame costs late in a conversation, against early: the time of the projector's batches, database included.
+"""The cost of a frame late in a conversation, compared with early: microseconds of the projector's batches, database
+included.
 
-Early are the frames from the 10th on of a new conversation, late those of one that is long, as many in as many
+Early are the frames from the 10th on of a new conversation; late are as many frames of a long conversation, in as many
 batches.
 """
 
@@ -24,7 +25,7 @@ WARM_UP = 3
 
 
 async def measure(servers: Servers, *, late: int, rounds: int) -> list[Figure]:
-    """Microseconds per frame, of windows of `WINDOW` frames."""
+    """Returns microseconds per frame, of windows of `WINDOW` frames."""
     names = map(str, count(1))
     with servers.database() as settings:
         async with direct(settings) as projector:

@@ -1,14 +1,14 @@
-"""Latency from publish to SQL, compared with bare Kafka and PostgreSQL.
+"""Latency from publish to SQL in milliseconds, compared with bare Kafka and PostgreSQL.
 
-Measured on both sides from just before the send to the return of the COMMIT that makes the row visible to everybody.
-The bare road's row is on disk by then. Of ours some are, and the others when they are announced, which is right after,
-or after some milliseconds if there is much to announce: that is told too, without a goal.
+Both sides are measured from just before the send to the return of the COMMIT that makes the row visible. The bare
+road's row is on disk by then. Some of ours are; the others are on disk when they are announced, which is directly
+afterwards, or some milliseconds later if there is much to announce. That time is reported too, without a goal.
 
-Ours has the client in one process and the projector in another: a row says by the database's clock when it was
-written, and its commit is the first one of the projector after that. So the servers have to be on this machine.
+The client and the projector run in different processes. A row has the time at which it was written, by the database's
+clock, and its commit is the first one of the projector after that time, so the servers have to be on this machine.
 
-How long it takes until the publisher itself knows (`publish(..., wait=True)`) is told without a goal: nobody tells the
-bare road's publisher anything, it is the process that commits.
+The time until the publisher itself knows (`publish(..., wait=True)`) is reported without a goal: the bare road has no
+counterpart, because the process that publishes is the one that commits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ WITHIN = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Milliseconds: to the COMMIT of each frame, until it was on disk, and until its publisher knew (if it waited)."""
+    """Milliseconds from the publish of each frame to its COMMIT, until it was on disk, and until its publisher knew (if
+    it waited)."""
 
     committed: Sequence[float]
     on_disk: Sequence[float] = ()
@@ -69,7 +70,7 @@ class Latencies:
 
 
 async def measure(servers: Servers, *, one_at_a_time: int, at_rate: int, rounds: int) -> list[Figure]:
-    """So many frames in each round, one at a time and at `RATE` a second."""
+    """Returns the latencies of this many frames in each round, one at a time and at `RATE` per second."""
     alone = await in_turns(
         lambda: _ours(servers, one_at_a_time, 0), lambda: bare(servers, one_at_a_time, 0), rounds
     )
@@ -94,7 +95,8 @@ async def _ours(servers: Servers, count: int, rate: int) -> Latencies:
 
 
 async def bare(servers: Servers, count: int, rate: int, warm_up: int = WARM_UP) -> Latencies:
-    """So many values over the bare road, `rate` a second or (0) one at a time, after `warm_up` that do not count."""
+    """Returns the latencies of this many values over the bare road, `rate` per second or (0) one at a time, after
+    `warm_up` discarded ones."""
     with servers.database() as settings:
         settings = await servers.make_topics(settings)
         arguments = map(str, (count + warm_up, rate, FRAME_BYTES))
@@ -115,7 +117,7 @@ async def _published(settings: Settings, frames: Sequence[tuple[str, AnyFrame]],
         return 1e3 * (time.time() - start)
 
     async with running(settings, *WATCHED) as process, Client(settings) as client:
-        # The projector is there when this is stored.
+        # When this is stored, the projector is running.
         await client.publish("first", LLMRunFrame(), wait=True, within=WITHIN)
         known = await at_pace(publish, frames, rate)
         await until_projected(settings, len(frames) + 1, process, within=WITHIN)
@@ -132,7 +134,7 @@ async def _published(settings: Settings, frames: Sequence[tuple[str, AnyFrame]],
 
 
 async def _written(settings: Settings) -> dict[UUID, float]:
-    """When each frame's row was written, in seconds since 1970."""
+    """Returns when each frame's row was written, as Unix time in seconds."""
     async with await AsyncConnection.connect(access.database_address(settings)) as connection:
         cursor = await connection.execute(
             "SELECT frame_id, extract(epoch FROM recorded_at)::float8 FROM frames"

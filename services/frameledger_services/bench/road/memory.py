@@ -1,7 +1,7 @@
-"""Memory of the projector while the number of conversations grows.
+"""Memory of the projector in megabytes while the number of conversations grows.
 
-The resident memory of a projector process after a tenth of the conversations, and after all of them. Each has a few
-frames and is not heard of again.
+The resident memory of a projector process after all conversations, compared with a tenth of them. Each conversation has
+a few frames and then no more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WITHIN = 600.0
 
 
 async def measure(servers: Servers, *, contexts: int) -> list[Figure]:
-    """Megabytes after `contexts`, against after a tenth of them."""
+    """Returns the megabytes after `contexts` conversations, compared with a tenth of them."""
     with servers.database() as settings:
         settings = await servers.make_topics(settings)
         try:

@@ -1,4 +1,4 @@
-"""Jobs at a pace, whether those before have ended or not; or one after another."""
+"""Runs actions at a fixed rate, whether or not the previous ones have ended; or one after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ A = TypeVar("A")
 
 
 async def at_pace(act: Callable[[A], Awaitable[T]], things: Iterable[A], rate: int) -> list[T]:
-    """What `act` gave for each thing, in order: begun `rate` times a second, or with 0 when the one before is done."""
+    """Returns the result of `act` for each item, in order. Starts `rate` per second, or with 0 each when the previous
+    one has ended."""
     if rate == 0:
         return [await act(thing) for thing in things]
     loop = asyncio.get_running_loop()

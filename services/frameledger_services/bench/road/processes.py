@@ -26,8 +26,8 @@ class BenchError(Exception):
 async def running(
     settings: Settings, *module: str, stderr: int | None = None, also: Mapping[str, str] | None = None
 ) -> AsyncIterator[Process]:
-    """A process with these settings, and these variables of its environment `also`, for as long as the block lasts. Its
-    standard output is a pipe to us."""
+    """Run a process with these settings and the environment variables in `also` within the block. Its standard output
+    is a pipe."""
     process = await asyncio.create_subprocess_exec(
         *command("-m", *module),
         env={**environment(settings), **(also or {})},
@@ -48,7 +48,7 @@ async def running(
 
 
 async def said(settings: Settings, *module: str, within: float) -> bytes:
-    """What a process wrote before it ended by itself. Raises `BenchError` if it failed or took too long."""
+    """Returns the output of a process that ends by itself. Raises `BenchError` if it fails or takes too long."""
     async with running(settings, *module) as process:
         try:
             output, _ = await asyncio.wait_for(process.communicate(), within)

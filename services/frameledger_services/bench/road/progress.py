@@ -1,4 +1,4 @@
-"""How far the projector has come, looked at from outside, at each batch that it announces."""
+"""The progress of the projector, observed from outside at each batch that it announces."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ LOOK_AGAIN_SECONDS = 1.0
 
 
 async def until_projected(settings: Settings, records: int, process: Process, *, within: float) -> int:
-    """Wait until this number of records of the topic is in the tables. Returns how many are, since a batch may pass the
-    number. Raises `BenchError` if the process ends before, or after `within` seconds."""
+    """Wait until this number of records of the topic is in the tables. Returns the number in the tables, which may be
+    higher because batches are stored as a whole. Raises `BenchError` if the process ends before, or after `within`
+    seconds."""
     address = access.database_address(settings, application_name="frameledger-bench")
     try:
         async with (

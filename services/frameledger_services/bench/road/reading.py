@@ -1,7 +1,7 @@
-"""What it takes to read a long context, against the least that can give its messages: a bare scan with orjson.
+"""The time to read a long context in milliseconds, compared with a bare scan and orjson.
 
 The bare table has the columns of `messages`, the messages that are valid now, and a primary key. Our two ways are the
-client, which gives an `LLMContext` of any version, and `context_at` with its JSON parsed.
+client, which returns an `LLMContext` of any version, and `context_at` with its JSON parsed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BARE = """
 
 
 async def measure(servers: Servers, *, messages: int, rounds: int) -> list[Figure]:
-    """Milliseconds for a context of so many messages."""
+    """Returns the milliseconds for a context of this many messages."""
     with servers.database() as settings:
         async with direct(settings) as projector:
             talk = islice(conversation(CONTEXT, FRAME_BYTES), messages * FRAMES_PER_MESSAGE)

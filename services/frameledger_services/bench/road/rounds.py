@@ -1,7 +1,7 @@
 """Alternating measurement of two works on a machine with other load.
 
-Who goes first changes from round to round, and the ratio is taken within each round: what slows the machine down for
-longer than that slows both. The median of the ratios counts, and its interval says how far to trust it.
+The order changes from round to round, and the ratio is taken within each round: load that lasts longer than a round
+slows both. The result is the median of the ratios, with its confidence interval.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Rounds(Generic[T]):
         goal: float | None,
         bound: Literal["at least", "at most"] = "at most",
     ) -> Figure:
-        """One number of each round, `read` from what came of it, as a figure."""
+        """Returns a figure of one number, which `read` takes from the result of each round."""
         ours, yardstick = [read(one) for one in self.ours], [read(one) for one in self.yardstick]
         ratios = [one / other for one, other in zip(ours, yardstick, strict=True)]
         return Figure(
@@ -52,11 +52,11 @@ class Rounds(Generic[T]):
 
 
 def interval_of_median(ratios: Sequence[float]) -> tuple[float, float]:
-    """Between which of these ratios the median of all that could have been taken lies, nine times of ten at least.
-    Fewer than five do not say that: the lowest and the highest then.
+    """Returns a confidence interval of at least 90% for the median of these ratios. With fewer than five ratios there
+    is none: returns the lowest and the highest.
 
-    Whatever the ratios are distributed like, each is below that median as often as above: so many of `n` are below as a
-    coin shows heads in `n` throws.
+    It holds for every distribution: each ratio is below the true median with probability one half, so the number of
+    ratios below it is binomial.
     """
     ordered, count = sorted(ratios), len(ratios)
     outside, below = 0.0, 0
@@ -69,7 +69,7 @@ def interval_of_median(ratios: Sequence[float]) -> tuple[float, float]:
 async def in_turns(
     ours: Callable[[], Awaitable[T]], yardstick: Callable[[], Awaitable[T]], rounds: int, warm_up: int = 0
 ) -> Rounds[T]:
-    """Measure both so many times; the first `warm_up` rounds do not count."""
+    """Measure both this many times, alternately. The first `warm_up` rounds are discarded."""
     of_ours: list[T] = []
     of_yardstick: list[T] = []
     for number in range(warm_up + rounds):
@@ -84,8 +84,8 @@ async def in_turns(
 
 @contextmanager
 def no_collections() -> Iterator[None]:
-    """No garbage collection inside the block: it would fall to whoever is at work when a counter is full. For what is
-    measured within this process."""
+    """Disable garbage collection within the block: it would be charged to the work that runs when a counter is full.
+    For measurements within this process."""
     gc.collect()
     gc.disable()
     try:

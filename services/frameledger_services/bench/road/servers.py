@@ -1,4 +1,5 @@
-"""Where the bench runs: a broker and a database server, on which every measurement gets topics and a database."""
+"""The servers of a bench: a broker and a database server, on which every measurement gets its own topics and
+database."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ PARTITIONS = 8
 
 
 class Servers:
-    """A broker and a database server that are up. Everything that is made on them is gone at the end of its block."""
+    """A running broker and database server. Everything that is created on them is removed at the end of its block."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -34,7 +35,7 @@ class Servers:
 
     @contextmanager
     def database(self) -> Iterator[Settings]:
-        """Settings with a database of their own, which has all tables and no rows."""
+        """Yields settings with a new database, which has all tables and no rows."""
         name = f"{self._name}_{next(self._numbers)}"
         server = access.database_address(self._settings)
         with psycopg.connect(server, autocommit=True) as connection:
@@ -48,14 +49,14 @@ class Servers:
                 connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
     async def make_topics(self, settings: Settings) -> Settings:
-        """These settings with topics of their own."""
+        """Create new topics. Returns these settings with their prefix."""
         settings = settings.model_copy(update={"topic_prefix": f"{self._name}-{next(self._numbers)}."})
         async with broker.connect(settings) as brokers:
             await brokers.create_missing(topic_specs(settings))
         return settings
 
     async def delete_topics(self, settings: Settings) -> None:
-        """Delete what `make_topics` made."""
+        """Delete the topics that `make_topics` created."""
         admin = AIOKafkaAdminClient(**access.kafka_options(settings))
         await admin.start()
         try:
@@ -70,14 +71,15 @@ class Servers:
 
 @contextmanager
 def servers(settings: Settings) -> Iterator[Servers]:
-    """Those of the settings if they name both, or else real ones in a temporary folder, gone with the block.
+    """Yields the servers of the settings if both are configured, else real ones in a temporary folder, which are
+    removed after the block.
 
-    Raises `EmbeddedError` if this machine does not let them run.
+    Raises `EmbeddedError` if they cannot run on this machine.
     """
     if settings.kafka_bootstrap_servers is not None and settings.database_url is not None:
         yield Servers(settings.model_copy(update={"topic_partitions": PARTITIONS}))
         return
-    # They are for Linux and macOS, the command line is for all.
+    # They need Linux or macOS, and the command line runs anywhere.
     from frameledger_services.embedded import kafka, postgres
 
     with ExitStack() as stack:

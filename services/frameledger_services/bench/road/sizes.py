@@ -1,7 +1,8 @@
-"""What a message takes on disk: every table and index that the projector fills, against two bare tables.
+"""The size of a message on disk in bytes: every table and index that the projector fills, compared with two bare
+tables.
 
-The bare ones have the columns and rows of `frames` and `messages`, in the order in which these were written, and
-nothing but their primary keys. A kilobyte more or less of settings or of tables that stay empty is counted too.
+The bare tables have the columns and rows of `frames` and `messages`, in the order in which these were written, and only
+their primary keys. About a kilobyte of settings and empty tables is counted as well.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _KEYS = {"frames": "context_id, version", "messages": "context_id, era, position
 
 
 async def measure(servers: Servers, *, contexts: int, each: int) -> list[Figure]:
-    """Bytes per message with so many conversations of `each` frames."""
+    """Returns bytes per message, with this many conversations of `each` frames."""
     with servers.database() as settings:
         async with direct(settings) as projector:
             await projector.store(projector.records(interleaved(contexts, each, FRAME_BYTES)), BATCH)
         async with await AsyncConnection.connect(
             access.database_address(settings), autocommit=True
         ) as connection:
-            # These are published right after their batch, and here nobody did.
+            # A projector publishes and deletes these right after their batch; here they stayed.
             await connection.execute("TRUNCATE outbox")
             for table, key in _KEYS.items():
                 await _copy_bare(connection, table, key)

@@ -1,8 +1,8 @@
-"""The yardstick of throughput: a projector that promises nothing. Run as a process, it ends when it has read all.
+"""The yardstick of throughput: a projector without guarantees. Run as a process, it ends when it has read all records.
 
-It has our consumer, our decoder and our COPY, and writes frames, messages, heads and offsets in one transaction per
-batch. It has no epochs and takes no locks, and no hash chain, deduplication or outbox; it does not fold: a message is
-what a user said, what a function returned, or the text between the start and the end of a response.
+It uses our consumer, our decoder and our COPY, and writes frames, messages, heads and offsets in one transaction per
+batch. It has no epochs, locks, hash chain, deduplication or outbox, and does not fold: a message is what a user said,
+what a function returned, or the text between the start and the end of a response.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _OFFSETS = """
 
 
 class Heads:
-    """The conversations so far: how many frames and messages each has, and the text that is being said."""
+    """The conversations so far: the numbers of frames and messages of each, and the text of the open response."""
 
     def __init__(self) -> None:
         self.versions: dict[str, int] = {}
@@ -88,7 +88,7 @@ class Heads:
         return version
 
     def next_message(self, context_id: str, frame: AnyFrame) -> tuple[int, dict[str, Any]] | None:
-        """The message that is complete with this frame, and its place."""
+        """Returns the message that this frame completes, with its position; None if it completes none."""
         match frame:
             case LLMTextFrame():
                 self._texts.setdefault(context_id, []).append(frame.text)
@@ -106,7 +106,7 @@ class Heads:
 
 
 async def project(settings: Settings) -> None:
-    """Read the topic from its beginning to the end that it has now, into tables that this makes."""
+    """Read the topic from its beginning to its current end, into tables that this creates."""
     topic = TopicNames(settings.topic_prefix).frames
     async with await AsyncConnection.connect(
         access.database_address(settings), autocommit=True

@@ -1,4 +1,4 @@
-"""What the road is measured with: conversations of every kind of frame, interleaved, each frame of one size."""
+"""The input of the bench: conversations with every kind of frame, interleaved, with frames of equal size."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _PRODUCED_AT = "2026-03-04T09:00:00.000Z"
 
 
 def conversation(context_id: str, size: int, seed: int = 0) -> Iterator[AnyFrame]:
-    """The frames of one conversation without end, all of them applied, each of `size` bytes or as few more as it
-    needs. Their ids are uuids that follow from the seed."""
+    """Yields the frames of one conversation without end, all of them applied, each of `size` bytes or as few more as it
+    needs. Their ids are UUIDs derived from the seed."""
     random = Random(f"{seed} {context_id}")
     for frame in talking(Folding(Conversation.new(ContextId(context_id)))):
         yield _of_size(frame, size, random)
 
 
 def interleaved(contexts: int, each: int, size: int, seed: int = 0) -> Iterator[tuple[str, AnyFrame]]:
-    """So many conversations with so many frames each, a frame of each in turn."""
+    """Yields the frames of this many conversations with this many frames each, one frame of each in turn."""
     talks = {name: conversation(name, size, seed) for name in context_ids(contexts, seed)}
     for _ in range(each):
         for name, talk in talks.items():
@@ -35,25 +35,25 @@ def interleaved(contexts: int, each: int, size: int, seed: int = 0) -> Iterator[
 
 
 def mixture(count: int, size: int) -> list[tuple[str, AnyFrame]]:
-    """So many frames, of a hundred conversations in turn."""
+    """Yields this many frames, of a hundred conversations in turn."""
     return list(islice(interleaved(100, -(-count // 100), size), count))
 
 
 def one_after_another(contexts: int, each: int, size: int, seed: int = 0) -> Iterator[tuple[str, AnyFrame]]:
-    """The same, a conversation at a time."""
+    """Yields the same frames, one conversation after another."""
     for name in context_ids(contexts, seed):
         for frame in islice(conversation(name, size, seed), each):
             yield name, frame
 
 
 def context_ids(count: int, seed: int = 0) -> list[str]:
-    """Names as long and as random as those of most people."""
+    """Returns ids as long and as random as typical ones."""
     random = Random(seed)
     return [str(_uuid(random)) for _ in range(count)]
 
 
 def record_of(context_id: str, frame: AnyFrame) -> Outgoing:
-    """The record that the client would publish for it."""
+    """Returns the record that the client would publish for this frame."""
     return outgoing(frame, ContextId(context_id), source=SOURCE)
 
 
@@ -62,7 +62,7 @@ def _of_size(frame: AnyFrame, size: int, random: Random) -> AnyFrame:
         update={"id": str(_uuid(random)), "produced_at": _PRODUCED_AT, "metadata": {"note": ""}}
     )
     missing = size - len(encode_frame(named))
-    # Noise, as text: what is the same in every frame would be compressed away.
+    # Random text: equal parts of frames would be compressed away.
     noise = random.randbytes((max(missing, 0) + 1) // 2).hex()[: max(missing, 0)]
     return named.model_copy(update={"metadata": {"note": noise}})
 

@@ -1,7 +1,7 @@
-"""Throughput of one projector with a backlog, compared with a minimal consumer (`straight_line`).
+"""Throughput of one projector with a backlog, in frames per second, compared with a minimal consumer (`straight_line`).
 
-The rate is that of the rows themselves, by the database's clock: from the first frame that is written to the last.
-Starting a process and joining the group are no part of it.
+The rate is that of the rows, by the database's clock: from the first frame that is written to the last. The start of
+the process and the join of its group are not part of it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ AT_ONCE = 5_000
 
 
 async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) -> list[Figure]:
-    """Frames per second with so many conversations of `each` frames, interleaved on the log before anybody reads."""
+    """Returns frames per second with this many conversations of `each` frames, interleaved, which are on the log before
+    the projector starts."""
     with servers.database() as settings:
         settings = await servers.make_topics(settings)
     try:
@@ -74,8 +75,8 @@ async def publish_records(settings: Settings, records: Iterable[Outgoing]) -> in
 
 
 async def rate(settings: Settings, table: str, *, skipped: int = 0) -> float:
-    """Rows of this table per second, by the database's clock: from the first to the last that was written, without the
-    `skipped` rows that were written first."""
+    """Returns rows of this table per second, by the database's clock: from the first row that was written to the last,
+    without the `skipped` earliest rows."""
     async with await AsyncConnection.connect(access.database_address(settings)) as connection:
         cursor = await connection.execute(
             f"""

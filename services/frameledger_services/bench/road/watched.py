@@ -1,6 +1,8 @@
-"""The projector, run as its command runs it, that says when each of its transactions was committed, and when on disk.
+"""The projector, run like by its command, that records when each of its transactions was committed, and when it was on
+disk.
 
-Times for each, in order, in seconds since 1970 by this machine's clock, as JSON on standard output when it stops.
+Writes both times of each transaction, in order, as Unix time in seconds by this machine's clock, as JSON on standard
+output when it stops.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from frameledger_services.settings import Settings
 
 
 def watch() -> dict[str, list[float]]:
-    """Serve until SIGTERM; the times at which a commit returned, and those at which it was announced: it was on disk by
-    then at the latest."""
+    """Serve until SIGTERM. Returns the times at which commits returned, and those at which they were announced: they
+    were on disk by then."""
     committed: list[float] = []
     on_disk: list[float] = []
     announcing = 0

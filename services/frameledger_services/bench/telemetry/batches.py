@@ -1,8 +1,9 @@
-"""What being watched costs a batch in processor time: decoded, folded and counted in a process without servers.
+"""The cost of metrics and traces per frame, in microseconds of CPU time: batches are decoded, folded and counted in a
+process without servers.
 
-Of each batch the shortest of many times counts, so what the machine does besides, which moves frames a second by a
-tenth and more, hardly moves this. The way of the rows into the database, the same either way, is left out: of what a
-projector does for a frame this is about half, so a ratio here is a stricter one than that of a projector.
+Of each batch the shortest of many times counts, so other load on the machine, which changes frames per second by a
+tenth and more, has little influence. Writing the rows is left out, because it is the same either way. What is measured
+is about half of a projector's work for a frame, so a ratio here is stricter than that of a projector.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from frameledger_services.telemetry.provider import recording
 
 ALONE = ("frameledger_services.bench.telemetry.batches",)
 COUNTED = "counted"
-"""The word with which such a process counts what it does, as for `/metrics`."""
+"""The argument with which such a process records metrics, as for `/metrics`."""
 
 TOPIC = "llm.frames"
 LOGGED_AT_MS = 1_772_600_000_000
@@ -50,7 +51,8 @@ WAYS: tuple[tuple[str, Watching, tuple[str, ...], float], ...] = (
 
 
 async def measure(_: Servers, *, contexts: int, each: int, repeats: int, rounds: int) -> list[Figure]:
-    """Microseconds a frame, with so many conversations of `each` frames, and each batch done `repeats` times."""
+    """Returns the microseconds per frame, with this many conversations of `each` frames; each batch is processed
+    `repeats` times."""
     size = [str(contexts), str(each), str(repeats)]
     figures: list[Figure] = []
     for name, watch, words, goal in WAYS:
@@ -64,7 +66,7 @@ async def measure(_: Servers, *, contexts: int, each: int, repeats: int, rounds:
 
 
 async def _alone(watch: Watching, words: Sequence[str]) -> float:
-    """What a process of its own says, which begins and ends here."""
+    """Returns the output of a new process."""
     with watch() as watched:
         async with running(Settings(), *ALONE, *words, also=watched.environment) as one:
             told, _ = await asyncio.wait_for(one.communicate(), WITHIN)
@@ -74,7 +76,7 @@ async def _alone(watch: Watching, words: Sequence[str]) -> float:
 
 
 def _us_per_frame(records: Sequence[Record], repeats: int, metrics: ProjectorMetrics) -> float:
-    """Microseconds of processor time, of each batch the shortest."""
+    """Returns the microseconds of CPU time per frame, for each batch the shortest."""
     batches = [records[first : first + BATCH] for first in range(0, len(records), BATCH)]
     shortest = [sys.maxsize] * len(batches)
     with no_collections():
@@ -90,7 +92,7 @@ def _us_per_frame(records: Sequence[Record], repeats: int, metrics: ProjectorMet
 
 
 def _fold(batch: Sequence[Record], heads: dict[str, Head], metrics: ProjectorMetrics) -> None:
-    """What a projector does with a batch, but for the database."""
+    """Do a projector's work for a batch, without the database."""
     decoded = [decode_record(one) for one in batch]
     with batch_span(TOPIC, "projector", decoded) as span:
         parts = BatchFold(heads, PARTITIONS, str, "dead-letters", None).fold(decoded)
@@ -99,7 +101,7 @@ def _fold(batch: Sequence[Record], heads: dict[str, Head], metrics: ProjectorMet
 
 
 def _records(contexts: int, each: int) -> list[Record]:
-    """A backlog as it lies on the log."""
+    """Returns the records of a backlog."""
     ends = [0] * PARTITIONS
     records = []
     for one in traced(contexts, each):
@@ -111,7 +113,7 @@ def _records(contexts: int, each: int) -> list[Record]:
 
 
 def main() -> None:
-    """Print the microseconds of a frame. With an endpoint for traces in the environment they are recorded."""
+    """Print the microseconds per frame. Traces are recorded if the environment has an endpoint for them."""
     contexts, each, repeats = map(int, sys.argv[1:4])
     counted = ProcessMetrics() if COUNTED in sys.argv[4:] else NO_METRICS
     records = _records(contexts, each)

@@ -27,7 +27,7 @@ class Scale:
 
 
 QUICK = Scale(
-    # Several batches: the first does not count.
+    # Several batches, because the first is discarded.
     contexts=80,
     each=100,
     rounds=1,

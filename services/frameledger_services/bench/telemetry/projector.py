@@ -1,10 +1,11 @@
-"""How fast one projector works off a backlog while it is watched, beside the same unwatched.
+"""The throughput of one projector with metrics or traces, in frames per second, compared with the same projector
+without.
 
-A hundredth of the conversations carry a trace that is recorded, the others one that is not: as they come from
-publishers who trace.
+One in a hundred conversations carries a trace that is recorded, the others one that is not, as published by clients
+that sample.
 
-The first tenth of a backlog does not count: it has what happens once, the first scrape of `/metrics` included, which
-comes every 15 seconds only and would be in each of the short rounds.
+The first tenth of a backlog is discarded: it contains what happens once, such as the first scrape of `/metrics`, which
+comes only every 15 seconds and would otherwise be in each of the short rounds.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from frameledger_services.settings import Settings
 EVERY = round(1 / watching.SHARE)
 
 WARM_UP_SHARE = 10
-"""One part in so many of a backlog does not count."""
+"""The discarded part of a backlog: one in this many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """The result of a round: frames per second by the database's clock, and processor time of the process per frame,
-    both without the first tenth of the frames."""
+    """The result of a round: frames per second by the database's clock, and CPU time of the process per frame, both
+    without the first tenth of the frames."""
 
     rate: float
     cpu_us: float
@@ -50,7 +51,8 @@ WAYS: tuple[tuple[str, Watching, float], ...] = (
 
 
 async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) -> list[Figure]:
-    """Frames per second with so many conversations of `each` frames, which are on the log before anybody reads."""
+    """Returns frames per second with this many conversations of `each` frames, which are on the log before the
+    projector starts."""
     figures: list[Figure] = []
     with servers.database() as settings:
         settings = await servers.make_topics(settings)
@@ -80,11 +82,11 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
 
 
 async def _worked_off(servers: Servers, log: Settings, count: int, watch: Watching) -> Came:
-    """A projector begins, and has stored all `count` records of the topics in `log`."""
+    """Run a projector until it has stored all `count` records of the topics in `log`."""
     with servers.database() as here, watch() as watched:
         here = here.model_copy(update={"topic_prefix": log.topic_prefix, **watched.settings})
         async with running(here, *PROJECTOR, also=watched.environment) as process:
-            # The batch that passes the tenth is in neither: how many frames it has is seen afterwards.
+            # The batch that passes the tenth is in neither part: its number of frames is known only afterwards.
             passed = await until_projected(here, count // WARM_UP_SHARE, process, within=WITHIN)
             begun = cpu_seconds([process])
             await until_projected(here, count, process, within=WITHIN)
@@ -93,7 +95,7 @@ async def _worked_off(servers: Servers, log: Settings, count: int, watch: Watchi
 
 
 def traced(contexts: int, each: int) -> Iterator[Outgoing]:
-    """The records of such a backlog."""
+    """Returns the records of such a backlog, with traces."""
     numbers = {context_id: number for number, context_id in enumerate(stream.context_ids(contexts))}
     for context_id, frame in stream.interleaved(contexts, each, FRAME_BYTES):
         number = numbers[context_id]

@@ -29,26 +29,26 @@ LONGEST_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The configuration of a process that is watched."""
+    """The configuration of a process with metrics or traces."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 Watching = Callable[[], AbstractContextManager[Watched]]
-"""Begins to watch, for a block in which one process has what it yields."""
+"""Starts to monitor, for a block in which one process has the configuration that it yields."""
 
 
 @contextmanager
 def nobody() -> Iterator[Watched]:
-    """Neither metrics nor traces."""
+    """Yields a configuration with neither metrics nor traces."""
     yield Watched()
 
 
 @contextmanager
 def by_metrics() -> Iterator[Watched]:
-    """`/metrics` is asked for every `SCRAPE_SECONDS`, and first as soon as somebody answers. Raises `BenchError` at the
-    end if nobody did."""
+    """Scrape `/metrics` every `SCRAPE_SECONDS`, the first time as soon as the process responds. Raises `BenchError` at
+    the end if it never responded."""
     port, ended = _free_port(), threading.Event()
     answered = 0
 
@@ -63,7 +63,7 @@ def by_metrics() -> Iterator[Watched]:
                 ) as answer:
                     answered += bool(answer.read())
             except OSError:
-                # It has not begun yet, or has ended already.
+                # The process has not started to listen, or has ended.
                 pause = LOOK_AGAIN_SECONDS
 
     thread = threading.Thread(target=scrape, name="scrapes", daemon=True)
@@ -79,7 +79,7 @@ def by_metrics() -> Iterator[Watched]:
 
 @contextmanager
 def by_traces() -> Iterator[Watched]:
-    """A collector takes `SHARE` of all traces. Raises `MissingExtraError` if nobody could send any."""
+    """Run a collector for `SHARE` of all traces. Raises `MissingExtraError` without the extra `otel`."""
     extras.check("otel")
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Collector)
     thread = threading.Thread(target=server.serve_forever, name="collector", daemon=True)
@@ -94,7 +94,7 @@ def by_traces() -> Iterator[Watched]:
 
 @contextmanager
 def by_nobody_at_the_address() -> Iterator[Watched]:
-    """The same traces are sent to a collector that is dead. Raises `MissingExtraError` if nobody could send any."""
+    """Send the same traces to a collector that is not running. Raises `MissingExtraError` without the extra `otel`."""
     extras.check("otel")
     yield _traced(_free_port())
 
@@ -120,7 +120,7 @@ class _Collector(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing: a bench prints its figures."""
+        """Log nothing."""
 
 
 def _free_port() -> int:

@@ -1,6 +1,6 @@
-"""Answers of a model through an inference worker that is watched, beside the same through one that is not.
+"""Answers of a model through an inference worker with metrics or traces, compared with the same worker without.
 
-The model writes at a pace, so the rate says whether anybody is late, and the processor's time says what it costs.
+The model writes at a pace, so the rate shows whether tokens are delayed, and the CPU time shows the cost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WAYS: tuple[tuple[str, Watching, float], ...] = (
 
 
 async def measure(servers: Servers, *, streams: int, tokens: int, rounds: int) -> list[Figure]:
-    """So many answers at once, of so many tokens each."""
+    """Returns the figures for this many answers at once, each of this many tokens."""
     figures: list[Figure] = []
     async with model_server(tokens) as url:
         for name, watch, goal in WAYS:
