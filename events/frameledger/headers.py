@@ -114,7 +114,8 @@ def headers_for(
         (CE_SOURCE, source.encode()),
         (CE_SUBJECT, context_id.encode()),
     )
-    if frame.produced_at is not None and _RFC3339.fullmatch(frame.produced_at):
+    # Of an unknown type it may have any value.
+    if isinstance(frame.produced_at, str) and _RFC3339.fullmatch(frame.produced_at):
         headers.append((CE_TIME, frame.produced_at.encode()))
     if traceparent is not None:
         headers.append((TRACEPARENT, traceparent.encode()))

@@ -46,6 +46,17 @@ def test_frames_of_any_time_can_be_read_back(database):
     assert list(readable(database)) == PLACES
 
 
+@pytest.mark.regression("fault 33")
+@pytest.mark.parametrize("written", [b"1770000000", b"null", b"{}", b'["2026-05-01"]'])
+def test_a_frame_of_an_unknown_type_is_stored_whatever_its_time_is(database, written):
+    log = Log()
+    log.add("ctx", b'{"type":"NewFrame","produced_at":%s}' % written)
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        stored = connection.execute("SELECT outcome, produced_at FROM frames").fetchall()
+    assert stored == [("unknown", None)]
+
+
 @pytest.mark.regression("fault 15")
 @pytest.mark.parametrize("milliseconds", [2**63 - 1, -(2**63), 1_770_000_000_000_000_000])
 @pytest.mark.parametrize("value", [b'{"type":"LLMRunFrame"}', b"no frame"])

@@ -524,6 +524,12 @@ def test_headers_leave_out_what_the_frame_does_not_say():
     assert names == ["ce_specversion", "ce_type", "ce_source", "ce_subject"]
 
 
+@pytest.mark.regression("fault 33")
+def test_a_frame_of_an_unknown_type_is_published_whatever_its_time_is():
+    frame = decode(b'{"type":"NewFrame","produced_at":1770000000}')
+    assert "ce_time" not in dict(outgoing(frame, "c-1", source="//demo").headers)
+
+
 @pytest.mark.parametrize("context_id", ["", "é" * 128, "a\x00", HALF])
 def test_nothing_is_published_to_what_is_no_context_id(context_id):
     with pytest.raises(ValueError, match="context_id"):

@@ -77,7 +77,8 @@ def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
     if erased is None:
         return False
     opened_version = getattr(frame, "opened_version", None)
-    if opened_version is not None and opened_version <= erased.version:
+    # Of a type without this field it is an unknown one, which may have any value.
+    if isinstance(opened_version, int | float) and opened_version <= erased.version:
         return True
     if isinstance(frame, OfContext):
         expected_version = frame.expected_version

@@ -144,10 +144,10 @@ def at(timestamp_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=min(max(timestamp_ms, _FIRST_MS), _LAST_MS))
 
 
-def time_of(written: str | None) -> datetime | None:
+def time_of(written: object) -> datetime | None:
     """The time that somebody wrote; None for what is no time, one without an offset, or one that not everybody can
     read."""
-    if written is None:
+    if not isinstance(written, str):
         return None
     try:
         parsed = datetime.fromisoformat(written)

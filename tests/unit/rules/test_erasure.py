@@ -170,6 +170,15 @@ def test_what_comes_late_for_the_life_before_is_left_out(has_begun):
 
 
 @pytest.mark.rule("RA5.lives")
+@pytest.mark.regression("fault 32")
+@pytest.mark.parametrize("frame_type", [b"LLMRunFrame", b"NewFrame"])
+@pytest.mark.parametrize("value", [b'"1"', b"{}", b"[1]", b"null"])
+def test_a_version_that_is_no_number_is_of_no_life(frame_type, value):
+    folding = talk(say("hi"), ERASE)
+    assert folding.step(decode(b'{"type":"%b","opened_version":%b}' % (frame_type, value))) is not None
+
+
+@pytest.mark.rule("RA5.lives")
 def test_the_next_life_knows_its_own_runs_and_calls():
     folding = talk(say("hi", run_llm=True), ERASE, say("hi", run_llm=True))
     first = open_run(folding)
