@@ -268,5 +268,45 @@ def test_caching_leaves_a_mark_that_is_there():
     assert made["tools"] == [own]
 
 
+@pytest.mark.regression("worker 33")
+@pytest.mark.parametrize("of_its_own", [1, 2, 4])
+def test_caching_leaves_the_marks_of_a_client_and_adds_no_more_than_the_api_takes(of_its_own):
+    own = [
+        text(str(number)) | {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+        for number in range(of_its_own)
+    ]
+    made = body(
+        {"role": "system", "content": "s"},
+        LLMSpecificMessage("anthropic", user(own)),
+        bot("b"),
+        user("c"),
+        tools=[{"name": "f"}],
+        prompt_caching=True,
+    )
+    assert made["messages"][0]["content"] == own
+    # A mark for five minutes must not come before one for an hour.
+    assert "cache_control" not in str(made["tools"]) + str(made["system"])
+    assert marked(made["messages"])[of_its_own:] == ([(2, 0)] if of_its_own < 4 else [])
+
+
+def test_caching_counts_the_marks_of_a_clients_tools():
+    own = {"type": "custom", "name": "s", "input_schema": {"type": "object"}, "cache_control": MARK}
+    tools = [{"llm": "anthropic", "tool": own | {"name": str(number)}} for number in range(3)]
+    made = body(
+        {"role": "system", "content": "s"}, user("a"), bot("b"), user("c"), tools=tools, prompt_caching=True
+    )
+    assert [block.get("cache_control") for block in made["system"]] == [None]
+    assert marked(made["messages"]) == [(2, 0)]
+
+
+@pytest.mark.regression("worker 30")
+def test_a_called_name_that_the_api_rejects_is_sent_as_one_that_it_accepts():
+    called = call()
+    called["tool_calls"][0]["function"]["name"] = "multi_tool_use.parallel"
+    made = body(user("a"), called, result("1"))
+    assert made["messages"][1]["content"][0]["name"] == "multi_tool_use_parallel"
+    assert [tool["name"] for tool in made["tools"]] == ["multi_tool_use_parallel"]
+
+
 def test_without_caching_nothing_is_marked():
     assert "cache_control" not in str(body(user("a"), tools=[{"name": "f"}]))

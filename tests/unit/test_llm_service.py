@@ -12,6 +12,7 @@ from frameledger import frames as f
 from frameledger.context import LLMContext, LLMSpecificMessage
 from frameledger.fold_settings import FOLD_SETTINGS
 from frameledger_services.providers import LLMService, LLMSettings, ProviderError, UnmappableError
+from frameledger_services.providers.anthropic import AnthropicLLMService
 from frameledger_services.providers.instructions import Instructions
 from frameledger_services.providers.openai_adapter import OpenAILLMAdapter
 from frameledger_services.providers.script import Call, Reply, Script, Text
@@ -152,10 +153,23 @@ def test_two_system_instructions_are_both_sent_and_warned_of_once(caplog):
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_the_bytes_of_a_request_are_its_body_also_with_half_a_character():
-    request = ScriptedLLMService().request(HELLO.add_message({"role": "user", "content": "\ud83d é"}))
-    assert b"\\ud83d \xc3\xa9" in request.content
-    assert json.loads(request.content) == request.body
+@pytest.mark.regression("worker 31")
+@pytest.mark.parametrize(
+    ("content", "sent"),
+    [("\ud83d é", "\\ud83d é"), ("\ud83d\ude00", "\U0001f600"), ("\\ud83d\ude00", "\\ud83d\\ude00")],
+)
+def test_half_a_character_is_sent_as_the_text_of_its_escape(content, sent):
+    request = ScriptedLLMService().request(HELLO.add_message({"role": "user", "content": content}))
+    assert json.loads(request.content)["messages"][-1]["content"] == sent
+    request.content.decode()
+
+
+@pytest.mark.regression("worker 32")
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_a_blank_system_instruction_leaves_the_request_without_any(blank):
+    context = HELLO.add_message({"role": "system", "content": "From the context."})
+    service = AnthropicLLMService(settings=LLMSettings(system_instruction="Base."))
+    assert "system" not in service.request(context, system_instruction=blank).body
 
 
 def test_hooks_are_called_in_order_and_one_that_raises_stops_nothing(caplog):

@@ -158,3 +158,27 @@ def test_a_strict_schema_says_so_and_any_other_says_nothing(strict):
     function = {"name": "f", "parameters": schema} | ({} if strict is None else {"strict": strict})
     definition = {"type": "function", "function": function}
     assert body(HELLO, tools=[definition])["tools"] == [definition]
+
+
+def called(name):
+    one = {"id": "x", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    return {"role": "assistant", "tool_calls": [one]}
+
+
+@pytest.mark.regression("worker 30")
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("multi_tool_use.parallel", "multi_tool_use_parallel"),
+        ("f" * 70, "f" * 64),
+        ("é !", "___"),
+        ("get_weather-2", "get_weather-2"),
+    ],
+)
+def test_a_called_name_that_the_api_rejects_is_sent_as_one_that_it_accepts(name, sent):
+    assert told(HELLO, called(name), result("x"))[1] == called(sent)
+
+
+def test_a_called_name_that_is_offered_stays():
+    tools = [{"name": "weather.get", "parameters": {}}]
+    assert told(HELLO, called("weather.get"), result("x"), tools=tools)[1] == called("weather.get")

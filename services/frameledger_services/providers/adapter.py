@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from frameledger.context import LLMContext, LLMContextMessage, LLMSpecificMessage
 from frameledger_services import cancel_tools
-from frameledger_services.providers import content, gathering, pairing, tool_forms
+from frameledger_services.providers import called_names, content, gathering, pairing, tool_forms
 from frameledger_services.providers.errors import UnmappableError
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Tool, ToolChoice
@@ -90,7 +90,7 @@ class LLMAdapter(ABC):
         answers: Sequence[str | None] = (),
     ) -> tuple[LLMContextMessage, ...]:
         """Returns the context's messages for this provider: the calls of an answer in one message, each followed by its
-        result, and all messages checked.
+        result, under names that providers accept, and all messages checked.
 
         `system_replaced` omits system messages. `answers` has for each message of the context the id of the answer that
         it belongs to, or None if that is unknown; empty means unknown for all.
@@ -106,7 +106,8 @@ class LLMAdapter(ABC):
                 continue
             found.append(message)
             known.append(answer)
-        checked = pairing.paired(gathering.gathered(found, known))
+        offered = {tool.name for tool in tool_forms.tools_of(self.provider, context.tools)}
+        checked = called_names.with_accepted_names(pairing.paired(gathering.gathered(found, known)), offered)
         for place, message in enumerate(checked):
             if not isinstance(message, LLMSpecificMessage):
                 content.check(self.provider, place, message)

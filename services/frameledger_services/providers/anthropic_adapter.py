@@ -16,6 +16,9 @@ MAX_TOKENS = 8192
 
 CACHED: Mapping[str, Any] = {"type": "ephemeral"}
 
+MOST_MARKS = 4
+"""More of them in one request are refused."""
+
 _MODES = {"auto": "auto", "required": "any", "none": "none"}
 
 
@@ -28,7 +31,8 @@ class AnthropicLLMAdapter(LLMAdapter):
     - Of OpenAI's fields in `extra`, `stop` becomes `stop_sequences`, and a `response_format` of text, which every
       answer has, is left out.
     - Prompt caching marks the end of the tools, of the system, and of the messages that will stand in the next request
-      as they stand in this one.
+      as they stand in this one: four marks at most, those of a client's own blocks and tools counted, and none before a
+      client's, which may be one for longer.
     """
 
     provider = "anthropic"
@@ -45,10 +49,7 @@ class AnthropicLLMAdapter(LLMAdapter):
         if not tools and conversation.called:
             tools, choice = [_gone(name) for name in conversation.called], {"type": "none"}
         if prompt.prompt_caching:
-            for head in (tools, blocks):
-                if head and "cache_control" not in head[-1]:
-                    head[-1] = {**head[-1], "cache_control": CACHED}
-            conversation.mark_stable_end(CACHED)
+            _mark(conversation, blocks, tools)
         body: dict[str, Any] = {"model": prompt.model, "max_tokens": _limit(prompt.settings)}
         if tools:
             body["tools"] = tools
@@ -74,6 +75,19 @@ class AnthropicLLMAdapter(LLMAdapter):
             )
         values = {name: getattr(settings, name) for name in ("temperature", "top_p", "top_k")}
         return {name: value for name, value in values.items() if value is not None}
+
+
+def _mark(
+    conversation: AnthropicMessages, system: list[Mapping[str, Any]], tools: list[Mapping[str, Any]]
+) -> None:
+    """Mark the ends for caching, the longest beginning first."""
+    room = MOST_MARKS - conversation.marks - sum("cache_control" in tool for tool in tools)
+    heads = [] if conversation.marks else [head for head in (system, tools) if head]
+    if room > 0 and conversation.mark_stable_end(CACHED):
+        room -= 1
+    for head in heads[: max(room, 0)]:
+        if "cache_control" not in head[-1]:
+            head[-1] = {**head[-1], "cache_control": CACHED}
 
 
 def _limit(settings: LLMSettings) -> int:

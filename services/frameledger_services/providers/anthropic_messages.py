@@ -58,13 +58,24 @@ class AnthropicMessages:
         if self._placed[-1].role != "user":
             self._placed.append(_Placed("user", _text(GOING_ON), stable=False))
 
-    def mark_stable_end(self, cache_control: Mapping[str, Any]) -> None:
-        """Mark the last block up to which the next request will be the same, if there is one that takes a mark."""
+    @property
+    def marks(self) -> int:
+        """How many blocks the client has marked for caching itself."""
+        return sum(_marks(one.block) for one in self._placed)
+
+    def mark_stable_end(self, cache_control: Mapping[str, Any]) -> bool:
+        """Mark the last block up to which the next request will be the same, if there is one that takes a mark and none
+        of the client's is there or behind it. Returns whether it did."""
         first = next((at for at, one in enumerate(self._placed) if not one.stable), len(self._placed))
+        if any(_marks(one.block) for one in self._placed[first:]):
+            return False
         for one in reversed(self._placed[:first]):
+            if _marks(one.block):
+                return False
             if one.block["type"] not in _THINKING:
                 one.block = {**one.block, "cache_control": cache_control}
-                return
+                return True
+        return False
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -144,6 +155,12 @@ class AnthropicMessages:
 
 def _text(text: str) -> Block:
     return {"type": "text", "text": text}
+
+
+def _marks(block: Block) -> int:
+    inner = block.get("content")
+    nested = [one for one in inner if isinstance(one, Mapping)] if isinstance(inner, list | tuple) else []
+    return sum("cache_control" in one for one in (block, *nested))
 
 
 def _are_blocks(blocks: Sequence[object]) -> bool:

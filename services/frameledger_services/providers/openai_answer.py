@@ -15,6 +15,7 @@ from frameledger.frames import (
     Usage,
 )
 from frameledger_services.providers.call_pieces import Announce, CallPieces
+from frameledger_services.providers.errors import ProviderUnavailableError
 from frameledger_services.providers.loose_json import JsonObject, an_object, number, objects, text
 from frameledger_services.providers.request import encoded
 
@@ -23,8 +24,13 @@ _FINISH: dict[str, FinishReason] = {
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "length": "length",
+    # Mistral's word for a full context.
+    "model_length": "length",
     "content_filter": "content_filter",
 }
+
+_BROKE_OFF = frozenset({"error", "abort", "insufficient_system_resource"})
+"""Reasons of compatible servers that did not get to the end of an answer."""
 
 
 class OpenAIAnswer:
@@ -93,13 +99,16 @@ class OpenAIAnswer:
             yield LLMThoughtEndFrame()
 
     def end(self) -> Iterator[AnyFrame]:
-        """The frames of the stream's end. Raises `ConnectionLostError` if no finish reason came."""
+        """The frames of the stream's end. Raises `ConnectionLostError` if no finish reason came, and
+        `ProviderUnavailableError` if the server broke off."""
         stated = self.finish_reason
         if stated is None:
             raise self._calls.broken_off(self._provider)
-        calls = self._calls.whole(stopped_early=stated in ("length", "content_filter"))
-        yield from self._end_thought()
+        if stated in _BROKE_OFF:
+            raise ProviderUnavailableError(f"{self._provider} broke off its answer: {stated}.")
         reason = _FINISH.get(stated)
+        calls = self._calls.whole(stopped_early=reason not in ("stop", "tool_calls"))
+        yield from self._end_thought()
         if calls:
             yield self._announce(calls)
             reason = "tool_calls" if reason == "stop" else reason

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from frameledger import surrogates
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -16,7 +18,7 @@ class Request:
     provider: str
     model: str
     body: Mapping[str, Any]
-    """The JSON object that the provider gets."""
+    """The JSON object that the provider gets, except that half a character is still one here."""
 
     content: bytes
     """`body` as UTF-8 JSON: exactly the bytes that are sent."""
@@ -38,6 +40,10 @@ class Request:
 
 
 def encoded(value: Any) -> bytes:
-    """Returns compact JSON in UTF-8. A lone surrogate, which UTF-8 cannot encode, is written as its escape."""
+    """Returns compact JSON in UTF-8. A lone surrogate becomes the text of its escape, as in the log: APIs reject a body
+    with half a character."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode(errors="backslashreplace")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return surrogates.write_out_halves(text.encode(errors="backslashreplace"))

@@ -24,7 +24,7 @@ from frameledger_services.providers import tool_forms
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.errors import CompletionTimeoutError, ProviderError, UnmappableError
 from frameledger_services.providers.hooks import Hooks
-from frameledger_services.providers.instructions import Instructions
+from frameledger_services.providers.instructions import Instructions, joined
 from frameledger_services.providers.openai_adapter import OpenAILLMAdapter
 from frameledger_services.providers.pushing import Pushing
 from frameledger_services.providers.request import Request
@@ -181,9 +181,9 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
 
         `cancel_tools` names the asynchronous functions whose calls the model may cancel; a cancel tool is offered for
         each of them that is advertised. `max_tokens` takes precedence over both token limits of the settings.
-        `system_instruction` replaces those of the service and the context. `answers` has for each message the id of the
-        answer that it belongs to, as in `StoredContext`, so that the calls of one answer are sent together. Raises
-        `UnmappableError`.
+        `system_instruction` replaces those of the service and the context; a blank one leaves the request without any.
+        `answers` has for each message the id of the answer that it belongs to, as in `StoredContext`, so that the calls
+        of one answer are sent together. Raises `UnmappableError`.
         """
         return self._request(
             context,
@@ -217,8 +217,8 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
                 "a request without a model; set FRAMELEDGER_INFERENCE_MODEL or the model of the conversation",
             )
         tools, cancellable = adapter.tools(context, cancel_tools)
-        system = system_instruction
-        if system is None:
+        system = None if system_instruction is None else joined([system_instruction])
+        if system_instruction is None:
             guidance = cancelling.guidance(cancellable)
             system = self.instructions.around(settings.system_instruction, cancel_tools=guidance)
             self._warn_of_two_instructions(system, context)

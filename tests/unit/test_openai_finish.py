@@ -1,0 +1,46 @@
+"""How an answer of OpenAI's API ends: by its finish reason, also that of a compatible server."""
+
+import pytest
+
+from frameledger.frames import FunctionCallsStartedFrame
+from frameledger_services.providers.errors import IncompleteCallError, ProviderUnavailableError
+from frameledger_services.providers.openai_answer import OpenAIAnswer
+
+
+def ended(reason, arguments=None):
+    """The frames of the end of an answer, which calls a function with these arguments, if any are given."""
+    answer = OpenAIAnswer("openai", lambda calls: FunctionCallsStartedFrame(function_calls=calls))
+    if arguments is not None:
+        call = {"index": 0, "id": "x", "function": {"name": "pay", "arguments": arguments}}
+        assert answer.take({"choices": [{"delta": {"tool_calls": [call]}}]}) == []
+    answer.take({"choices": [{"delta": {}, "finish_reason": reason}]})
+    return list(answer.end())
+
+
+@pytest.mark.regression("worker 34")
+@pytest.mark.parametrize("reason", ["length", "content_filter", "model_length", "a word of a server's own"])
+def test_arguments_that_were_cut_off_are_no_call_whatever_the_server_calls_it(reason):
+    with pytest.raises(IncompleteCallError):
+        ended(reason, '{"amount": 1')
+
+
+@pytest.mark.regression("worker 34")
+@pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource"])
+def test_a_server_that_did_not_get_to_the_end_has_broken_off(reason):
+    with pytest.raises(ProviderUnavailableError, match=reason):
+        ended(reason, '{"amount": 1}')
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [("stop", "stop"), ("length", "length"), ("model_length", "length"), ("a word of its own", None)],
+)
+def test_the_finish_reason_is_told_in_one_word_for_all(reason, told):
+    [end] = ended(reason)
+    assert end.finish_reason == told
+
+
+def test_arguments_that_are_bad_in_themselves_go_where_the_model_can_read_what_was_wrong():
+    announced, end = ended("tool_calls", "{no json")
+    assert announced.function_calls[0].arguments == "{no json"
+    assert end.finish_reason == "tool_calls"
