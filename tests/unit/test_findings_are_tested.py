@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(
-    r"^\| ((?:fault|repair|seed|trial|journey|call|worker|fold|gateway) [\w -]+) \| (.+?) \| (.*?) ?\|$",
+    r"^\| ((?:bridge|fault|repair|seed|trial|journey|call|worker|fold|gateway) [\w -]+) \| (.+?) \| (.*?) ?\|$",
     re.MULTILINE,
 )
 

@@ -14,6 +14,8 @@ from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
     FunctionCallFromLLM,
     FunctionCallsStartedFrame,
+    LLMContextEraseFrame,
+    LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMirrorFrame,
     LLMRunFrame,
@@ -58,6 +60,9 @@ class Kept:
             return next(one for one in self.rows if one.frame.id == frame.id)
         self.versions.append(self.folding.conversation())
         about = {"version": len(self.versions), "outcome": step.outcome, "reason": step.reason}
+        if isinstance(frame, LLMContextEraseFrame):
+            self.rows.clear()
+            return None
         self.rows.append(SimpleNamespace(frame=frame, run_id=None, **about))
         return self.rows[-1]
 
@@ -80,8 +85,9 @@ class Kept:
         return SimpleNamespace(context=then.context, positions=positions)
 
     async def frames(self, context_id: str, after: int) -> Any:
-        for one in self.rows[after:]:
-            yield one
+        for one in self.rows:
+            if one.version > after:
+                yield one
 
 
 def restored(client: Any) -> Any:
@@ -112,3 +118,48 @@ def test_what_was_noted_is_apart_from_the_settings():
     found = restored(Kept(LEFT)).restored
     assert (found.settings, found.noted) == ({"model": "m"}, {"seat": 4})
     assert [one["role"] for one in found.repaired] == ["assistant", "tool", "assistant", "user"]
+
+
+@pytest.mark.regression("bridge 1")
+@pytest.mark.parametrize(
+    "left",
+    [
+        [LLMMirrorFrame(mirror="died here", react=False)],
+        [*LEFT, LLMContextEraseFrame(why="asked to")],
+    ],
+    ids=["only fenced", "erased"],
+)
+def test_a_conversation_of_which_nothing_is_left_begins_with_what_it_is_given(left):
+    found = restored(Kept(left))
+    assert found.restored.is_new
+    assert [one["content"] for one in found.messages] == ["Be brief."]
+
+
+SAID = LLMMessagesAppendFrame(
+    mirror="old", messages=[{"role": "user", "content": "When?"}, {"role": "user", "content": "Er."}]
+)
+
+
+@pytest.mark.regression("bridge 2")
+@pytest.mark.parametrize(
+    ("then", "known"),
+    [
+        ([], True),
+        (
+            [LLMMessageRewriteFrame(position=2, message={"role": "user", "content": "Now?"}, mirror="old")],
+            True,
+        ),
+        ([LLMMessageRewriteFrame(position=2, message=None, mirror="old")], False),
+        ([LLMMessageRewriteFrame(position=2, message=None, mirror="old"), SAID.model_copy()], True),
+        ([LLMMirrorFrame(mirror=None, react=True), TextFrame(text="At nine.")], False),
+    ],
+    ids=["nothing", "rewritten", "removed", "removed and appended", "continued without a mirror"],
+)
+def test_next_position_is_known_unless_the_newest_message_is_gone(then, known):
+    """A position is given once, so that of a removed message is not given again."""
+    client = Kept([LLMMirrorFrame(mirror="old", react=False), SAID, *then])
+    found = restored(client)
+    assert found.next_is_known == known
+    if known:
+        place = client.folding.state.place
+        assert found.positions.next_position == place.next_position

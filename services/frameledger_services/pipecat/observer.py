@@ -148,7 +148,8 @@ class FrameledgerObserver(BaseObserver):
             chosen["tool_choice"] = found.tool_choice if tool_choice is None else tool_choice
         context = theirs.LLMContext(for_pipecat(found.messages, theirs.LLMSpecificMessage), **chosen)
         self._outbox.encoder.positions = found.positions
-        self._capture.follow(context, Mirror(context.messages, known=True), found.tools, found.tool_choice)
+        mirror = Mirror(context.messages, known=found.next_is_known)
+        self._capture.follow(context, mirror, found.tools, found.tool_choice)
         offered = names_of(tools_to_json(context.tools)[0])
         changed = tuple(sorted(offered ^ names_of(found.tools)))
         self._session.note_fenced(dict(found.restored.noted))

@@ -8,24 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid5
 
-from frameledger.frames import (
-    AnyFrame,
-    FunctionCallInProgressFrame,
-    LLMMessagesAppendFrame,
-    LLMMessagesUpdateFrame,
-)
-from frameledger_services.client import Client, StoredFrame
+from frameledger.frames import AnyFrame, LLMMirrorFrame
+from frameledger_services.client import Client
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.repairs import is_being_answered, repairs
+from frameledger_services.pipecat.stored_tail import newest_frames, shows_next_position
 from frameledger_services.pipecat.values import from_json, has_omitted_media
 
 NOTED = "noted"
 """The setting with the values that applications note. Requests to models do not contain it."""
-
-WINDOWS = (500, 10_000)
-"""The numbers of newest frames that are searched for words in no message. The second one applies if the first frames
-contain no message, as for a very long answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +28,8 @@ class Restored:
     """The version with which the new process starts. It includes the first frame of this process."""
 
     is_new: bool = True
-    """Whether the conversation had no frames before."""
+    """Whether the conversation had no frames before, or only the fences of processes that died before their first
+    message. So has a conversation that was erased."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The stored settings, without the noted values."""
@@ -60,6 +53,10 @@ class RestoredConversation:
 
     messages: list[Any]
     positions: Positions
+    next_is_known: bool
+    """Whether `positions.next_position` is right. Otherwise all messages have to be published again before one of the
+    next messages is rewritten."""
+
     tools: list[Any]
     tool_choice: Any
     restored: Restored
@@ -89,13 +86,12 @@ async def restore_conversation(
     messages: list[Any] = [_wire(one) for one in found.context.messages]
     positions = Positions()
     positions.begin(messages, found.positions)
-    is_new = fence == 1
+    tail, version = await _tail_without_open_run(publisher, fence)
+    is_new = all(isinstance(one, LLMMirrorFrame) for one in tail)
     changes: list[Change] = []
-    version = fence
     if is_new:
-        version = await _append_initial(publisher, positions, tuple(initial)) or fence
+        version = await _append_initial(publisher, positions, tuple(initial)) or version
     else:
-        tail, version = await _tail_without_open_run(publisher, fence)
         changes = repairs(messages, tail, ambiguous=open_calls == "ambiguous")
         version = await _repair(publisher, positions, changes) or version
     restored = Restored(
@@ -107,7 +103,10 @@ async def restore_conversation(
         without_media=sum(map(has_omitted_media, positions.messages)),
     )
     tools, tool_choice = list(found.context.tools or ()), found.context.tool_choice
-    return RestoredConversation(list(positions.messages), positions, tools, tool_choice, restored)
+    next_is_known = is_new or shows_next_position(tail)
+    return RestoredConversation(
+        list(positions.messages), positions, next_is_known, tools, tool_choice, restored
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +162,12 @@ async def _tail_without_open_run(publisher: _Publisher, fence: int) -> tuple[lis
     """Returns the frames before the fence, and the newest version read. An open run is interrupted first, and the
     frames up to the interruption are read too."""
     client, context_id = publisher.client, publisher.context_id
-    tail = await _tail(client, context_id, fence, fence)
+    tail = await newest_frames(client, context_id, fence, fence)
     if not is_being_answered(tail):
         return tail, fence
     stop: Fields = {"type": "InterruptionFrame", "id": publisher.id("interruption")}
     newest = await publisher.publish(stop) or fence
-    return await _tail(client, context_id, fence, newest), newest
+    return await newest_frames(client, context_id, fence, newest), newest
 
 
 async def _repair(publisher: _Publisher, positions: Positions, changes: Iterable[Change]) -> int | None:
@@ -180,28 +179,6 @@ async def _repair(publisher: _Publisher, positions: Positions, changes: Iterable
 def _noted(settings: Mapping[str, Any]) -> dict[str, Any]:
     noted = settings.get(NOTED)
     return dict(noted) if isinstance(noted, Mapping) else {}
-
-
-async def _tail(client: Client, context_id: str, fence: int, newest: int) -> list[AnyFrame]:
-    """Returns as many frames before the fence as needed, and the frames up to `newest`."""
-    tail: list[AnyFrame] = []
-    for most in WINDOWS:
-        after = max(0, fence - 1 - most)
-        found = client.frames(context_id, after)
-        tail = [one.frame async for one in found if one.version <= newest and _counts(one)]
-        if after == 0 or any(
-            isinstance(one, LLMMessagesAppendFrame | LLMMessagesUpdateFrame) for one in tail
-        ):
-            break
-    return tail
-
-
-def _counts(one: StoredFrame) -> bool:
-    """Whether the frame counts for repairs. Frames of a replaced process or a superseded answer do not, nor do starts
-    of calls that another process had started."""
-    if isinstance(one.frame, FunctionCallInProgressFrame) and one.reason in ("call_started", "target_over"):
-        return False
-    return one.outcome == "applied" or (one.reason != "mirror_superseded" and one.run_id is None)
 
 
 def _frame(change: Change, positions: Positions, session: UUID, number: int) -> Fields:

@@ -145,6 +145,39 @@ def test_a_new_conversation_begins_with_what_it_is_given_and_an_old_one_with_its
     on_the_road(settings, scene)
 
 
+@pytest.mark.regression("bridge 2")
+def test_a_result_reaches_its_message_after_the_newest_message_was_removed(settings):
+    async def scene():
+        first = FrameledgerObserver("call-7", settings)
+        bot = Bot([Answer(["Yes."])], context=await first.restore(), observers=[first])
+
+        async def play(bot):
+            await bot.ask("Hi")
+            bot.context.messages.pop()
+
+        await bot.run(play)
+        second = FrameledgerObserver("call-7", settings)
+        answers = [Answer([], [("weather", "call-1", {"city": "Brindle"})]), Answer(["Rain."])]
+        bot = Bot(answers, context=await second.restore(), observers=[second])
+
+        async def weather(params):
+            await params.result_callback({"sky": "rain"})
+
+        bot.model.register_function("weather", weather)
+
+        async def ask(bot):
+            await bot.say("What is the weather?")
+            await bot.model.until_answered(2)
+            await bot.settle()
+
+        await bot.run(ask)
+        stored = await all_of(settings, second)
+        assert "rain" in as_bytes(bot.context.messages)
+        assert stored_bytes(map(wire, stored.context.messages)) == as_bytes(bot.context.messages)
+
+    on_the_road(settings, scene)
+
+
 def test_of_two_processes_of_one_name_the_older_writes_no_more_messages(settings):
     async def scene():
         old, new = FrameledgerObserver("call-7", settings), FrameledgerObserver("call-7", settings)

@@ -1,0 +1,54 @@
+"""The newest frames of a stored conversation, as far back as a restore needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallInProgressFrame,
+    LLMContextFrame,
+    LLMMessageRewriteFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMMirrorFrame,
+)
+from frameledger_services.client import Client, StoredFrame
+
+WINDOWS = (500, 10_000)
+"""The numbers of newest frames that are searched for words in no message. The second one applies if the first frames
+contain no message, as for a very long answer."""
+
+
+async def newest_frames(client: Client, context_id: str, fence: int, newest: int) -> list[AnyFrame]:
+    """Returns as many frames before the fence as needed, and the frames up to `newest`."""
+    tail: list[AnyFrame] = []
+    for most in WINDOWS:
+        after = max(0, fence - 1 - most)
+        found = client.frames(context_id, after)
+        tail = [one.frame async for one in found if one.version <= newest and _counts(one)]
+        if after == 0 or any(
+            isinstance(one, LLMMessagesAppendFrame | LLMMessagesUpdateFrame) for one in tail
+        ):
+            break
+    return tail
+
+
+def shows_next_position(tail: Sequence[AnyFrame]) -> bool:
+    """Whether the position after the newest message is the next one. It is not if messages behind it were removed:
+    their positions are not given again. Without a mirror the fold removes messages, too."""
+    for frame in reversed(tail):
+        match frame:
+            case LLMMessagesAppendFrame() | LLMMessagesUpdateFrame():
+                return frame.mirror is not None
+            case LLMMessageRewriteFrame(message=None) | LLMMirrorFrame(mirror=None) | LLMContextFrame():
+                return False
+    return False
+
+
+def _counts(one: StoredFrame) -> bool:
+    """Whether the frame counts for repairs. Frames of a replaced process or a superseded answer do not, nor do starts
+    of calls that another process had started."""
+    if isinstance(one.frame, FunctionCallInProgressFrame) and one.reason in ("call_started", "target_over"):
+        return False
+    return one.outcome == "applied" or (one.reason != "mirror_superseded" and one.run_id is None)
