@@ -264,6 +264,33 @@ def test_a_call_that_a_dead_worker_had_begun_is_ambiguous_once_its_lease_is_over
     at_desk(database, test)
 
 
+@pytest.mark.regression("worker 20")
+def test_calls_that_a_dead_worker_ran_without_a_claim_are_ended_like_those_under_one(database):
+    async def test(desk):
+        await desk.lives("worker")
+        await desk.say(CTX, ask())
+        await desk.say(CTX, announce("a", "b", "c", "d"))
+        await desk.say(CTX, begin("c", worker="worker"), interrupt())
+        await desk.say(CTX, announce("a", "b", "d"))
+        await desk.say(
+            CTX,
+            begin("a", worker="worker"),
+            begin("b", worker="worker", safe_to_retry=True),
+            begin("d", worker="somebody"),
+        )
+        on = limits(lost_call=MINUTE / 2, interrupted_call=MINUTE / 2)
+        await desk.an_hour_passes(CTX)
+        assert await desk.look(on) == []
+        await desk.dies("worker")
+        assert await desk.look(on, may_judge=False) == []
+        found = await desk.settle(on)
+        assert sorted(found) == [("call_abandoned", "applied"), *[("call_lost", "applied")] * 2]
+        statuses = [(await desk.call(CTX, call))[0] for call in ("a", "b", "c", "d")]
+        assert statuses == ["ambiguous", "cancelled", "ambiguous", "running"], "nobody knows the worker of d"
+
+    at_desk(database, test)
+
+
 @pytest.mark.regression("trial C5")
 def test_a_call_whose_claim_the_database_has_lost_is_ambiguous_a_lease_later(database):
     async def test(desk):

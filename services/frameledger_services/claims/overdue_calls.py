@@ -104,23 +104,17 @@ async def left_by_clients(connection: Connection, limit: float, current: Sequenc
 async def abandoned(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
     """Returns interrupted calls that still run, and that no live worker had in the last `limit` seconds to settle them.
 
-    Only calls that a worker started under a claim: others are run by programs that the tables do not know.
+    Only calls that a worker started: others are run by programs that the tables do not know.
     """
     return await rows(
         connection,
         OverdueCall,
         _select(
             known_at="call.interrupted_version",
-            joins="""
-                LEFT JOIN claims AS claim
-                    ON claim.context_id = call.context_id AND claim.version = call.dispatched_version
-                        AND claim.tool_call_id = call.tool_call_id
-                LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
-            """,
+            joins=rules.HOLDER,
             where=f"""
-                call.status = 'running' AND call.interrupted_version IS NOT NULL AND call.attempt > 0
-                AND {rules.alive("holder")} IS NOT TRUE
-                AND greatest(known.recorded_at, claim.released_at, holder.heartbeat_at) < {ago("limit")}
+                call.status = 'running' AND call.interrupted_version IS NOT NULL
+                AND {_HAS_NO_WORKER} AND greatest(known.recorded_at, {_HAD_ONE_AT}) < {ago("limit")}
             """,
         ),
         limit=limit,
@@ -129,10 +123,11 @@ async def abandoned(connection: Connection, limit: float, current: Sequence[int]
 
 
 async def lost(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
-    """Returns calls that a worker started, that are not safe to retry, and that no live worker had in the last `limit`
+    """Returns calls that a worker started, that nobody may run again, and that no live worker had in the last `limit`
     seconds: it died, or the database lost its claim. A worker that serves the function settles them first.
 
-    Only calls that a worker started under a claim, as above.
+    A call that is safe to retry is run again by another worker, unless it was started without a claim. Only calls that
+    a worker started, as above.
     """
     return await rows(
         connection,
@@ -142,16 +137,31 @@ async def lost(connection: Connection, limit: float, current: Sequence[int]) -> 
             joins=rules.HOLDER,
             where=f"""
                 call.status = 'running' AND call.interrupted_version IS NULL
-                AND call.attempt > 0 AND call.safe_to_retry IS NOT TRUE
+                AND (call.safe_to_retry IS NOT TRUE OR {_WITHOUT_CLAIM})
                 AND starter.kind IS DISTINCT FROM 'timekeeper'
-                AND {rules.NOT_HELD}
-                AND greatest(known.recorded_at, claim.released_at, claim.finished_at, holder.heartbeat_at)
-                    < {ago("limit")}
+                AND {_HAS_NO_WORKER} AND greatest(known.recorded_at, {_HAD_ONE_AT}) < {ago("limit")}
             """,
         ),
         limit=limit,
         current=list(current),
     )
+
+
+_WITHOUT_CLAIM = "call.attempt = 0"
+"""Of a call that was started: by the program that announced it."""
+
+_HAS_NO_WORKER = f"""
+    CASE WHEN {_WITHOUT_CLAIM} THEN starter.worker_id IS NOT NULL AND {rules.alive("starter")} IS NOT TRUE
+        ELSE {rules.NOT_HELD} END
+"""
+"""Whether the worker that runs a started call is known, and no live one has it. Without a claim it is the worker that
+started it, which nobody follows."""
+
+_HAD_ONE_AT = f"""
+    claim.released_at, claim.finished_at, holder.heartbeat_at,
+    CASE WHEN {_WITHOUT_CLAIM} THEN starter.heartbeat_at END
+"""
+"""When a live worker had it last: the latest of these. NULLs do not count."""
 
 
 _FIRST_IN_QUEUE_SINCE = f"""

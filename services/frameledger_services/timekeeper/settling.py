@@ -72,7 +72,8 @@ def call_abandoned(call: OverdueCall) -> Settlement:
 
 
 def call_lost(call: OverdueCall) -> Settlement:
-    """End a call whose worker died after the start: ambiguous, since it may have happened."""
+    """End a call whose worker died after the start: ambiguous, since it may have happened; cancelled if it may run
+    twice, and nobody runs it again."""
     return _ended("call_lost", call)
 
 
