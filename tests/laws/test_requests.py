@@ -75,10 +75,12 @@ MESSAGES = st.lists(
     max_size=6,
 )
 FUNCTION = sloppy(name=st.sampled_from(["f", "g"]), description=WORDS, parameters=JSON, strict=SCALARS)
+SCHEMA = sloppy(name=st.sampled_from(["f", "g"]), properties=st.just({"a": {}}), required=st.just(["a"]))
 TOOLS = st.lists(
     st.one_of(
         sloppy(type=st.just("function"), function=FUNCTION),
         FUNCTION,
+        SCHEMA,
         st.fixed_dictionaries({"llm": st.sampled_from(sorted(SERVICES)), "tool": JSON}),
     ).filter(lambda tool: isinstance(tool, dict)),
     max_size=3,

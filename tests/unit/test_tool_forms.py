@@ -37,6 +37,38 @@ def test_a_function_without_parameters_takes_an_empty_object():
     assert tool.parameters == {"type": "object", "properties": {}}
 
 
+@pytest.mark.regression("worker 35")
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        ({"type": "object"}, {"type": "object", "properties": {}}),
+        ({"type": "object", "properties": None}, {"type": "object", "properties": {}}),
+        ({"properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
+        (
+            {"additionalProperties": False},
+            {"type": "object", "properties": {}, "additionalProperties": False},
+        ),
+        ({"type": "string"}, {"type": "string"}),
+        (SCHEMA, SCHEMA),
+    ],
+)
+def test_parameters_say_that_they_are_an_object_and_of_what_properties(schema, sent):
+    [tool] = tools_of("p", [{"name": "f", "parameters": schema}])
+    assert tool.parameters == sent
+
+
+@pytest.mark.regression("worker 36")
+@pytest.mark.parametrize("required", [None, "city", 1, ["city", None]])
+def test_required_properties_that_are_no_list_of_names_are_refused_or_none(required):
+    definition = {**ABOUT, "properties": SCHEMA["properties"], "required": required}
+    if required is None:
+        [tool] = tools_of("p", [definition])
+        assert tool.parameters["required"] == []
+    else:
+        with pytest.raises(UnmappableError, match="the tool 'weather', whose required"):
+            tools_of("p", [definition])
+
+
 def test_custom_tools_are_the_provider_s_own_and_nobody_else_s():
     schema = ToolsSchema(
         [FunctionSchema("weather")], {"p": [{"type": "web_search"}], "q": [{"name": "other"}]}

@@ -103,9 +103,7 @@ def _tool(tool: Tool) -> Mapping[str, Any]:
     definition: dict[str, Any] = {"name": tool.name}
     if tool.description:
         definition["description"] = tool.description
-    definition["input_schema"] = (
-        tool.parameters if "type" in tool.parameters else {"type": "object", **tool.parameters}
-    )
+    definition["input_schema"] = tool.parameters
     if tool.strict is not None:
         definition["strict"] = tool.strict
     return definition

@@ -111,7 +111,8 @@ def _read(provider: str, definition: Mapping[str, Any]) -> Iterator[Tool]:
             for one in several:
                 yield from _read(provider, one if isinstance(one, Mapping) else {})
         case {"name": str(name), "properties": Mapping() as properties, **rest}:
-            schema = {"type": "object", "properties": properties, "required": [*rest.get("required", ())]}
+            required = _required(provider, name, rest.get("required"))
+            schema = {"type": "object", "properties": properties, "required": required}
             yield _function(provider, name, rest, schema)
         case {"name": str(name), **rest} if rest.get("type", "function") in ("function", "custom"):
             yield _function(provider, name, rest, rest.get("input_schema", rest.get("parameters")))
@@ -124,6 +125,28 @@ def _read(provider: str, definition: Mapping[str, Any]) -> Iterator[Tool]:
             )
 
 
+def _required(provider: str, name: str, required: object) -> list[str]:
+    if required is None:
+        return []
+    if not isinstance(required, list | tuple) or not all(isinstance(one, str) for one in required):
+        raise UnmappableError(
+            provider, f"the tool {name!r}, whose required properties are not a list of names"
+        )
+    return list(required)
+
+
+def _object_schema(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Returns the schema with its type and its properties: APIs reject one without, and MCP servers describe a function
+    without parameters so. One of another type stays as it is."""
+    if schema is None:
+        return NO_PARAMETERS
+    if schema.get("type", "object") != "object":
+        return schema
+    if "type" in schema and schema.get("properties") is not None:
+        return schema
+    return {"type": "object", **schema, "properties": schema.get("properties") or {}}
+
+
 def _function(provider: str, name: str, fields: Mapping[str, Any], schema: object) -> Function:
     if schema is not None and not isinstance(schema, Mapping):
         raise UnmappableError(provider, f"the tool {name!r}, whose parameters are not a JSON Schema object")
@@ -131,6 +154,6 @@ def _function(provider: str, name: str, fields: Mapping[str, Any], schema: objec
     return Function(
         name,
         description if isinstance(description, str) else "",
-        schema or NO_PARAMETERS,
+        _object_schema(schema),
         strict if isinstance(strict, bool) else None,
     )
