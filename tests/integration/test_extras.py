@@ -169,7 +169,7 @@ def test_the_base_is_the_core_and_the_client_and_nothing_else(environment):
     base = environment()
     base.run("python", "-c", IMPORT_ALL, f"-{OVER_HTTP}", "frameledger", "frameledger_services.client")
     missing = base.refused("python", "-c", "from frameledger_services.client import HttpClient")
-    assert missing.endswith("httpx is not installed: pip install 'frameledger[http]'")
+    assert missing.endswith("aiohttp is not installed: pip install 'frameledger[http]'")
     base.run("python", "-c", "from frameledger_services.agents_sdk import FrameledgerSession")
     base.run("python", "-c", CODECS)
     settings = "from frameledger_services.settings import Settings; print(Settings.from_env().topic_prefix)"

@@ -122,7 +122,9 @@ def test_a_failed_import_of_an_extra_s_module_names_the_extra() -> None:
     assert str(missing.value) == "rich is not installed: pip install 'frameledger[cli]'"
     assert isinstance(missing.value, ConfigurationError)
     with (
-        pytest.raises(MissingExtraError, match=re.escape("'frameledger[anthropic]' or 'frameledger[http]'")),
+        pytest.raises(
+            MissingExtraError, match=re.escape("'frameledger[openai]' or 'frameledger[anthropic]'")
+        ),
         extras.needed(),
     ):
         raise ModuleNotFoundError("No module named 'httpx'", name="httpx")

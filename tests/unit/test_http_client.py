@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -86,6 +86,7 @@ class Scripted:
 
     def __init__(self, answers):
         self.answers = list(answers)
+        self.url = ""
         self.asked = []
         self.bodies = []
         self.times = []
@@ -122,7 +123,7 @@ def use(monkeypatch):
         async def run():
             scripted = Scripted(answers)
             server = await asyncio.start_server(scripted.serve, "127.0.0.1", 0)
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            scripted.url = url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
             async with (
                 asyncio.timeout(IN_PROCESS),
                 server,
@@ -209,6 +210,48 @@ def test_the_token_is_in_a_header_and_nowhere_else(use):
     _, scripted = use([answer(200, CONTEXT)], work, token="fl_x_y\n")
     assert scripted.asked[0].startswith("GET /v1/contexts/acme%2F1%20%C3%BC?version=3 HTTP/1.1\r\n")
     assert "\r\nAuthorization: Bearer fl_x_y\r\n" in scripted.asked[0]
+
+
+@pytest.mark.parametrize(
+    ("context_id", "path"),
+    [("a/../b", "a%2F%2E%2E%2Fb"), (".", "%2E"), ("100% ü?#", "100%25%20%C3%BC%3F%23")],
+)
+def test_an_id_is_one_segment_of_the_path_whatever_is_in_it(use, context_id, path):
+    async def work(client, _):
+        with suppress(NoSuchContextError):
+            await client.context(context_id, 7)
+
+    _, gateway = use([problem(404, "no-such-context")], work)
+    assert gateway.asked[0].startswith(f"GET /v1/contexts/{path}?version=7 HTTP/1.1\r\n")
+
+
+def test_an_answer_may_name_many_frames_in_its_headers(use):
+    async def work(client, _):
+        return await client.newest_version("a")
+
+    newest, _ = use([answer(200, b"", "text/plain", 'ETag: "7"', f"Location: /{'x' * 30_000}")], work)
+    assert newest == 7
+
+
+def test_requests_go_through_the_proxy_of_the_environment(use, monkeypatch):
+    async def work(_, proxy):
+        monkeypatch.setenv("http_proxy", proxy.url)
+        async with HttpClient("http://gateway.invalid", "") as client:
+            return await client.newest_version("a")
+
+    newest, proxy = use([answer(200, b"", "text/plain", 'ETag: "7"')], work)
+    assert newest == 7
+    assert proxy.asked[0].startswith("HEAD http://gateway.invalid/v1/contexts/a HTTP/1.1\r\n")
+
+
+def test_a_gateway_that_the_environment_exempts_is_asked_without_the_proxy(use, monkeypatch):
+    async def work(client, _):
+        monkeypatch.setenv("http_proxy", "http://proxy.invalid")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        return await client.newest_version("a")
+
+    newest, _ = use([answer(200, b"", "text/plain", 'ETag: "7"')], work)
+    assert newest == 7
 
 
 def test_frames_of_an_answer_that_is_lost_are_sent_again_with_their_ids(use):
@@ -407,5 +450,5 @@ def test_address_and_token_are_those_of_the_environment(monkeypatch, tmp_path):
     assert made._requests.address("a..b", "/frames") == (
         "https://frameledger.example/prefix/v1/contexts/a%2E%2Eb/frames"
     )
-    assert made._requests._http.headers["Authorization"] == "Bearer fl_a_b"
+    assert made._requests._headers["Authorization"] == "Bearer fl_a_b"
     asyncio.run(made.close())

@@ -30,7 +30,7 @@ def conversations(settings: Settings, url: str | None, source: str) -> Conversat
     """Returns a client of this gateway, or of Kafka and PostgreSQL if `url` is None. Raises `MissingExtraError`."""
     if url is None:
         return Client(settings, source=source)
-    # Imported here: httpx takes a tenth of a second to import and is an extra.
+    # Imported here: aiohttp takes a fifth of a second to import and is an extra.
     from frameledger_services.client import HttpClient
 
     return HttpClient(url, settings=settings)

@@ -4,4 +4,4 @@ database. It needs the extra `http`."""
 from frameledger_services import extras
 
 with extras.needed("http"):
-    import httpx as httpx
+    import aiohttp as aiohttp

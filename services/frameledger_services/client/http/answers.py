@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import httpx
 import orjson
 
 from frameledger.context import LLMContext
 from frameledger.frames import AnyFrame
 from frameledger.headers import read_place
 from frameledger.ids import ContextId, Version
-from frameledger.values import replace
+from frameledger.values import replace, value
 from frameledger_services.client.errors import GatewayAnswerError
 from frameledger_services.client.outcomes import PublishedFrame, acknowledged
 from frameledger_services.client.reading import StoredContext, StoredFrame
@@ -25,7 +25,28 @@ _VALUE = b',"frame":'
 so."""
 
 
-def newest_version(response: httpx.Response) -> int:
+@value
+class Answer:
+    """A response, with all of its body."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    """Their names are found in upper and lower case."""
+
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Returns whether it is what was asked for, and no error or redirection."""
+        return self.status // 100 == 2
+
+    def json(self) -> Any:
+        """Returns the value of the body. Raises ValueError."""
+        return json.loads(self.content)
+
+
+def newest_version(response: Answer) -> int:
     """Returns the version of a conversation that its entity tag names."""
     tag = response.headers.get("etag", "").strip('"').partition(".")[0]
     if not tag.isdigit():

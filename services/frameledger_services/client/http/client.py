@@ -26,6 +26,7 @@ from frameledger_services.client.errors import (
 )
 from frameledger_services.client.frame_inputs import FrameInput
 from frameledger_services.client.http import answers, events
+from frameledger_services.client.http.answers import Answer
 from frameledger_services.client.http.problems import GatewayProblemError, is_about_frames
 from frameledger_services.client.http.requests import Requests
 from frameledger_services.client.outcomes import PublishedFrame
@@ -275,7 +276,7 @@ class HttpClient(Conversations):
         listed = (await self._read("GET", None, "/workers")).json()["workers"]
         return sum(one["kind"] == "inference" for one in listed)
 
-    async def _read(self, method: str, context_id: str | None, path: str = "", **request: Any) -> Any:
+    async def _read(self, method: str, context_id: str | None, path: str = "", **request: Any) -> Answer:
         self._check_open()
         if context_id is not None and not _is_id(context_id):
             raise NoSuchContextError(context_id)
@@ -366,14 +367,17 @@ class HttpClient(Conversations):
                     "/frames/outcomes",
                     until=until,
                     waits=seconds,
-                    json={"frames": listed},
-                    headers={"Prefer": f"wait={seconds}" if seconds else "respond-async"},
+                    content=json.dumps({"frames": listed}).encode(),
+                    headers={
+                        "Content-Type": "application/json",
+                        "Prefer": f"wait={seconds}" if seconds else "respond-async",
+                    },
                 )
             except FrameledgerError as error:
                 raise NotVisibleError(
                     f"Published, but not in the tables as far as we see: {error}", published, frames
                 ) from error
-            if response.status_code == 200:
+            if response.status == 200:
                 done += answers.published_frames(response.content, some)
                 continue
             if seconds:

@@ -6,14 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import httpx
-
 from frameledger.errors import FrameledgerError
 from frameledger_services.client.errors import (
     GatewayAnswerError,
     GatewayUnavailableError,
     NotPermittedError,
 )
+from frameledger_services.client.http.answers import Answer
 from frameledger_services.client.reading import NoSuchContextError
 from frameledger_services.store.schema import SchemaError
 
@@ -48,12 +47,12 @@ class GatewayProblemError(GatewayAnswerError):
         self.problem = problem
 
 
-def problem_of(response: httpx.Response) -> dict[str, Any]:
-    """Returns the problem that an answer is; empty if it is none. Its body was read."""
+def problem_of(response: Answer) -> dict[str, Any]:
+    """Returns the problem that an answer is; empty if it is none."""
     if response.headers.get("content-type", "").partition(";")[0] != MEDIA_TYPE:
         return {}
     if not response.content:
-        return {"type": _WITHOUT_BODY.get(response.status_code, "")}
+        return {"type": _WITHOUT_BODY.get(response.status, "")}
     try:
         found = json.loads(response.content)
     except ValueError:
@@ -61,14 +60,11 @@ def problem_of(response: httpx.Response) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def error_of(response: httpx.Response, url: str, context_id: str | None) -> FrameledgerError | None:
-    """Returns what an answer is as an error; None if it is what was asked for. Its body was read, but for an answer
-    that is none."""
-    if response.is_success:
-        return None
+def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerError:
+    """Returns what an answer that is no success is as an error."""
     problem = problem_of(response)
     word = str(problem.get("type", "")).rpartition("/")[2]
-    detail = str(problem.get("detail") or problem.get("title") or f"status {response.status_code}")
+    detail = str(problem.get("detail") or problem.get("title") or f"status {response.status}")
     match word:
         case "no-such-context" | "erased":
             return NoSuchContextError(context_id or "")
@@ -82,11 +78,11 @@ def error_of(response: httpx.Response, url: str, context_id: str | None) -> Fram
             return SchemaError(None, f"{url}: {detail}")
         case "too-many":
             return GatewayUnavailableError(f"{url} takes no more for now: {detail}", _retry_after(response))
-    if response.status_code in AGAIN:
+    if response.status in AGAIN:
         return GatewayUnavailableError(f"{url}: {detail}", _retry_after(response))
     if word and word != "internal-error":
         return GatewayProblemError(word, problem)
-    status = response.status_code
+    status = response.status
     return GatewayAnswerError(f"{url} answered {status}{_said(response, problem)}", status)
 
 
@@ -100,7 +96,7 @@ def is_about_frames(error: GatewayAnswerError) -> bool:
     return error.status == 413
 
 
-def _said(response: httpx.Response, problem: Mapping[str, Any]) -> str:
+def _said(response: Answer, problem: Mapping[str, Any]) -> str:
     if problem:
         return f": {problem.get('detail')} Its log says more."
     if "location" in response.headers:
@@ -109,6 +105,6 @@ def _said(response: httpx.Response, problem: Mapping[str, Any]) -> str:
     return f" with {kind[:MOST_SHOWN]}: is that the address of a gateway?"
 
 
-def _retry_after(response: httpx.Response) -> float:
+def _retry_after(response: Answer) -> float:
     written = response.headers.get("retry-after", "")
     return float(written) if written.isascii() and written.isdigit() else 0.0

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
+from urllib.request import getproxies, proxy_bypass
 
-import httpx
+import aiohttp
+from yarl import URL
 
 from frameledger_services.client.errors import GatewayUnavailableError
+from frameledger_services.client.http.answers import Answer
 from frameledger_services.client.http.problems import error_of, problem_of
 from frameledger_services.supervision import Backoff
 
@@ -22,28 +26,29 @@ ANSWER_SECONDS = 15.0
 SILENT_SECONDS = 40.0
 """A stream that is silent for this time is dead: a gateway sends a heartbeat every 15 seconds."""
 
+IDLE_SECONDS = 4.0
+"""How long a connection without a request is kept: a gateway closes it after 5 seconds, maybe while a request is on its
+way."""
+
+MOST_HEADER_BYTES = 64 * 1024
+"""An answer to an append names frames in `Location`."""
+
 
 class Requests:
     """Requests about conversations to one gateway."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        """Connects to nothing yet. Raises ValueError for an address or a token that cannot be one."""
+        """Connects to nothing yet. Raises ValueError for a token that cannot be one."""
         self.url = url.rstrip("/")
-        headers = {"Authorization": f"Bearer {token.strip()}"} if token else {}
-        try:
-            self._http = httpx.AsyncClient(
-                headers=headers,
-                # As many streams as the caller follows.
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
-                # To read the certificates of all authorities takes longer than most programs with a gateway near by.
-                verify=not self.url.startswith("http://"),
-            )
-        except UnicodeEncodeError as error:
-            raise ValueError("A token is ASCII; FRAMELEDGER_TOKEN is not.") from error
+        if token and not token.isascii():
+            raise ValueError("A token is ASCII; FRAMELEDGER_TOKEN is not.")
+        self._headers = {"Authorization": f"Bearer {token.strip()}"} if token else {}
+        self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
         """Close all connections; twice does nothing."""
-        await self._http.aclose()
+        if self._session is not None:
+            await self._session.close()
 
     async def send(
         self,
@@ -54,8 +59,9 @@ class Requests:
         until: float,
         waits: float = 0.0,
         published: set[str] | None = None,
+        content: bytes | None = None,
         **request: Any,
-    ) -> httpx.Response:
+    ) -> Answer:
         """Returns the response. Retries while the gateway is unavailable, `until` a time of the event loop.
 
         `waits` is the number of seconds that the request asks the gateway to wait. Adds the ids of frames that the
@@ -64,26 +70,30 @@ class Requests:
         backoff = Backoff()
         failure: GatewayUnavailableError | None = None
         while True:
+            # As a file: aiohttp warns of values of a megabyte.
+            body = None if content is None else io.BytesIO(content)
             try:
-                async with asyncio.timeout_at(until):
-                    timeout = httpx.Timeout(ANSWER_SECONDS + waits, connect=CONNECT_SECONDS)
-                    response = await self._http.request(
-                        method, self.address(context_id, path), timeout=timeout, **request
-                    )
+                async with (
+                    asyncio.timeout_at(until),
+                    self._request(
+                        method, context_id, path, silent=ANSWER_SECONDS + waits, data=body, **request
+                    ) as response,
+                ):
+                    answer = await _answer(response)
+            except aiohttp.ClientError as error:
+                failure = self._unanswered(error)
             except TimeoutError as error:
                 # What was said before says more.
                 raise failure or self._unanswered(error) from error
-            except (httpx.TransportError, httpx.InvalidURL) as error:
-                failure = self._unanswered(error)
             else:
-                error_or_none = error_of(response, self.url, context_id)
-                if error_or_none is None:
-                    return response
-                if not isinstance(error_or_none, GatewayUnavailableError):
-                    raise error_or_none
-                failure = error_or_none
+                if answer.is_success:
+                    return answer
+                refusal = error_of(answer, self.url, context_id)
+                if not isinstance(refusal, GatewayUnavailableError):
+                    raise refusal
+                failure = refusal
                 if published is not None:
-                    published.update(problem_of(response).get("published", ()))
+                    published.update(problem_of(answer).get("published", ()))
             pause = max(backoff.next(), failure.retry_after)
             if asyncio.get_running_loop().time() + pause >= until:
                 raise failure
@@ -98,19 +108,13 @@ class Requests:
         Raises what `error_of` returns, and `GatewayUnavailableError` also when the answer breaks off.
         """
         try:
-            async with self._http.stream(
-                "GET",
-                self.address(context_id, path),
-                params=params,
-                headers={"Accept": accept},
-                timeout=httpx.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS),
+            async with self._request(
+                "GET", context_id, path, silent=SILENT_SECONDS, params=params, headers={"Accept": accept}
             ) as response:
-                if not response.is_success:
-                    await response.aread()
-                if (error := error_of(response, self.url, context_id)) is not None:
-                    raise error
+                if response.status // 100 != 2:
+                    raise error_of(await _answer(response), self.url, context_id)
                 yield _lines(response)
-        except (httpx.TransportError, httpx.InvalidURL) as error:
+        except aiohttp.ClientError as error:
             raise self._unanswered(error) from error
 
     def address(self, context_id: str | None, path: str) -> str:
@@ -121,8 +125,25 @@ class Requests:
         segment = quote(context_id, safe="").replace(".", "%2E")
         return f"{self.url}/v1/contexts/{segment}{path}"
 
+    @asynccontextmanager
+    async def _request(
+        self, method: str, context_id: str | None, path: str, *, silent: float, **request: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Yields a response whose body was not read yet. Raises `aiohttp.ClientError`, also if nothing comes for
+        `silent` seconds, and ValueError for what cannot be asked."""
+        if self._session is None:
+            self._session = _session(self.url, self._headers)
+        async with self._session.request(
+            method,
+            URL(self.address(context_id, path), encoded=True),
+            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silent),
+            allow_redirects=False,
+            **request,
+        ) as response:
+            yield response
+
     def _unanswered(self, error: Exception) -> GatewayUnavailableError:
-        if isinstance(error, httpx.LocalProtocolError | httpx.InvalidURL | httpx.UnsupportedProtocol):
+        if isinstance(error, ValueError):
             raise ValueError(f"This cannot be asked of {self.url}: {error}") from error
         reason = str(error) or (
             "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
@@ -132,10 +153,38 @@ class Requests:
         return found
 
 
-async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Those of httpx also end where a text has another end of line than a file."""
+def _session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
+    """Returns connections for one gateway. It needs a running event loop."""
+    proxy = _proxy(URL(url, encoded=True))
+    return aiohttp.ClientSession(
+        # As many streams as the caller follows.
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
+        headers=headers,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        max_line_size=MOST_HEADER_BYTES,
+        max_field_size=MOST_HEADER_BYTES,
+        proxy=proxy,
+    )
+
+
+def _proxy(url: URL) -> URL | None:
+    """Returns the proxy that the environment names. aiohttp's own way, `trust_env`, reads `.netrc` for every request,
+    and refuses a token beside what it finds there."""
+    if url.host is None or proxy_bypass(url.host):
+        return None
+    proxies = getproxies()
+    found = proxies.get(url.scheme) or proxies.get("all")
+    return None if found is None else URL(found if "://" in found else f"http://{found}")
+
+
+async def _answer(response: aiohttp.ClientResponse) -> Answer:
+    return Answer(str(response.url), response.status, response.headers, await response.read())
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yields the lines, which only a line feed ends."""
     left = b""
-    async for piece in response.aiter_bytes():
+    async for piece in response.content.iter_any():
         *lines, left = (left + piece).split(b"\n")
         for line in lines:
             yield line
