@@ -103,7 +103,7 @@ class FollowedRun:
             self.is_over = True
             parked = "The conversation is parked: its newest frames are stored and not folded."
             told.append(EventBatch(chunk.version, self._translation.failed(parked, "parked")))
-        elif chunk.is_all and not await self._goes_on(chunk.version):
+        elif chunk.is_all and not await self._goes_on(chunk):
             self.is_over = True
             waiting = await self._read(client_calls.waiting, self.thread_id)
             others = [call for call in waiting if not (call.by_client or call.function_name in self._tools)]
@@ -131,10 +131,13 @@ class FollowedRun:
                 found.setdefault(call.version, []).append(call)
         return found
 
-    async def _goes_on(self, version: int) -> bool:
+    async def _goes_on(self, chunk: Chunk) -> bool:
         """Whether something goes on for which the conversation waits, or it has more frames by now."""
+        if chunk.head is not None and chunk.head.open_run_id is not None:
+            # So it is while an answer streams: to look at its runs and calls for every piece would take longer.
+            return True
         goes_on, newest = await self._read(conversation_state.goes_on, self.thread_id)
-        return goes_on or newest != version
+        return goes_on or newest != chunk.version
 
     async def _messages(self, version: int) -> list[ShownMessage]:
         return await self._read(shown_messages, self.thread_id, version)
