@@ -150,9 +150,16 @@ def test_a_result_asks_if_its_request_marked_it_and_not_by_what_it_says(address,
 def test_a_run_has_the_name_that_its_client_gave_it(address):
     [(frame_id,)] = rows(address, "SELECT frame_id FROM frames WHERE context_id = 'theirs'")
     found = ask(address, client_requests.last_asked_run, "theirs")
-    assert (found.version, found.run_id, found.is_answer) == (1, "run-of-theirs", False)
+    assert (found.version, found.run_id, found.is_answer, found.by_client) == (
+        1,
+        "run-of-theirs",
+        False,
+        True,
+    )
     _, question = ask(address, client_requests.asked_by, "theirs", [UUID(str(frame_id))])
     assert question.metadata == SAID["metadata"]
     assert ask(address, client_requests.last_asked_run, "nowhere") is None
+    others = [ask(address, client_requests.last_asked_run, path.stem) for path in HISTORIES]
+    assert not any(one.by_client for one in others)
     assert ask(address, conversation_state.readiness, "nowhere").stored is None
     assert ask(address, conversation_state.thread, "nowhere").version == 0

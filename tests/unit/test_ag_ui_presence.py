@@ -3,8 +3,11 @@
 import asyncio
 
 import pytest
+from starlette.requests import Request
 
+from frameledger_services.gateway.access.caller import LOOPBACK, Caller, set_caller
 from frameledger_services.gateway.ag_ui.presence import Presence
+from frameledger_services.gateway.ag_ui.routes import source_of_stop
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.settings import Settings
 from frameledger_services.store import client_requests, conversation_state
@@ -54,3 +57,20 @@ def test_another_request_interrupts_the_run_that_its_client_has_left():
 @pytest.mark.regression("gateway 2")
 def test_the_same_request_again_interrupts_nothing():
     assert asked_next("r1") == []
+
+
+@pytest.mark.regression("gateway 5")
+@pytest.mark.parametrize(
+    ("caller", "by_client", "may_stop"),
+    [
+        (LOOPBACK, True, True),
+        # A phone call that somebody looks on at goes on when that page is closed.
+        (LOOPBACK, False, False),
+        (Caller("reader", frozenset(("read",))), True, False),
+    ],
+)
+def test_who_leaves_a_run_stops_it_only_if_a_client_requested_it(caller, by_client, may_stop):
+    scope = {"type": "http"}
+    set_caller(scope, caller)
+    source = source_of_stop(Request(scope), AskedRun(1, "r1", by_client=by_client))
+    assert (source is not None) == may_stop

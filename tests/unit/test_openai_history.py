@@ -274,3 +274,11 @@ def test_another_history_takes_the_place_of_the_old_one_as_far_as_it_differs(cas
 )
 def test_nothing_in_common_is_no_word_of_a_user(stored, sent, nothing):
     assert history.has_nothing_in_common(held(*stored), sent) is nothing
+
+
+@pytest.mark.regression("gateway 6")
+@pytest.mark.parametrize("role", [["user"], {"a": 1}, None, 5])
+def test_a_message_of_any_role_may_be_stored(role):
+    """Programs append what they like; who asks behind it is answered."""
+    held = [Held({"role": role, "content": "hm"}), Held(user("Hi."))]
+    assert history.plan(held, [user("Hi."), user("More.")]) == Plan("append", (user("More."),))

@@ -56,6 +56,9 @@ class AskedRun:
     is_mirror: bool = False
     """Another program keeps the history, so that streamed text and stored messages may differ."""
 
+    by_client: bool = True
+    """A client of AG-UI requested it. Otherwise it is somebody else's, and goes on whoever looks on."""
+
 
 @dataclass(frozen=True, slots=True)
 class FrameOutcome:
@@ -107,11 +110,11 @@ async def last_asked_run(connection: Connection, context_id: str) -> AskedRun | 
         return None
     newest, version, kind, payload, run_id, is_mirror = row
     if version is None:
-        return AskedRun(newest, run_id or f"run-{newest}", is_mirror=is_mirror)
+        return AskedRun(newest, run_id or f"run-{newest}", is_mirror=is_mirror, by_client=False)
     named = _about(payload).get("run_id")
+    by_client = isinstance(named, str)
     name = named if isinstance(named, str) else run_id or f"run-{version}"
-    is_answer = kind in ANSWERING
-    return AskedRun(version, name, is_answer, is_mirror)
+    return AskedRun(version, name, kind in ANSWERING, is_mirror, by_client)
 
 
 async def outcomes_of(

@@ -33,7 +33,7 @@ class Presence:
 
     def ended(self, thread_id: str, run_id: str, source: str | None, *, has_left: bool) -> None:
         """A client follows no longer. If it left its run alone, the run is interrupted after a while; not with a
-        `source` of None, whose token may not."""
+        `source` of None: its token may not, or the run is somebody else's."""
         self._streams[thread_id] -= 1
         if self._streams[thread_id] > 0:
             return

@@ -72,7 +72,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         except BaseException:
             followed.close()
             raise
-        source = source_of(request) if "append" in caller.of(request.scope).scopes else None
+        source = source_of_stop(request, asked)
         presence.came(thread_id)
         return RunStream(
             followed,
@@ -122,6 +122,12 @@ _EVENTS: dict[str, Any] = {
     "Their `id` is the version.",
     "content": {"text/event-stream": {"schema": {"type": "string"}}},
 }
+
+
+def source_of_stop(request: Request, asked: AskedRun) -> str | None:
+    """Returns the publisher of the interruption if this client leaves the run; None if it may not stop it."""
+    may_stop = asked.by_client and "append" in caller.of(request.scope).scopes
+    return source_of(request) if may_stop else None
 
 
 def brought(wanted: RunInput) -> Sequence[dict[str, Any]]:

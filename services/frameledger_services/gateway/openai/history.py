@@ -38,7 +38,7 @@ from frameledger import async_tool_messages
 
 JsonObject = Mapping[str, Any]
 
-INSTRUCTIONS = frozenset(("system", "developer"))
+INSTRUCTIONS = ("system", "developer")
 
 _WORD = re.compile(r"\S+")
 
