@@ -86,7 +86,12 @@ def test_words_and_results_are_answered_by_a_run_that_sees_them(frames):
 def waits_for_an_answer(moment: Moment) -> bool:
     """Whether this frame wrote words of the user, or the first or only result of a call, and nobody said not to run."""
     frame, terms = moment.frame, moment.after.terms
-    if terms.recording or terms.ended or terms.mirror is not None or moment.step.outcome != "applied":
+    if (
+        terms.is_answered_elsewhere
+        or terms.ended
+        or terms.mirror is not None
+        or moment.step.outcome != "applied"
+    ):
         return False
     if isinstance(frame, FunctionCallResultFrame):
         # A person's word about an ambiguous call is about none that is open.

@@ -187,8 +187,8 @@ def assert_valid(before: Message | None, message: Message, behind: Message | Non
 @pytest.mark.rule("R3.5", "RA5.valid")
 @given(conversations())
 def test_the_tool_message_of_a_synchronous_call_says_in_progress_until_it_is_over(frames):
-    """As long as it stands where it was written, and nobody else keeps the history; it is found by its call, the slow
-    way."""
+    """As long as it stands where it was written, nobody else keeps the history, and there is room for the result
+    (R8.4); it is found by its call, the slow way."""
     pending: dict[tuple[int, int], tuple[Era, Position]] = {}
     left: set[tuple[Era, Position]] = set()
     for moment in moments(frames):
@@ -207,7 +207,8 @@ def test_the_tool_message_of_a_synchronous_call_says_in_progress_until_it_is_ove
                     pending[change.key.requested_version, change.key.ordinal] = place
             elif isinstance(change, CallSettled):
                 settled = pending.pop((change.key.requested_version, change.key.ordinal), None)
-                if settled is not None and moment.after.terms.mirror is not None:
+                stays = moment.after.terms.mirror is not None or moment.step.reason == "context_full"
+                if settled is not None and stays:
                     left.add(settled)
         in_progress = {
             position for position, message in moment.rows if message.get("content") == "IN_PROGRESS"

@@ -40,6 +40,30 @@ def test_the_finish_reason_is_told_in_one_word_for_all(reason, told):
     assert end.finish_reason == told
 
 
+def custom(reason, *pieces):
+    """The frames of the end of an answer that calls a custom tool with these pieces of text."""
+    answer = OpenAIAnswer("openai", lambda calls: FunctionCallsStartedFrame(function_calls=calls))
+    first = {"index": 0, "id": "x", "type": "custom", "custom": {"name": "run", "input": ""}}
+    for call in (first, *({"index": 0, "custom": {"input": piece}} for piece in pieces)):
+        assert answer.take({"choices": [{"delta": {"tool_calls": [call]}}]}) == []
+    answer.take({"choices": [{"delta": {}, "finish_reason": reason}]})
+    return list(answer.end())
+
+
+@pytest.mark.regression("worker 37")
+def test_the_free_text_of_a_custom_tool_is_the_argument_input():
+    announced, end = custom("tool_calls", 'print("', 'a")')
+    [call] = announced.function_calls
+    assert (call.function_name, call.arguments) == ("run", '{"input":"print(\\"a\\")"}')
+    assert end.finish_reason == "tool_calls"
+
+
+@pytest.mark.regression("worker 37")
+def test_the_free_text_of_a_custom_tool_that_was_cut_off_is_no_call():
+    with pytest.raises(IncompleteCallError, match="a call of run"):
+        custom("length", "print(")
+
+
 def test_arguments_that_are_bad_in_themselves_go_where_the_model_can_read_what_was_wrong():
     announced, end = ended("tool_calls", "{no json")
     assert announced.function_calls[0].arguments == "{no json"
