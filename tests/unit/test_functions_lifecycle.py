@@ -1,6 +1,7 @@
 """One call with its dependencies in memory: for orders of events that servers do not keep to."""
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -651,3 +652,78 @@ def test_a_call_whose_start_is_not_folded_before_its_service_stops_is_left_only_
     assert ending == [ends]
     settled = [frame.settled_as for frame in frames if isinstance(frame, FunctionCallResultFrame)]
     assert settled == ([] if ends == "release" else ["failed"])
+
+
+@pytest.mark.regression("worker 21")
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_handler_that_had_not_begun_when_its_service_stopped_is_told_as_not_run(is_async):
+    begun: list[str] = []
+
+    async def pay(params):
+        begun.append("pay")
+
+    def pay_plainly(params):
+        begun.append("pay")
+
+    frames = asyncio.run(
+        ended(
+            pay if is_async else pay_plainly,
+            handlers=HandlerExecutor() if is_async else LateThreads(),
+            is_async=is_async,
+            # Its start is folded in the same moment.
+            meanwhile=lambda lifecycle: lifecycle.request_stop("draining"),
+        )
+    )
+    assert (said(frames), begun) == (["FunctionCallInProgressFrame", "failed"], [])
+    assert "was not run" in frames[-1].result
+
+
+@pytest.mark.regression("worker 21")
+def test_a_plain_function_whose_thread_was_not_there_yet_does_not_begin_after_an_interruption():
+    begun: list[str] = []
+
+    class Interrupted(OneCall):
+        """The interruption is folded after the start."""
+
+        @asynccontextmanager
+        async def folding(self, *more):
+            asyncio.get_running_loop().call_soon(lifecycles[0].request_stop, "obsolete")
+            async with super().folding(*more) as folded:
+                yield folded
+
+    lifecycles: list[CallLifecycle] = []
+
+    def pay(params):
+        begun.append("pay")
+
+    frames = asyncio.run(
+        ended(
+            pay,
+            statuses=Interrupted(interrupted=7),
+            handlers=LateThreads(),
+            is_async=False,
+            meanwhile=lifecycles.append,
+        )
+    )
+    assert (said(frames), begun) == (["FunctionCallInProgressFrame", "FunctionCallCancelFrame"], [])
+
+
+class LateThreads(HandlerExecutor):
+    """Handlers whose threads get processor time only once they were asked to stop."""
+
+    def start(self, function, by_place, by_name, *, may_begin, **options):
+        asked = threading.Event()
+
+        def may_begin_late():
+            assert asked.wait(IN_PROCESS)
+            return may_begin()
+
+        execution = super().start(function, by_place, by_name, may_begin=may_begin_late, **options)
+        stop = execution.stop
+
+        def stop_and_go_on():
+            stop()
+            asked.set()
+
+        vars(execution)["stop"] = stop_and_go_on
+        return execution

@@ -110,7 +110,8 @@ class Execution:
     def may_begin(self) -> bool:
         """Returns whether the handler may begin. Called right before its first instruction."""
         self._asked_to_begin = True
-        return self._may_begin()
+        # A thread may get here after it was asked to stop; a task is cancelled then.
+        return self._may_begin() and not self._asked_to_stop
 
     def stop(self) -> None:
         """Ask it to stop. An async one is cancelled; a plain one cannot be. May be called again."""

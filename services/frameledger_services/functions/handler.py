@@ -15,7 +15,7 @@ from frameledger_services import call_words, logs
 from frameledger_services.functions.call_publisher import CallPublisher
 from frameledger_services.functions.call_state import CallState
 from frameledger_services.functions.execute_tool import end_of, execute_tool
-from frameledger_services.functions.execution import Execution, HandlerEnd, Raised, Returned
+from frameledger_services.functions.execution import Execution, HandlerEnd, NotBegun, Raised, Returned
 from frameledger_services.functions.handler_api import (
     HandlerEvent,
     Reporter,
@@ -150,14 +150,10 @@ class CallHandler:
                 event = await self._stopped(state.stops_by())
                 if self._is_answer(event):
                     await self.handle(event)
-                elif not state.plan.options.safe_to_retry:
-                    # Stopped in the middle: what it did is not known.
-                    await self._publisher.ambiguous()
-                elif state.call.attempt is None:
-                    # Nobody takes over a call without a claim.
-                    await self._publisher.settle("failed", call_words.stopped(state.call.function_name))
-                else:
+                elif state.plan.options.safe_to_retry and state.call.attempt is not None:
                     return "release"
+                else:
+                    await self._not_finished(event)
         return "done"
 
     async def stop_late(self) -> Ending:
@@ -226,6 +222,17 @@ class CallHandler:
                 until = min(until, state.stops_by())
             await inbox.wait(until)
         return event
+
+    async def _not_finished(self, event: HandlerEvent | None) -> None:
+        """Settle a call that no other worker takes over, and whose handler was stopped because the process ends."""
+        publisher, name = self._publisher, self._state.call.function_name
+        if isinstance(event, NotBegun):
+            await publisher.settle("failed", call_words.not_run(name))
+        elif self._state.plan.options.safe_to_retry:
+            await publisher.settle("failed", call_words.stopped(name))
+        else:
+            # Stopped in the middle: what it did is not known.
+            await publisher.ambiguous()
 
     def _is_answer(self, event: HandlerEvent | None) -> TypeGuard[ResultReport | Returned | Raised]:
         """Returns whether the handler finished, so that its call must not be settled as cancelled.
