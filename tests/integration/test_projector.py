@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.batches import HISTORIES, folded, rows_of, value_of
+from tests.support.looking import look_again
 from tests.support.projecting import (  # noqa: F401  # a fixture
     make_topics,
     projecting,
@@ -21,6 +22,7 @@ from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import crashes, service
 from frameledger_services.projector.log_check import LogChangedError
+from frameledger_services.store import partition_progress
 
 
 def histories_in_turn():
@@ -65,6 +67,35 @@ def test_a_projector_that_starts_again_goes_on_where_it_stopped(settings):
             stored = value_of(connection, "SELECT context_at(%s)", path.stem)
             assert stored == contexts[-1], path.stem
         assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
+
+
+@pytest.mark.regression("journey 29")
+def test_a_projector_without_frames_to_store_notices_that_its_sessions_were_ended(settings):
+    address = settings.database_url.get_secret_value()
+    topic = TopicNames(settings.topic_prefix).frames
+
+    async def until_all_is_owned(connection):
+        while True:
+            reach = await partition_progress.progress(connection, topic)
+            if len(reach) == settings.topic_partitions and all(one.is_owned for one in reach):
+                return
+            await look_again()
+
+    async def run():
+        await make_topics(settings)
+        async with (
+            projecting(settings),
+            await psycopg.AsyncConnection.connect(address, autocommit=True) as seen,
+            asyncio.timeout(ON_SERVERS),
+        ):
+            await until_all_is_owned(seen)
+            await seen.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            await until_all_is_owned(seen)
+
+    asyncio.run(run())
 
 
 def test_a_record_over_which_projectors_die_again_and_again_is_parked(settings):

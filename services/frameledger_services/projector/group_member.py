@@ -35,7 +35,7 @@ from frameledger_services.projector.ownership import OwnedPartition, ProjectorFe
 from frameledger_services.projector.prefetch import Chunk, Prefetch
 from frameledger_services.projector.relay import Relay
 from frameledger_services.projector.stored_heads import NewerHeadError
-from frameledger_services.store import outbox
+from frameledger_services.store import outbox, server
 
 MAX_RECORDS = 2_000
 """Of one read of the prefetch buffer, and so of a batch. A head is written once for all of its frames in a batch: with
@@ -46,6 +46,10 @@ MAX_BATCH_BYTES = 8 * 1024 * 1024
 
 QUIET_MS = 500
 """How long one poll of the group lasts."""
+
+SESSION_CHECK_SECONDS = 2.0
+"""How often the session is asked whether it lives. Otherwise only the next frame would notice that the database was
+restarted, and wait until this projector is back in its group; until then nobody would own its partitions."""
 
 MAX_FENCED_BACKOFF = 0.5
 """Upper bound in seconds of the random back-off after fencing, so that the new owner makes progress."""
@@ -98,6 +102,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._to_take_over: set[int] = set()
         self._was_fenced = False
         self._batch_lock = asyncio.Lock()
+        self._session_checked_at = 0.0
 
     async def run(self, stopping: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -116,6 +121,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 await self._prefetch.until_ready()
                 async with self._batch_lock:
                     await self._store(self._prefetch.read(MAX_RECORDS))
+                    await self._check_session()
             for task in beside:
                 task.cancel()
 
@@ -129,6 +135,13 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 # aiokafka itself refreshes its metadata only every five minutes.
                 self._client._client.force_metadata_update()
             self._prefetch.wake()
+
+    async def _check_session(self) -> None:
+        """Raise psycopg's error if the session has ended."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._session_checked_at + SESSION_CHECK_SECONDS:
+            await server.ping(self._connection)
+            self._session_checked_at = now
 
     async def _revalidate(self, offsets: Mapping[int, int]) -> None:
         """Revalidate partitions after an outage of their broker: taking them over again checks their log."""

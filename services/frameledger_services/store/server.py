@@ -35,6 +35,11 @@ class Server:
     """Its name and its pid."""
 
 
+async def ping(connection: Connection) -> None:
+    """Returns when the server answers. Raises `psycopg.OperationalError` if the session has ended."""
+    await connection.execute("SELECT")
+
+
 async def look(connection: Connection) -> Server:
     """What it says now. One statement."""
     async with connection.cursor(row_factory=class_row(Server)) as cursor:
