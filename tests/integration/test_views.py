@@ -9,8 +9,11 @@ import psycopg
 import pytest
 from tests.integration.test_queries import drawn
 from tests.support import rows
-from tests.support.batches import Log, Projecting, histories_interleaved
+from tests.support.batches import Log, Projecting, histories_interleaved, project
 from tests.support.databases import made
+
+from frameledger import derived
+from frameledger.ids import ContextId, Version
 
 COLUMNS = 120
 TEXTS = ("text", "character varying")
@@ -291,6 +294,37 @@ def test_latency_counts_from_where_the_user_stopped(database):
             (10, 10, 0.0, 0.0, 1.0, None, 2.0),
             (13, None, None, 0.0, 1.0, None, 2.0),
             (16, None, None, 0.0, None, None, None),
+        ]
+
+
+@pytest.mark.regression("fault 34")
+def test_an_interruption_is_shown_once_whatever_it_closes_and_drops(database):
+    run = {"run_id": derived.run_id(ContextId("asked twice"), Version(1)), "attempt": 1}
+    log = Log()
+    for context_id, frames in {
+        "asked twice": (
+            {"type": "LLMRunFrame"},
+            {"type": "LLMFullResponseStartFrame"} | run,
+            {"type": "LLMTextFrame", "text": "So"} | run,
+            {"type": "LLMRunFrame"},
+        ),
+        "answered by nobody's run": (
+            {"type": "LLMFullResponseStartFrame"},
+            {"type": "LLMTextFrame", "text": "So"},
+            {"type": "LLMRunFrame"},
+        ),
+    }.items():
+        for frame in (*frames, {"type": "InterruptionFrame"}):
+            log.add(context_id, json.dumps(frame).encode())
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        closed = "SELECT count(*) FROM runs WHERE closed_version IS NOT NULL GROUP BY context_id"
+        assert connection.execute(closed).fetchall() == [(2,), (2,)]
+        assert connection.execute(
+            "SELECT context_id, version, spoke_s, kept FROM interruptions"
+        ).fetchall() == [
+            ("answered by nobody's run", 4, 0.02, "So"),
+            ("asked twice", 5, 0.02, "So"),
         ]
 
 
