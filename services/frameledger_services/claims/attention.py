@@ -1,6 +1,6 @@
 """Calls that need a person's attention: no worker has them any more, they wait for a person, or they are ambiguous.
 
-For the report to an operator; nothing is claimed by it.
+For the report to an operator; nothing is claimed.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import WAITS_FOR_PERSON
 
 AFTER_SECONDS = 5.0
-"""How long no worker must have had a call before it counts as lost: one may be taking it over."""
+"""Seconds for which no worker must have had a call before it counts as lost: a worker may be taking it over."""
 
 Reason = Literal["lost", "waiting", "ambiguous"]
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsAttention:
-    """Some calls that need attention for one reason, and which of them is the oldest.
+    """The calls that need attention for one reason, and the oldest of them.
 
     `lost`: a worker started it, and no live worker has it. `waiting`: for a person. `ambiguous`: a person has to decide
-    whether it happened.
+    whether it was executed.
     """
 
     why: Reason

@@ -34,7 +34,7 @@ async def claim_runs(
     traceparents: Mapping[str, str] = NONE,
 ) -> ClaimResult[ClaimedRun]:
     """Claim those of these runs that are open, served by this worker and not claimed yet, at most `limit` of them.
-    `traceparents` are those of the effects that have one, by their ids.
+    `traceparents` are those of the effects that have one, by effect id.
 
     Raises `WorkerDeadError`, and claims nothing then.
     """
@@ -117,11 +117,11 @@ async def _claim(
             break
         examined.add(place)
         effect = asked[place - 1]
-        # A topic may hold the same effect twice.
+        # The topic may contain the same effect twice.
         if attempt is not None and effect.id not in mine:
             mine.add(effect.id)
             found.append(claimed(effect, attempt, token, tuple(call_columns)))
-    # Nothing was examined behind the last one that the limit let in.
+    # Effects after the last one within the limit were not examined.
     is_full = limit is not None and len(examined) >= limit
     return ClaimResult(found, len(asked) - max(examined, default=0) if is_full else 0)
 

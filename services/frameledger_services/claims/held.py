@@ -1,4 +1,4 @@
-"""What a worker does with its claims: keep, finish and release them; and the deletion of old ones."""
+"""What a worker does with its claims: keep, finish and release them. Also the deletion of old claims."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from frameledger_services.database_types import Connection
 async def next_attempt(
     connection: Connection, worker_id: str, effect_id: str, token: str, attempt: int
 ) -> int | None:
-    """Keep a run that this worker has as `attempt`, with the next one. Returns that; None if the claim is lost.
+    """Keep the claim of a run that this worker has as `attempt`, with the next attempt number. Returns that number;
+    None if the claim is lost.
 
-    Called again with the same `attempt`, because the answer was lost, it returns None: a worker in doubt gives the work
-    up.
+    Called again with the same `attempt`, because the answer was lost, it returns None: the worker cannot know whether
+    it has the claim, and gives the work up.
     """
     cursor = await connection.execute(
         """
@@ -35,8 +36,8 @@ async def next_attempt(
 async def finish(
     connection: Connection, worker_id: str, held: Mapping[str, str], how: Finish = "done"
 ) -> None:
-    """Finish these claims, each an effect with the token of its claim. Called twice it does nothing; effects under
-    another claim by now are left alone."""
+    """Finish these claims, each an effect with the token of its claim. Called twice it does nothing; effects that have
+    another claim by now do not change."""
     await connection.execute(
         """
         UPDATE claims SET finished_at = clock_timestamp(), finish = %s
@@ -70,11 +71,12 @@ async def release(
 async def release_all_but(
     connection: Connection, worker_id: str, held: Mapping[str, str], *, older_than_secs: float = 0.0
 ) -> int:
-    """Release this worker's claims that are so old and not in `held`, which is all that it knows, each effect with the
-    token of its claim. Returns how many.
+    """Release this worker's claims that are at least this old and not in `held`, which are all the claims that it
+    knows, each an effect with the token of its claim. Returns the number of released claims.
 
-    It does not know a claim whose answer was lost with the connection, nor one that a database which lost its latest
-    commits shows in an earlier state. To be called while no claim is in progress."""
+    The worker does not know a claim whose answer was lost with the connection, nor one that a database which lost its
+    latest commits shows in an earlier state. Call it only while no claim is in progress.
+    """
     cursor = await connection.execute(
         """
         UPDATE claims SET released_at = clock_timestamp()
@@ -93,8 +95,8 @@ async def release_all_but(
 async def purge(
     connection: Connection, *, claims_days: float, workers_days: float, limit: int = 10_000
 ) -> int:
-    """Delete finished claims of that age, at most `limit`, and workers that died so long ago and hold no claim. Returns
-    how many claims; call it again if that is `limit`."""
+    """Delete finished claims of this age, at most `limit`, and workers that died this long ago and hold no claim.
+    Returns the number of deleted claims; call it again if that is `limit`."""
     cursor = await connection.execute(
         f"""
         WITH old AS (

@@ -1,5 +1,5 @@
-"""Calls that are overdue: past a deadline, or without the worker that began them. See `store.overdue` for what is
-shared."""
+"""Calls that are overdue: past a deadline, or without the worker that started them. `store.overdue` has what all rules
+share."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ async def past_deadline(
     connection: Connection, limit: float, grace: float, current: Sequence[int]
 ) -> list[OverdueCall]:
     """Returns calls that do not wait for a person and whose deadline passed `grace` seconds ago. `limit` is the
-    deadline of those that have none, in seconds.
+    deadline of calls that have none, in seconds.
 
-    It counts from the dispatch. For a call that was started without one it counts from the start, and for one that was
-    not started either, because it waits in its context's queue, from when the last other call settled: while one runs,
-    there is a worker that goes on with the queue. Calls of an open run are not committed, and end with it.
+    It counts from the dispatch. For a call that was started without a dispatch it counts from the start. For a call
+    that was not started either, because it waits in its context's queue, it counts from when the last other call
+    settled: while one runs, there is a worker that continues with the queue. Calls of an open run are not committed,
+    and end with it.
     """
     return await rows(
         connection,
@@ -84,13 +85,14 @@ async def waiting(connection: Connection, grace: float, current: Sequence[int]) 
 
 async def left_by_clients(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
     """Returns calls that wait for the client which brought their function, in conversations without a new frame for
-    `limit` seconds: it does not come back."""
+    `limit` seconds: that client is not expected to return."""
     return await rows(
         connection,
         OverdueCall,
         _select(
             known_at="head.version",
-            # They have no deadline, which the index of calls that wait knows; and none is older than it is.
+            # The index of waiting calls finds those without a deadline. `requested_at` only narrows the search: the
+            # newest frame is never older than the request.
             where=f"""
                 call.status = 'waiting' AND call.waiting_deadline IS NULL AND {BY_CLIENT}
                 AND call.requested_at < {ago("limit")} AND known.recorded_at < {ago("limit")}
@@ -171,17 +173,17 @@ _FIRST_IN_QUEUE_SINCE = f"""
         WHERE other.context_id = call.context_id AND other.requested_version > head.version - {WINDOW}
     ))
 """
-"""Since when no other call is before `call` in its queue; infinity while there is one."""
+"""The time since which no other call is before `call` in its queue; infinity while there is one."""
 
 
 _BEGAN = "coalesce(call.started_version, call.dispatched_version, call.requested_version)"
 
 
 def _select(*, known_at: str, where: str, joins: str = "", order: str = "call.requested_at") -> str:
-    """A question for calls. `known` is the frame of the version `known_at`, by which they came to this state, or which
-    was the last that was heard.
+    """Returns a query for calls. `known` is the frame of the version `known_at`, which brought them into this state or
+    was the last one heard.
 
-    What a timekeeper started, by a nominal start, did not run, and so may run again.
+    A call that a timekeeper started nominally was not executed, and so is safe to run again.
     """
     return f"""
         SELECT call.context_id, head.version, call.requested_version, call.tool_call_id, call.function_name,

@@ -1,4 +1,5 @@
-"""Runs that are overdue: no worker takes them, or their answer fell silent. See `store.overdue` for what is shared."""
+"""Runs that are overdue: no worker takes them, or their answer fell silent. `store.overdue` has what all rules
+share."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ async def unclaimed(connection: Connection, limit: float, current: Sequence[int]
 async def silent(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueRun]:
     """Returns open runs of which no frame was applied in the last `limit` seconds, whether a worker has them or not.
 
-    An answer may name no run; then the model's frames that name none are the run's.
+    If the answer names no run, the model's frames without a run id belong to the run.
     """
     of_the_run = """
         frame.outcome = 'applied' AND (

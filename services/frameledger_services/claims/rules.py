@@ -13,11 +13,11 @@ from frameledger_services.cancel_tools import PREFIX
 from frameledger_services.claims.values import ClaimedCall, WorkerDeadError
 
 RECENTLY = "5 minutes"
-"""A worker that died longer ago, without deregistering, is not expected to be restarted."""
+"""A worker that died longer ago than this, without deregistering, is not expected to be restarted."""
 
 
 def alive(worker: str) -> str:
-    """Whether a row of `workers` is that of a live one, by its own lease."""
+    """Returns the condition that a row of `workers` is a live worker, by its own lease."""
     return (
         f"({worker}.stopped_at IS NULL"
         f" AND {worker}.heartbeat_at > clock_timestamp() - {worker}.lease_secs * interval '1 second')"
@@ -48,7 +48,8 @@ a function of that name itself."""
 
 
 def served(name: str) -> str:
-    """Whether `me` serves a function or model: it lists it, or it is a catch-all and no live worker lists it."""
+    """Returns the condition that `me` serves a function or model: it lists it, or it is a catch-all and no live worker
+    lists it."""
     return f"""
         ({name} IS NULL OR {name} = ANY (me.serves) OR me.serves_all AND NOT EXISTS (
             SELECT FROM workers AS lister
@@ -59,14 +60,14 @@ def served(name: str) -> str:
 
 
 def started_by_another(work: str, claim: str) -> str:
-    """Whether the latest folded start of a run or call has the claim's attempt or a later one, and was made under
-    another claim. Then no frame under this one counts any more."""
+    """Returns the condition that the latest folded start of a run or call has the claim's attempt or a later one, and
+    was made under another claim. Then no frame under this claim counts any more."""
     return f"({work}.attempt >= {claim}.attempt AND {work}.claim <> {claim}.token) IS TRUE"
 
 
 def claimable_run(run: str, had: str) -> str:
-    """Whether an open run has no claim, or one that had no effect: it was finished a while ago, and another claim's
-    start counts. `had` is the row of `claims`, of an outer join."""
+    """Returns the condition that an open run has no claim, or a claim without effect: it was finished a while ago, and
+    another claim's start counts. `had` is the row of `claims`, of an outer join."""
     return _claimable(had, started_by_another(run, had))
 
 
@@ -84,11 +85,11 @@ def _claimable(had: str, had_no_effect: str) -> str:
 
 
 def served_call(name: str) -> str:
-    """Whether `me` takes a call of this function: it serves it, or no worker ever will.
+    """Returns the condition that `me` takes a call of this function: it serves it, or no worker ever will.
 
-    A name that no worker lists, no catch-all takes and the context's tools do not have is one that the model made up:
-    the first worker that reads the call tells the model so. One that the tools do have may still be served, by a
-    service that is restarting, and so may one of a worker that died recently. Tools have many forms, so the name is
+    A name that no worker lists, no catch-all takes and the context's tools do not have was invented by the model: the
+    first worker that reads the call reports that to the model. A name that the tools do have may still be served, by a
+    service that is restarting; so may a name of a worker that died recently. Tools have many forms, so the name is
     searched in their text.
     """
     return f"""
@@ -115,7 +116,7 @@ def served_call(name: str) -> str:
 
 
 def _active_context(held: str) -> str:
-    # Usually no partition is held, and then no context is asked for its own.
+    # Usually no partition is held; then the contexts' partitions are not computed.
     held_partitions = f"SELECT partition FROM projections WHERE sealed_at IS NULL AND {held}"
     return f"""
         JOIN contexts ON contexts.context_id = claimable.context_id AND contexts.parked_version IS NULL
@@ -141,9 +142,9 @@ ACTIVE_OWNED_CONTEXT = _active_context(
         WHERE coalesce(session.backend_start = owner_started_at, true)
     ))"""
 )
-"""The same for work that is open by the tables only. While the session of its partition's owner is gone, they may be
-older than the log: last night's dump, or a promoted standby. The next owner holds the partition until it has
-checked."""
+"""The same for work that is open according to the tables only. While the session of its partition's owner is gone, the
+tables may be older than the log: last night's dump, or a promoted standby. The next owner holds the partition until it
+has checked."""
 
 OPEN_RUN = """
     JOIN runs ON runs.context_id = claimable.context_id AND runs.run_id = claimable.run_id
@@ -183,8 +184,8 @@ NOT_STARTED_RECENTLY = """
     (tool_calls.status = 'dispatched' OR tool_calls.attempt > 0
         AND tool_calls.started_at < clock_timestamp() - me.lease_secs * interval '1 second')
 """
-"""Whether a call without a claim may be claimed. One that a worker started, as its attempt says, had a claim that was
-lost: its worker is told so within a lease, and may still end the call by then."""
+"""Whether a call without a claim may be claimed. If a worker started it, as its attempt shows, the claim was lost: that
+worker learns of it within a lease, and may still end the call by then."""
 
 
 def frame_id_at(version: str, of: str) -> str:

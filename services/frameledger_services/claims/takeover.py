@@ -1,8 +1,8 @@
-"""Taking over work that another worker had: it was released, or is a dead worker's. It gets the next attempt.
+"""Taking over work that another worker had: it was released, or its worker is dead. The claim gets the next attempt.
 
-A worker judges no other dead before it has been connected for a whole lease itself: when the database comes back, all
+A worker declares no other dead before it has been connected for a whole lease itself: when the database comes back, all
 heartbeats are old, and the others need time to send theirs. Released work may be taken at once. Rows that another
-takeover has locked are skipped, so that two never wait for each other, and one gets each.
+takeover has locked are skipped, so that two never wait for each other, and each row goes to one of them.
 
 If the process dies after the statement, or its answer is lost, the work is taken over once more in the same way.
 """
@@ -44,7 +44,7 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
 async def take_over_calls(connection: Connection, worker_id: str, limit: int) -> list[ClaimedCall]:
     """Take over at most `limit` calls, dispatched or running, that this worker serves. Returns them.
 
-    A call that must be cancelled, or that is unsafe and had started, has to be settled and not run. Raises
+    A call that must be cancelled, or that is unsafe and had started, must be settled and not run. Raises
     `WorkerDeadError`.
     """
     cursor = await connection.execute(_TAKE_CALLS, {"worker_id": worker_id, "limit": limit})
@@ -64,7 +64,8 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
 
 
 async def finish_over(connection: Connection, worker_id: str, limit: int = 1_000) -> int:
-    """Finish claims, of either kind, that could be taken over but whose run or call has ended. Returns how many.
+    """Finish claims, of either kind, that could be taken over but whose run or call has ended. Returns the number of
+    finished claims.
 
     A call that waits for a person counts as ended: no worker has to do anything. Does nothing if the worker is dead.
     """

@@ -1,15 +1,15 @@
 """The timekeeper's claims: calls that no worker starts, which it claims, starts nominally and answers.
 
-Nothing is remembered between two sweeps; the tables say what comes next:
+Nothing is remembered between two sweeps; the tables determine the next step:
 
     claimed     the claim is ours, the call is dispatched     -> publish a nominal start, with the claim's attempt
     started     the claim is ours, our start was applied      -> publish the final result
     answered    the call is settled                           -> finish the claim
 
 If the process dies between any two of these, its claim is a dead worker's. The next timekeeper claims the call with the
-next attempt and goes on from what the tables say: it starts the call if our start was never folded, else it answers it.
-A frame that was published without our learning of it is published again, which is a repetition. If we only seemed dead,
-our attempt is fenced off by the later one.
+next attempt and continues from the tables: it starts the call if our start was never folded, else it answers it. A
+frame that was published without our knowledge is published again, which is a repetition. If we only seemed dead, our
+attempt is fenced off by the later one.
 """
 
 from __future__ import annotations
@@ -123,9 +123,10 @@ async def unstarted(
 
 
 async def claim(connection: Connection, worker_id: str, service: str, calls: Sequence[UnstartedCall]) -> int:
-    """Claim those of the calls that are still open and whose claim has not changed since it was read. Returns how many.
+    """Claim those of the calls that are still open and whose claim has not changed since it was read. Returns the
+    number of claimed calls.
 
-    A worker that had one of them and was not dead after all is told that it lost it.
+    A worker that had one of them and was not dead after all learns from its heartbeat that it lost it.
     """
     cursor = await connection.execute(
         """

@@ -3,8 +3,9 @@
 Usually the member of the group that reads an effect claims it. It does not if it does not serve it and another member
 does (a new release is being rolled out), if the worker that listed it died at that moment, or if it has no free slot.
 And a database that lost its latest commits may have lost the claim, or have let one attempt be made twice, which ends
-with a finished claim of unfinished work. So a worker with a free slot looks here from time to time. An effect's id
-follows from its row, so this requests the same claim as the effect on the topic, and one of the two gets it.
+with a finished claim of unfinished work. So a worker with a free slot executes this query from time to time. An
+effect's id follows from its row, so this requests the same claim as the effect on the topic, and one of the two gets
+it.
 """
 
 from __future__ import annotations

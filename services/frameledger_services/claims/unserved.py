@@ -1,6 +1,6 @@
 """Open work that cannot be done: no live worker has it, and none serves it. For the report to an operator.
 
-Work that waits for a live worker's free slot is not meant.
+Work that waits for a free slot of a live worker is not included.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ AFTER_SECONDS = 5.0
 """The least age of such work: a worker may be starting, or being replaced."""
 
 EXAMINED = 1_000
-"""How many are examined, the oldest first."""
+"""Maximum number of rows that are examined, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class OpenWork:
 async def unserved_runs(connection: Connection) -> list[Unserved]:
     """Returns unserved open runs by model, those that wait longest first.
 
-    A run that started without ever being claimed is left out: a program that the tables do not know answers it.
+    A run that started without ever being claimed is left out: a program without a row in the tables answers it.
     """
     return await _unserved(connection, _RUNS)
 

@@ -22,7 +22,7 @@ class Registration:
 
     worker_id: str
     service: str
-    """The name of its consumer group, which the workers that share its work have in common."""
+    """The name of its consumer group, which is the same for all workers that share its work."""
 
     kind: Kind
     host: str
@@ -63,7 +63,7 @@ class Claimed(Protocol):
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
     """A run that this worker answers, as `attempt`: a number that is given out once. No other worker has it, unless the
-    database lost its latest commits; then `claim` tells the two apart."""
+    database lost its latest commits; then `claim` distinguishes the two."""
 
     effect_id: str
     context_id: ContextId
@@ -73,19 +73,20 @@ class ClaimedRun:
     run_id: RunId
     attempt: int
     claim: str
-    """The claim's token, which every frame that is published under it names. No two claims have the same."""
+    """The claim's token. Every frame that is published under the claim contains it. No two claims have the same."""
 
     causation_id: UUID | None
-    """The frame that opened the run: the cause of all that is published of it. None if its effect did not say."""
+    """The frame that opened the run: the cause of every frame that is published for it. None if its effect has no
+    cause."""
 
     trigger: str | None = None
-    """The type of the frame that asked for it first."""
+    """The type of the frame that first requested it."""
 
     age_secs: float = field(default=0.0, compare=False)
     """Seconds since it was opened, by the database's clock."""
 
     traceparent: str | None = None
-    """The span in which it was asked for, as its effect said (W3C). Of what was taken over only the trace is that."""
+    """The span in which it was requested, from its effect (W3C). After a takeover only its trace is known."""
 
     taken_over: bool = False
     """Another worker had it before."""
@@ -93,7 +94,7 @@ class ClaimedRun:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedCall:
-    """A call that this worker runs or settles, as `call_attempt`, with all that it needs for that."""
+    """A call that this worker runs or settles, as `call_attempt`, with everything that is needed for that."""
 
     effect_id: str
     context_id: ContextId
@@ -117,7 +118,7 @@ class ClaimedCall:
     """When it was claimed: `running` if an earlier attempt had started."""
 
     safe_to_retry: bool | None
-    """As its first start says; None before it started."""
+    """From its first start; None before it started."""
 
     interrupted: bool
     """An interruption asked for its cancellation."""
@@ -126,16 +127,17 @@ class ClaimedCall:
     """A built-in `cancel_<name>`; served by the workers of `<name>`."""
 
     started_by: UUID | None
-    """The frame of its first start, which a worker that settles it for another one answers; None before it started."""
+    """The frame of its first start: the cause of the settlement if a worker settles it for another one. None before it
+    started."""
 
     claim: str
-    """The claim's token, which every frame that is published under it names. No two claims have the same."""
+    """The claim's token. Every frame that is published under the claim contains it. No two claims have the same."""
 
     causation_id: UUID | None
-    """The frame that dispatched it: the cause of its start. None if its effect did not say."""
+    """The frame that dispatched it: the cause of its start. None if its effect has no cause."""
 
     traceparent: str | None = None
-    """The span in which it was dispatched, as its effect said (W3C). Of what was taken over only the trace is that."""
+    """The span in which it was dispatched, from its effect (W3C). After a takeover only its trace is known."""
 
     taken_over: bool = False
     """Another worker had it before."""
@@ -154,8 +156,8 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult(Generic[C]):
-    """The result of a request for effects: what was claimed, in their order; and how many effects, the last ones, were
-    not examined because the limit was reached, and have to be requested again."""
+    """The result of a request for effects: the claimed work, in their order; and the number of effects, the last ones,
+    that were not examined because the limit was reached, and have to be requested again."""
 
     claimed: list[C]
     unexamined: int = 0

@@ -42,7 +42,7 @@ async def register(connection: Connection, offer: Registration) -> None:
 
 
 async def update_registration(connection: Connection, offer: Registration) -> None:
-    """Change what the worker serves. Claims follow it from now on."""
+    """Change what the worker serves. Later claims follow it."""
     await connection.execute(
         "UPDATE workers SET serves = %s, serves_all = %s, offers = %s, slots = %s WHERE worker_id = %s",
         (list(offer.serves), offer.serves_all, Json(dict(offer.offers)), offer.slots, offer.worker_id),
@@ -51,7 +51,7 @@ async def update_registration(connection: Connection, offer: Registration) -> No
 
 async def reconnected(connection: Connection, worker_id: str) -> None:
     """Note that the worker was without the database for a while. Others may have been too, so for a whole lease it
-    judges none of them dead."""
+    declares none of them dead."""
     await connection.execute(
         "UPDATE workers SET connected_at = clock_timestamp() WHERE worker_id = %s", (worker_id,)
     )
@@ -69,7 +69,8 @@ async def heartbeat(connection: Connection, worker_id: str, held: Mapping[str, s
 
 
 async def may_judge(connection: Connection, worker_id: str) -> bool:
-    """Returns whether this worker has been connected for a whole lease. Before that, others may only seem dead."""
+    """Returns whether this worker has been connected for a whole lease. Before that, other workers may only seem
+    dead."""
     cursor = await connection.execute(
         "SELECT connected_at < now() - make_interval(secs => lease_secs) FROM workers WHERE worker_id = %s",
         (worker_id,),
@@ -79,7 +80,7 @@ async def may_judge(connection: Connection, worker_id: str) -> bool:
 
 
 async def registered_offers(connection: Connection, worker_id: str) -> dict[str, Any] | None:
-    """Returns what a worker, alive or not, offers as it last registered it; None if its row is gone."""
+    """Returns the offers of a worker, alive or not, as last registered; None if its row is gone."""
     cursor = await connection.execute("SELECT offers FROM workers WHERE worker_id = %s", (worker_id,))
     row = await cursor.fetchone()
     return None if row is None else row[0]
@@ -94,8 +95,8 @@ async def leave(connection: Connection, worker_id: str) -> None:
 
 
 async def reap_workers(connection: Connection) -> None:
-    """Mark workers that died `LONG_DEAD_SECONDS` ago as stopped. They were dead before; this leaves fewer rows to
-    search for live workers."""
+    """Mark workers that died `LONG_DEAD_SECONDS` ago as stopped. They were dead before; this reduces the rows that are
+    searched for live workers."""
     await connection.execute(
         f"""
         UPDATE workers SET stopped_at = heartbeat_at

@@ -47,13 +47,14 @@ from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
 
 MOST_ATTEMPTS = 3
-"""Of a run; then a fatal error closes it (R4.4)."""
+"""Maximum attempts of a run; then a fatal error closes it (R4.4)."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
 """Seconds between two requests; each pause is about twice as long as the one before."""
 
 LONGEST_RETRY_AFTER = 30.0
-"""The longest wait in seconds that a provider may request; after that the run fails, since a person waits for it."""
+"""The longest wait in seconds that a provider may request; a longer one fails the run, because a person is waiting for
+it."""
 
 LONGEST_SILENCE = 1800.0
 """Seconds of a silent model for which the run is kept alive. After that the timekeeper fails it."""
@@ -65,7 +66,7 @@ _log = logs.get_logger("inference")
 
 
 async def answer(run: ClaimedRun, model: LLMService[Any], deps: RunDependencies) -> RunOutcome:
-    """Answer a run, to its terminal frame. Cancelled, it closes the provider's stream and publishes nothing more.
+    """Answer a run, to its terminal frame. When cancelled, it closes the provider's stream and publishes nothing more.
 
     A provider's failure becomes a frame, and this returns. Raises what `deps` raises.
     """
@@ -73,7 +74,7 @@ async def answer(run: ClaimedRun, model: LLMService[Any], deps: RunDependencies)
     while number is not None:
         attempt = _Attempt(run, number, model, deps)
         if number > MOST_ATTEMPTS:
-            # Three workers in a row died during it.
+            # Three workers in a row died during this run.
             return await attempt.give_up(f"{MOST_ATTEMPTS} attempts were started, and none was completed.")
         lost = await attempt.run()
         if lost is None:
@@ -91,7 +92,7 @@ async def answer(run: ClaimedRun, model: LLMService[Any], deps: RunDependencies)
             reason=reason,
         )
         if not isinstance(lost, ConnectionLostError):
-            # The provider answers and reports trouble: it gets the time that it requests.
+            # The provider answers with an error: it gets the time that it requests.
             await asyncio.sleep(_pause(number - 1, lost.retry_after))
         number = await deps.next_attempt(number)
     return "release"
@@ -115,7 +116,7 @@ class _Attempt:
         self._published_usage = False
 
     async def run(self) -> ProviderUnavailableError | None:
-        """Answer. Returns why the answer broke off in the middle, if another attempt is to follow; else None."""
+        """Answer. Returns the reason if the answer broke off in the middle and another attempt follows; else None."""
         prepared = await self._deps.prepare()
         self._attempt.skip_tts = prepared.skip_tts
         with ChatSpan(self._run, self._model, prepared.request) as self._span:
@@ -207,7 +208,7 @@ class _Attempt:
     async def _take(self, frame: AnyFrame, request: Request) -> None:
         self._span.hears(frame)
         if isinstance(frame, LLMTextFrame) and frame.usage is not None and not frame.text:
-            # `push_usage`. It is published with what comes next, so that it does not delay the first words.
+            # `push_usage`. It is published with the next frame, so that it does not delay the first words.
             self._usage = frame.usage
             return
         self._spoke = True
@@ -240,7 +241,7 @@ class _Attempt:
             raise limit.error("too_many_calls", f"The model makes {self._calls} calls in one answer.")
 
     async def _push(self, request: Request, frame: AnyFrame) -> None:
-        """Takes a frame from the provider's `push_frame` or `run_function_calls`."""
+        """Receives a frame from the provider's `push_frame` or `run_function_calls`."""
         await self._take(frame, request)
 
     async def _keep_alive(self) -> None:
@@ -257,7 +258,7 @@ class _Attempt:
                 silent = 0.0
 
     def _unpublished_usage(self) -> Sequence[AnyFrame]:
-        """Returns a frame with the usage, once: the run may end without another frame that has it."""
+        """Returns a frame with the usage, once: the run may end without another frame that contains it."""
         if self._usage is None or self._published_usage:
             return ()
         self._published_usage = True
@@ -302,7 +303,7 @@ class _Attempt:
 
 @asynccontextmanager
 async def _closing(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterator[AsyncIterator[AnyFrame]]:
-    """A block with the answer's frames. When it is left, the stream is closed within `CLOSING_SECONDS`."""
+    """Yields the answer's frames. At the end of the block the stream is closed within `CLOSING_SECONDS`."""
     try:
         yield frames
     finally:
@@ -314,7 +315,7 @@ async def _closing(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterator[Asyn
 
 
 def _pause(before: int, asked: float | None) -> float:
-    """Returns the seconds to wait after `before` earlier pauses, and no less than the provider requests."""
+    """Returns the seconds to wait after `before` earlier pauses, at least those that the provider requests."""
     return max(asked or 0.0, min(FIRST_PAUSE * 2.0**before, LONGEST_PAUSE) * random.uniform(0.75, 1.25))
 
 

@@ -1,4 +1,4 @@
-"""What the frames of one attempt have in common: run, attempt and claim, and ids derived from these."""
+"""What the frames of one attempt have in common: run, attempt and claim, and the ids derived from these."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ GROUPS = UUID("a3c2d6f4-7e1b-5b1f-8a54-2d9f0e6c1b78")
 @dataclass(slots=True)
 class Attempt:
     """One attempt of one run. Its number was given out by the claim, so no other worker publishes under it, unless a
-    database that lost its latest commits gave it out twice: then the claim's token tells the two apart.
+    database that lost its latest commits gave it out twice: then the claim's token distinguishes the two.
 
-    A frame of a kind that an attempt has once gets an id from its kind, others from how many came before: publishing
-    one again repeats it, and a reader of the log can tell what is missing.
+    A frame of which an attempt has one gets an id from its kind, others from the number of earlier frames of the kind:
+    publishing one again repeats it, and a reader of the log can tell what is missing.
     """
 
     run_id: str
@@ -40,7 +40,7 @@ class Attempt:
     """The ids of the calls that were announced."""
 
     def stamped(self, frame: AnyFrame) -> AnyFrame:
-        """Returns the frame as it is published. To be called once for each frame, in order."""
+        """Returns the frame as it is published. Call it once for each frame, in order."""
         marks: dict[str, Any] = {
             "id": self._id(frame.type),
             "produced_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -63,8 +63,8 @@ class Attempt:
         run_in_parallel: bool,
         group_parallel_tools: bool,
     ) -> FunctionCallsStartedFrame:
-        """Returns the announcement of these calls as one group, each with a unique id and marked if it is built in. To
-        be called once for each announcement, in order: a provider may make several in one answer."""
+        """Returns the announcement of these calls as one group, each with a unique id and marked if it is built in.
+        Call it once for each announcement, in order: a provider may make several in one answer."""
         calls = [
             call.model_copy(update={"builtin": True}) if call.function_name in builtin else call
             for call in announced.function_calls
@@ -91,7 +91,7 @@ class Attempt:
 
     @property
     def _name(self) -> str:
-        """What distinguishes this attempt from the others of its run."""
+        """Returns what distinguishes this attempt from the others of its run."""
         return f"{self.number}:{self.claim}"
 
 

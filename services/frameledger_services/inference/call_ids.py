@@ -22,7 +22,7 @@ LONGEST = 40
 would know its call by another id than the messages about it."""
 
 _RANDOM = re.compile(r"(?=[a-zA-Z-]*[0-9])[a-zA-Z0-9](?:-?[a-zA-Z0-9]){15,}")
-"""What looks random: sixteen letters and digits in a row, hyphens aside, and a digit among them."""
+"""Matches a random part: sixteen letters and digits in a row, ignoring hyphens, with at least one digit."""
 
 
 def is_unique(tool_call_id: str, function_name: str) -> bool:
@@ -39,9 +39,9 @@ def is_unique(tool_call_id: str, function_name: str) -> bool:
 def with_unique_ids(
     calls: Sequence[FunctionCallFromLLM], attempt: str, before: Collection[str] = ()
 ) -> tuple[FunctionCallFromLLM, ...]:
-    """Returns the calls of one announcement, each with a unique id that every provider accepts. Of two with one id the
-    first keeps it. `attempt` distinguishes the announcing attempt from all others of all runs; `before` are the ids of
-    the calls that it announced earlier."""
+    """Returns the calls of one announcement, each with a unique id that every provider accepts. If two have the same
+    id, the first keeps it. `attempt` distinguishes the announcing attempt from all others of all runs; `before` are the
+    ids of the calls that it announced earlier."""
     taken = set(before)
     unique = []
     for place, call in enumerate(calls, start=len(taken)):

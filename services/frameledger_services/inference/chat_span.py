@@ -1,4 +1,5 @@
-"""The span of one attempt of a run: which model was asked, by what, how soon it spoke and what it used. No words."""
+"""The span of one attempt of a run: the requested model, the worker, the time to the first token, and the usage. No
+content."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from frameledger_services.telemetry.message_spans import of_context
 from frameledger_services.telemetry.tracing import Value
 
 MOST_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-"""What the limit of an answer is called in a request."""
+"""The names of the limit of an answer's tokens in a request."""
 
 
 class ChatSpan:
-    """Current while the attempt lasts: what is published then belongs to it. Cancelled, it was cut short, which is no
-    error."""
+    """The span is current during the attempt: frames that are published then belong to it. If it is cancelled, the
+    answer was cut short, which is not an error."""
 
     def __init__(self, run: ClaimedRun, model: LLMService[Any], request: Request | ProviderError) -> None:
         asked = request if isinstance(request, Request) else None
@@ -35,12 +36,12 @@ class ChatSpan:
         self._began = False
 
     def asks(self) -> None:
-        """Note that a request is sent now. Only the first one of an attempt counts."""
+        """Note that a request is being sent. Only the first one of an attempt counts."""
         if self._asked_at is None:
             self._asked_at = monotonic()
 
     def hears(self, frame: AnyFrame) -> None:
-        """Note a frame of the answer, however much of it comes."""
+        """Note a frame of the answer. Called for every frame."""
         if not self._span.is_recording:
             return
         if not self._began and self._asked_at is not None:
@@ -51,7 +52,7 @@ class ChatSpan:
         self.used(getattr(frame, "usage", None))
 
     def used(self, usage: Usage | None) -> None:
-        """Note what the provider says that was used; the newest counts."""
+        """Note the usage that the provider reports; the newest counts."""
         if usage is None or not self._span.is_recording:
             return
         for name, count in (
@@ -64,7 +65,7 @@ class ChatSpan:
             self._span.set(name, count)
 
     def fails(self, code: str) -> None:
-        """Note that the attempt failed, by the code of its error."""
+        """Note that the attempt failed, with the code of its error."""
         self._span.fail(code)
 
     def __enter__(self) -> Self:

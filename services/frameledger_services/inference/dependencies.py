@@ -20,7 +20,7 @@ RunOutcome = Literal["done", "given_up", "release"]
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """The request that a run's context gives, or why there can be none, and how its answer is marked."""
+    """The request of a run's context, or the reason why there is none, and the metadata of its answer."""
 
     request: Request | ProviderError
     skip_tts: bool | None = None
@@ -40,20 +40,20 @@ class RunDependencies:
     """Reads the context at exactly the run's version, and makes the request from it."""
 
     publish: Callable[[ContextId, Sequence[AnyFrame]], Awaitable[object]]
-    """Publishes frames in order, and returns once they are on the log."""
+    """Publishes frames in order, and returns when they are on the log."""
 
     next_attempt: Callable[[int], Awaitable[int | None]]
-    """Keeps the claim, with the attempt after this one. Returns that; None if the claim is lost, or may be."""
+    """Keeps the claim, with the next attempt. Returns its number; None if the claim is lost, or may be."""
 
     merge_secs: float
     """How long pieces of text are buffered before they are published."""
 
     retries: int
-    """How often a request is retried within an attempt while nothing of its answer has come."""
+    """How often a request is retried within an attempt as long as no part of its answer has arrived."""
 
     keepalive_secs: float | None = None
-    """Interval of empty pieces of text while the model says nothing, which may be for longer than the timekeeper's
-    limit of silence. None for none."""
+    """Interval of empty pieces of text while the model is silent, which may be for longer than the timekeeper's limit
+    of silence. None disables them."""
 
     secrets: Sequence[str] = ()
     """Texts that no message may contain, even if a provider repeats them."""
@@ -62,7 +62,7 @@ class RunDependencies:
     """Counts the requests."""
 
     calls_per_run: int | None = None
-    """The most calls of one attempt; None for no limit."""
+    """Maximum calls of one attempt; None for no limit."""
 
     def redacted(self, message: str) -> str:
         """Returns the message without secrets, for publication and logs."""

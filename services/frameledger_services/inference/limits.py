@@ -1,11 +1,11 @@
-"""The limits that are checked before a model is asked: what an installation sets, and what a conversation does.
+"""The limits that are checked before a model is called: those of the installation, and those of the conversation.
 
-A run that is beyond one ends with an error that says which limit it was, its value, and what raises it. So the decision
-is on the log like any other failure, and whoever folds the log again decides nothing anew. Of a limit that both the
-settings and the conversation (`LLMSetLimitsFrame`) have, the smaller counts.
+A run that exceeds one ends with an error that names the limit, its value, and how to raise it. So the decision is on
+the log like any other failure, and a later fold does not decide again. If both the settings and the conversation
+(`LLMSetLimitsFrame`) have a limit, the smaller one counts.
 
-Time is that of the log: a day is one of UTC, and a run belongs to that in which it was requested. What runs use is
-known when they are over: a run may go beyond a limit of tokens or money, the next one is stopped.
+Times are those of the log: a day is a UTC day, and a run belongs to the day on which it was requested. The usage of a
+run is known when it is over: a run may exceed a limit of tokens or money, and the next one is stopped.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.spending import Place, Spent
 
 SETTLED = timedelta(hours=1)
-"""Runs that were requested so long ago are over: what they used is added up once."""
+"""Runs that were requested this long ago are over: their usage is added up once."""
 
 REMEMBERED_SECONDS = 2.0
-"""For how long it is remembered what all conversations have used."""
+"""Seconds for which the usage of all conversations is cached."""
 
 
 class LimitReachedError(ProviderError, errors.RefusedError):
-    """A run exceeds a limit: the model was not asked, or its calls are not made. `code` says which limit.
+    """A run exceeds a limit: the model was not called, or its calls are not made. `code` names the limit.
 
     Remedy: Raise the limit that the message names: a setting of the inference service, or one of the conversation.
     """
@@ -46,7 +46,7 @@ class LimitReachedError(ProviderError, errors.RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit that is in force, and what raises it."""
+    """A limit that is in force, and how to raise it."""
 
     value: float
     said_by: str
@@ -57,7 +57,7 @@ class Limit:
 
 @dataclass(slots=True)
 class Limits:
-    """Checks runs. One for a service: it remembers what all conversations have used for a moment."""
+    """Checks runs. Create one for a service: it caches the usage of all conversations for a short time."""
 
     settings: Settings
     _day: datetime | None = None
@@ -68,7 +68,7 @@ class Limits:
     _one_reads: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def size(self, stored: StoredContext, request: Request) -> LimitReachedError | None:
-        """Returns why a context is too large to ask a model with it, if it is."""
+        """Returns the reason if a context is too large to call a model with it, else None."""
         if (limit := self._limit("context_messages")) and len(stored.context.messages) > limit.value:
             return limit.error(
                 "context_too_large", f"The context has {len(stored.context.messages)} messages."
@@ -80,7 +80,7 @@ class Limits:
     async def used(
         self, connection: Connection, run: ClaimedRun, stored: StoredContext
     ) -> LimitReachedError | None:
-        """Returns why a run is not to be answered, if what was used before is beyond a limit."""
+        """Returns the reason if a run must not be answered because earlier usage exceeds a limit, else None."""
         own = stored.limits
         rounds, minute = self._limit("rounds"), self._limit("runs_per_minute", own)
         tokens, cost = (
@@ -108,9 +108,9 @@ class Limits:
         return _of_a_day(spent, tokens, cost, "All conversations have")
 
     async def _spent_by_all(self, connection: Connection, at: datetime) -> Spent:
-        """Returns what all runs of the day used. What is settled is added up once, so that each look reads the runs of
-        two hours at most, every `REMEMBERED_SECONDS`."""
-        # One after another: two that read while the hour or the day changes would add one stretch of time twice.
+        """Returns the usage of all runs of the day. Settled usage is added up once, so that each query reads the runs
+        of at most two hours, every `REMEMBERED_SECONDS`."""
+        # One after another: two concurrent queries at the change of the hour or day would add one interval twice.
         async with self._one_reads:
             return await self._read_spent_by_all(connection, at)
 
@@ -140,7 +140,7 @@ class Limits:
 
 
 def day_of(at: datetime) -> datetime:
-    """Returns the beginning of the day of UTC."""
+    """Returns the beginning of the UTC day."""
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 

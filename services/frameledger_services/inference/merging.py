@@ -1,8 +1,8 @@
 """Merging: the many pieces of an answer are published as few frames, without delaying any of them noticeably.
 
-The first piece is sent at once. Later ones are buffered for a few tens of milliseconds, so that 60 tokens a second
+The first piece is sent at once. Later ones are buffered for a few tens of milliseconds, so that 60 tokens per second
 become 20 frames, each of which costs the log, the fold and every subscriber. One send is in progress at a time, and
-what comes meanwhile is buffered too, so a slow broker causes larger frames and not a longer queue.
+pieces that arrive meanwhile are buffered too, so a slow broker causes larger frames and not a longer queue.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import TypeGuard
 from frameledger.frames import AnyFrame, LLMTextFrame, LLMThoughtTextFrame
 
 Send = Callable[[Sequence[AnyFrame]], Awaitable[None]]
-"""Publishes frames in order, and returns once they are on the log."""
+"""Publishes frames in order, and returns when they are on the log."""
 
 MOST_CHARACTERS = 64 * 1024
-"""Of a merged frame: far below a topic's limit, also after minutes without a broker."""
+"""Maximum length of a merged frame: far below a topic's limit, also after minutes without a broker."""
 
 
 class Merging:
     """The frames of one attempt, in the order in which they were added. `run` sends them; `add` never waits.
 
-    Only neighbours that are plain pieces of text, or plain pieces of a thought, are merged: the text of all frames of
-    one kind, joined, is what was added. A send that fails ends `run` with its error; what was not sent then is lost.
+    Only adjacent plain pieces of text, or plain pieces of a thought, are merged: the joined text of all frames of one
+    kind is the text that was added. If a send fails, `run` ends with its error; frames that were not sent are lost.
     """
 
     def __init__(self, send: Send, *, merge_secs: float) -> None:
-        """`merge_secs`: how long pieces are buffered, counted from when those before them were sent."""
+        """`merge_secs`: how long pieces are buffered, counted from the previous send."""
         self._send = send
         self._merge_secs = merge_secs
         self._buffer: list[AnyFrame | _Pieces] = []
@@ -40,12 +40,12 @@ class Merging:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether something was added that has to be sent at once, and `run` has not begun to."""
+        """Whether a frame was added that has to be sent at once, and `run` has not begun to send it."""
         return self._urgent
 
     def add(self, frame: AnyFrame) -> None:
-        """Add a frame. It is sent at once, with all that was buffered before it, unless it continues a stream of plain
-        pieces."""
+        """Add a frame. It is sent at once, with everything that was buffered before it, unless it continues a stream of
+        plain pieces."""
         if not _is_piece(frame):
             self._buffer.append(frame)
             self._urgent, self._streaming = True, None
@@ -111,12 +111,13 @@ _PLAIN = frozenset({"type", "text"})
 
 
 def _is_piece(frame: AnyFrame) -> TypeGuard[_Piece]:
-    """Whether it has nothing but its text. A frame with more, such as `append_to_context`, is kept as it is."""
+    """Returns whether the frame has nothing but its text. A frame with more, such as `append_to_context`, is kept
+    unchanged."""
     return type(frame) in (LLMTextFrame, LLMThoughtTextFrame) and frame.model_fields_set <= _PLAIN
 
 
 def _took(last: AnyFrame | _Pieces, frame: _Piece) -> bool:
-    """Whether the last of what was gathered could take this piece in, and did."""
+    """Merge this piece into the last buffered one if possible. Returns whether it was merged."""
     if not isinstance(last, _Pieces) or type(last.first) is not type(frame):
         return False
     if last.length + len(frame.text) > MOST_CHARACTERS:

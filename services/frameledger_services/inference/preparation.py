@@ -1,7 +1,8 @@
 """The request of a run: made from the context at exactly its version, and made again from the log later.
 
-All that a request is made of is on the log, except for how the service was configured, which is in its worker's row
-(`service_config`). The start frame names the cancel tools that were offered, and the configuration if it had changed.
+Everything that a request is made of is on the log, except for the configuration of the service, which is in its
+worker's row (`service_config`). The start frame names the cancel tools that were offered, and the configuration if it
+had changed.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ async def read(
 def request_of(
     model: LLMService[Any], stored: StoredContext, cancel_tools: Sequence[str]
 ) -> Request | ProviderError:
-    """Returns the request, or why this provider cannot be sent one."""
+    """Returns the request, or the reason why it cannot be sent to this provider."""
     try:
         return model.request(
             stored.context,
@@ -61,7 +62,7 @@ def request_of(
 
 
 def metadata_of(request: Request, config: Mapping[str, Any], registered: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the start frame has to say so that the request can be made again: `config` is the service's
+    """Returns what the start frame has to contain so that the request can be made again: `config` is the service's
     configuration now, and `registered` the one in its worker's row."""
     metadata: dict[str, Any] = {}
     if request.builtin_tools:
@@ -72,7 +73,7 @@ def metadata_of(request: Request, config: Mapping[str, Any], registered: Mapping
 
 
 def service_config(model: LLMService[Any]) -> dict[str, Any]:
-    """Returns how this service makes its requests, as JSON."""
+    """Returns the configuration with which this service makes its requests, as JSON."""
     instructions = model.instructions
     return {
         "provider": model.provider,
@@ -86,7 +87,7 @@ def service_config(model: LLMService[Any]) -> dict[str, Any]:
 
 
 def apply_config(model: LLMService[Any], config: Mapping[str, Any]) -> None:
-    """Configure a service of the same provider by what `service_config` returned."""
+    """Configure a service of the same provider with the result of `service_config`."""
     model.settings = LLMSettings(**config["settings"])
     model.write_with(model.get_llm_adapter().with_parameters(config["adapter"]))
     model.instructions = Instructions(

@@ -1,4 +1,4 @@
-"""The request of an attempt, made again from the log: byte for byte what the provider got."""
+"""The request of an attempt, made again from the log: byte for byte what was sent to the provider."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class NoRequestError(NotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """What the log and the worker's row have of the request of one attempt."""
+    """The request of one attempt as far as the log and the worker's row have it."""
 
     start: LLMFullResponseStartFrame
     config: Mapping[str, Any]
-    """How the service made its requests."""
+    """The configuration with which the service made its requests."""
 
     stored: StoredContext
 
@@ -42,9 +42,9 @@ class RecordedRequest:
 async def recorded_request(
     connection: AsyncConnection[Any], context_id: str, run_id: str, attempt: int | None = None
 ) -> RecordedRequest:
-    """Returns what is recorded of the request of a run's attempt, by default of the latest one that began.
+    """Returns what is recorded of the request of a run's attempt, by default of the latest one.
 
-    Raises `NoRequestError`, and `NoSuchContextError` for a context that is not there.
+    Raises `NoRequestError`, and `NoSuchContextError` for a context that does not exist.
     """
     start = await _start(connection, context_id, run_id, attempt)
     if start.worker is None or start.context_version is None or start.request_sha256 is None:

@@ -1,4 +1,4 @@
-"""The inference service: it answers runs off their topic, each once, of many contexts concurrently."""
+"""The inference service: answers the runs of its topic, each by one worker only, of many contexts concurrently."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class InferenceService(work.BackgroundService):
 
         `models` are the only models that it answers for, beside contexts that name none. Without them it answers for
         its own model, and for those that no live worker lists. `slots` is how many runs it answers concurrently. The
-        model service may be changed while this runs, for instance by `append_system_instruction`: later requests
-        follow it. `metrics`: what it counts with; it is served by whoever made it, as by `telemetry.ops_server`.
+        model service may be changed while this runs, for instance by `append_system_instruction`: later requests follow
+        it. `metrics` records its metrics; the caller exposes them, for example with `telemetry.ops_server`.
         """
         self._settings = settings
         self._model = model
@@ -77,7 +77,7 @@ class InferenceService(work.BackgroundService):
             await self._connections.close()
 
     async def _perform(self, job: work.Job[ClaimedRun], session: work.Session) -> work.Ending:
-        """Answer one run. Asked to stop it stops at once: the stream is closed, and nothing more is published."""
+        """Answer one run. When asked to stop, it stops at once: the stream is closed, and nothing more is published."""
         run = job.claimed
         publishing = RunPublisher(session.publisher, run)
         dependencies = RunDependencies(

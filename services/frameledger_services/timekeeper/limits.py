@@ -34,7 +34,7 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Returns the limits that the settings give, where 0 means off."""
+        """Returns the limits from the settings, in which 0 means off."""
         return cls(
             run_unclaimed=settings.timekeeper_run_unclaimed_secs or None,
             run_silent=settings.timekeeper_run_silent_secs or None,

@@ -19,7 +19,7 @@ from frameledger_services.timekeeper.settling import Settlement
 SOURCE = "frameledger/timekeeper"
 
 TIMEOUT_SECONDS = 5.0
-"""Timeout of one request to the broker. With a longer one we would miss heartbeats."""
+"""Timeout of one request to the broker. A longer one would delay heartbeats beyond the lease."""
 
 _log = logs.get_logger("timekeeper")
 
@@ -43,15 +43,15 @@ class SettlementLog:
         await self._stack.aclose()
 
     async def publish(self, settlements: Sequence[Settlement]) -> None:
-        """Publish them in order. One that the log refuses is logged and skipped, so that it does not block the others;
-        if it would settle a call, the call ends at its deadline."""
+        """Publish them in order. A settlement that the log refuses is logged and skipped, so that it does not block the
+        others; if it would settle a call, the call ends at its deadline."""
         records = [(one, record) for one in settlements if (record := _record(one)) is not None]
         if not records:
             return
         try:
             await self._send(*(record for _, record in records))
         except TooLargeError:
-            # The error does not say which one. Those that were sent already are repetitions now, which count once.
+            # The error does not name the frame. Those that were already sent are repetitions now, which count once.
             records = [(one, record) for one, record in records if await self._is_accepted(one, record)]
         self._metrics.settled(one.rule for one, _ in records)
         for one, _ in records:

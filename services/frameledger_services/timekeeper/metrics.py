@@ -33,8 +33,8 @@ class TimekeeperMetrics:
             self._metrics.counter(listed.TIMEKEEPER_SETTLED, rule).inc()
 
     def saw(self, ends: Mapping[int, int], reached: Mapping[int, int]) -> None:
-        """Expose the number of records that were on the log at the previous sweep and are not stored. Without ends, as
-        while the broker is down, the value does not change."""
+        """Expose the number of records that were on the log at the previous sweep and are not stored. Without end
+        offsets, as during an outage of the broker, the value does not change."""
         if not ends:
             return
         self._behind.set(sum(max(0, end - reached.get(partition, 0)) for partition, end in ends.items()))

@@ -1,4 +1,5 @@
-"""A root over all conversations at an interval, on a connection of its own: no sweep and no heartbeat waits for it."""
+"""Publishes a root over all conversations at an interval, on a connection of its own, so that no sweep and no heartbeat
+waits for it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from frameledger_services.event_log.producer import Producer
 from frameledger_services.settings import Settings
 
 SHORTEST_SECONDS = 0.05
-"""Between two looks whether a root is due."""
+"""Seconds between two checks whether a root is due."""
 
 _FAILURES: tuple[type[Exception], ...] = (*transient.EITHER, FrameledgerError, psycopg.Error)
 
@@ -23,7 +24,7 @@ _log = logs.get_logger("timekeeper")
 async def keep_publishing(settings: Settings, stopping: asyncio.Event) -> None:
     """Publish a root every `timekeeper_root_every_secs` until `stopping` is set. Of several timekeepers about one does.
 
-    Whatever fails is logged and tried again after a pause: settling what is overdue must not stop because of it.
+    Every failure is logged and retried after a pause: settling what is overdue must not stop because of it.
     """
     every = settings.timekeeper_root_every_secs
     backoff = supervision.Backoff()

@@ -1,8 +1,8 @@
 """The timekeeper as a service: it sweeps once a second, publishes what is due, and waits through outages.
 
-A sweep judges a partition only if its projection has reached where its log ended after the sweep before. So a frame in
-transit, one of our own last sweep included, is folded before anything is judged by its absence. During an outage of the
-broker the timekeeper goes on with its heartbeats.
+A sweep judges a partition only if its projection has reached the offset at which its log ended after the previous
+sweep. So frames in transit, including those of our own last sweep, are folded before anything is judged by their
+absence. During an outage of the broker the timekeeper continues its heartbeats.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def serve(
     metrics: Metrics = NO_METRICS,
     failpoint: Failpoint = failpoints.none,
 ) -> None:
-    """Keep time until `stopping` is set. During an outage of broker or database it waits and logs why.
+    """Run the timekeeper until `stopping` is set. During an outage of broker or database it waits and logs why.
 
     Raises errors that are not transient, such as a database with another schema.
     """
@@ -76,7 +76,8 @@ async def serve(
 async def _keep_time(
     settings: Settings, stopping: asyncio.Event, failpoint: Failpoint, metrics: TimekeeperMetrics
 ) -> None:
-    """One session of a worker, on one connection. Returns if it is judged dead; the next session is another worker."""
+    """Run one session of a worker, on one connection. Returns if it is declared dead; the next session is another
+    worker."""
     registration = claims.Registration(
         worker_id=f"{SERVICE}-{uuid4()}",
         service=SERVICE,
@@ -123,7 +124,7 @@ class _Timekeeper:
         self._purged_at = float("-inf")
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Sweep until it is stopped, or judged dead."""
+        """Sweep until it is stopped or declared dead."""
         loop = asyncio.get_running_loop()
         backoff, not_before = supervision.Backoff(), float("-inf")
         while not stopping.is_set():
@@ -136,7 +137,7 @@ class _Timekeeper:
                     await self._sweep()
                     backoff.reset()
                 except transient.BROKER as error:
-                    # Published frames may be on the log, and its end offsets are not known.
+                    # Published frames may be on the log, but its end offsets are unknown.
                     self._ends = {}
                     pause = backoff.next()
                     _log.warning("timekeeper.retrying_broker", reason=transient.reason(error), again_in=pause)
@@ -154,7 +155,7 @@ class _Timekeeper:
             await purge(self._connection, self._limits, self._registration.worker_id)
             self._purged_at = now
         reached = await projections.next_offsets(self._connection, self._log.topic)
-        # Also while nothing moves them: then it shows what the projectors do not store.
+        # Also while nothing changes: then it shows the records that projectors do not store.
         self._metrics.saw(self._ends, reached)
         current = [partition for partition, end in self._ends.items() if reached.get(partition, 0) >= end]
         if current:

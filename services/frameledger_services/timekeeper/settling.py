@@ -1,9 +1,9 @@
 """From what is overdue to the frame that settles it. Pure: the same row gives the same bytes.
 
-So two timekeepers that see the same publish one frame twice, which counts once. Each frame names what it settles, and
-is ignored once that has ended. Its id names the rule, the subject and the version of the context that was judged, so a
-later need is never taken for a repetition. No text names a time or a limit: another timekeeper's may differ, and one id
-with two contents is an error.
+So if two timekeepers see the same, they publish one frame twice, which counts once. Each frame names what it settles,
+and is ignored once that has ended. Its id names the rule, the subject and the version of the context that was judged,
+so a later settlement is never taken for a repetition. No text contains a time or a limit: another timekeeper's may
+differ, and one id with two contents is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from frameledger_services.claims.timekeeper_claims import HeldCall
 from frameledger_services.store.overdue import OverdueSpeech, OverdueTurn
 
 IDS = UUID("0f6a3c52-9d1e-5b87-a4c6-7e2b90d8f153")
-"""The namespace of the timekeeper's frame ids. It never changes: stored ids came from it."""
+"""The namespace of the timekeeper's frame ids. It never changes: stored ids are derived from it."""
 
 RUN_UNCLAIMED = (
     "No inference service took this run, so it was given up. Is one running that serves its model "
@@ -40,7 +40,8 @@ RUN_SILENT = "Nothing more came of this answer, so it was given up. What was sai
 class Settlement:
     """A frame to be published in a context. `rule` is for the service's logs.
 
-    `causation_id` is the frame that opened what it settles: what somebody waits for since then."""
+    `causation_id` is the frame that opened what it settles: a run, a call, a turn or speech.
+    """
 
     rule: str
     context_id: str
@@ -61,7 +62,7 @@ def run_silent(run: OverdueRun) -> Settlement:
 def call_overdue(call: OverdueCall) -> Settlement:
     """End a call that its worker did not end by its deadline. It requests a run, unless the call was interrupted.
 
-    Cancelled if it does not run or may run twice; else ambiguous, since it may have happened.
+    The call is cancelled if it does not run or may run twice; else it is ambiguous, because it may have been executed.
     """
     return _ended("call_overdue", call)
 
@@ -72,8 +73,8 @@ def call_abandoned(call: OverdueCall) -> Settlement:
 
 
 def call_lost(call: OverdueCall) -> Settlement:
-    """End a call whose worker died after the start: ambiguous, since it may have happened; cancelled if it may run
-    twice, and nobody runs it again."""
+    """End a call whose worker died after the start: ambiguous, because it may have been executed; cancelled if it may
+    run twice and no worker runs it again."""
     return _ended("call_lost", call)
 
 
@@ -83,15 +84,16 @@ def waiting_overdue(call: OverdueCall) -> Settlement:
 
 
 def call_left(call: OverdueCall) -> Settlement:
-    """Cancel a call whose client never came back. No run: nobody is there to read what the model would say."""
+    """Cancel a call whose client never came back. Requests no run: no client is there to read an answer."""
     return _cancelled("call_left", replace(call, interrupted=True))
 
 
 def turn_overdue(turn: OverdueTurn) -> Settlement:
-    """The user's missing stop; or, if the turn was stopped, a second one, which closes it with the words there are.
+    """Publish the user's missing stop; or, if the turn was stopped, a second one, which closes it with the words
+    received so far.
 
-    There may be only one missing stop, since a second one would not wait for the final words. So its id names the
-    last sign of the user, and not the context's version, which two timekeepers may see differently.
+    There may be only one missing stop, because a second one would not wait for the final words. So its id names the
+    last frame of the user, and not the context's version, which two timekeepers may see differently.
     """
     rule = "final_words" if turn.waits else "user_stop"
     judged = turn.version if turn.waits else turn.heard_version
@@ -102,7 +104,7 @@ def turn_overdue(turn: OverdueTurn) -> Settlement:
 
 
 def bot_overdue(speech: OverdueSpeech) -> Settlement:
-    """The bot's missing stop, which also triggers the runs that were deferred until then."""
+    """Publish the bot's missing stop, which also triggers the runs that were deferred until then."""
     frame = BotStoppedSpeakingFrame(
         id=_id("bot_stop", speech.context_id, speech.version, str(speech.since_version)),
         opened_version=speech.since_version,
@@ -111,12 +113,13 @@ def bot_overdue(speech: OverdueSpeech) -> Settlement:
 
 
 def held_call(call: HeldCall, worker_id: str) -> Settlement:
-    """The next frame of a call that this timekeeper has claimed: a nominal start, and once that is folded, the result.
+    """Returns the next frame of a call that this timekeeper has claimed: a nominal start, and once that is folded, the
+    result.
 
-    The start does not say `safe_to_retry`, although nothing runs: the fold keeps the first start's value for the whole
-    call, and would let an unsafe function be attempted again after ours. If this timekeeper dies, the next one sees who
-    started the call, and answers it. A call that a worker started after all is settled as by a takeover. A settlement
-    does not name our claim: it counts for any start.
+    The start has no `safe_to_retry`, although nothing runs: the fold keeps the first start's value for the whole call,
+    and would let an unsafe function be attempted again after ours. If this timekeeper dies, the next one sees the
+    worker of the start, and answers the call. A call that a worker started after all is settled as by a takeover. A
+    settlement does not name our claim: it counts for any start.
     """
     if call.status == "dispatched":
         return _start(call, worker_id)
@@ -129,7 +132,7 @@ def _failed(code: str, run: OverdueRun, message: str) -> Settlement:
     frame = ErrorFrame(
         id=_id(code, run.context_id, run.version, run.run_id),
         run_id=run.run_id,
-        # The one that was judged: a later one is not silent.
+        # The attempt that was judged: a later one is not silent.
         attempt=max(run.attempt, 1),
         fatal=True,
         code=code,
@@ -207,7 +210,8 @@ def _call_id(rule: str, call: OverdueCall | HeldCall) -> str:
 
 
 def _attempt_id(rule: str, call: HeldCall) -> str:
-    """An attempt is made under one claim only, so these ids need no version of the context."""
+    """Returns the id of a frame of an attempt. An attempt is made under one claim only, so the id needs no version of
+    the context."""
     return _id(rule, call.context_id, call.call_attempt, f"{call.effect_id}:{call.claim}")
 
 

@@ -1,4 +1,4 @@
-"""One sweep: every rule that is not switched off is applied, and what is overdue becomes frames."""
+"""One sweep: every rule that is enabled is applied, and what is overdue becomes frames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frameledger_services.timekeeper.limits import Limits
 from frameledger_services.timekeeper.settling import Settlement
 
 ROUNDS = 20
-"""The most statements of one purge, few enough that the next heartbeat is not late."""
+"""Maximum statements of one purge, few enough that the next heartbeat is not late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Sweeper:
 async def sweep(
     connection: Connection, limits: Limits, sweeper: Sweeper, current: Sequence[int]
 ) -> list[Settlement]:
-    """Returns what is to be published now in the contexts of partitions that were projected to the log's end a moment
-    ago, and claims the calls that no worker starts.
+    """Returns the frames to publish now in the contexts of partitions whose projection recently reached the end of the
+    log, and claims the calls that no worker starts.
 
     Called again before the frames are folded, it returns some of them again, which are repetitions and count once.
     """
@@ -82,7 +82,7 @@ async def purge(connection: Connection, limits: Limits, worker_id: str, *, batch
 async def _judge(
     connection: Connection, limits: Limits, sweeper: Sweeper, current: Sequence[int]
 ) -> list[Settlement]:
-    """The rules that declare a worker dead."""
+    """Apply the rules that declare a worker dead."""
     found: list[Settlement] = []
     if limits.run_unclaimed is not None:
         runs = await overdue_runs.unclaimed(connection, limits.run_unclaimed, current)

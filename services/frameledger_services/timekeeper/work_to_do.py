@@ -1,5 +1,4 @@
-"""Counts, every fifteen seconds, what there is to do, on a connection of its own: a count that is slow delays no
-heartbeat."""
+"""Counts the open work every fifteen seconds, on a connection of its own, so that a slow count delays no heartbeat."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ _log = logs.get_logger("timekeeper")
 async def keep_counting(
     settings: Settings, stopping: asyncio.Event, metrics: TimekeeperMetrics, session: Mapping[str, str]
 ) -> None:
-    """Count until `stopping` is set. While the database is away the gauges stay as they were. `session` are settings of
-    the connection. Raises errors that are not transient."""
+    """Count until `stopping` is set. During an outage of the database the gauges keep their values. `session` are
+    settings of the connection. Raises errors that are not transient."""
     while not stopping.is_set():
         try:
             async with await database.connect(

@@ -1,6 +1,7 @@
-"""What a worker does: it claims effects off their topic and runs them as jobs; heartbeats, cancellations, drain.
+"""The worker of a service: it claims effects from their topic and runs them as jobs, with heartbeats, cancellations and
+a drain at the end.
 
-Start with `worker`. `job` is what a service's own code is given, and `publisher` publishes its frames.
+Start with `worker`. `job` is the interface to a service's own code, and `publisher` publishes its frames.
 """
 
 from frameledger_services.work.background import BackgroundService

@@ -1,4 +1,4 @@
-"""A service that runs in the event loop of the program that made it, from `start` to `stop` or `cancel`."""
+"""A service that runs in the event loop of its program, from `start` to `stop` or `cancel`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BackgroundService(ABC):
     async def start(self, frame: StartFrame | None = None) -> None:
         """Run in a task of its own. Returns when the worker takes work. Called twice it does nothing.
 
-        Raises what ended the service before it took any.
+        Raises the error that ended the service if it ended before that.
         """
         if self._task is not None:
             return
@@ -46,7 +46,7 @@ class BackgroundService(ABC):
 
     async def stop(self, frame: EndFrame | None = None) -> None:
         """Drain: finish what can be finished within the deadlines, and release the rest for other workers. Does nothing
-        if it does not run. Raises what ended the service."""
+        if it does not run. Raises the error that ended the service."""
         if self._task is not None:
             task, self._task = self._task, None
             self._stopping.set()

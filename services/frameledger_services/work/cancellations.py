@@ -1,7 +1,7 @@
 """`llm.cancellations`, read by every worker from its end, without a group: the quick way to stop work.
 
-Nothing depends on it: a cancellation that is missed here comes with a heartbeat a moment later. It may also come while
-its work is being claimed, so the newest ones are remembered, and looked up when a job begins.
+Nothing depends on it: a cancellation that is missed here is reported by a heartbeat a moment later. It may also arrive
+while its work is being claimed, so the newest ones are remembered, and checked when a job begins.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from frameledger_services.work.effect_decoding import NoEffectError, decode_effe
 REMEMBERED = 10_000
 POLL_MS = 1_000
 PAUSE_SECONDS = 1.0
-"""Between two attempts to read the topic."""
+"""Seconds between two attempts to read the topic."""
 
 _log = logs.get_logger("worker")
 
 
 class Cancelled:
-    """The newest cancellations: of which run or call, and by which version of its context."""
+    """The newest cancellations: for each run or call, the version of its context that cancelled it."""
 
     def __init__(self) -> None:
         self._newest: OrderedDict[tuple[str, str], int] = OrderedDict()
@@ -76,7 +76,7 @@ async def _follow(
         client.assign(partitions)
         await client.seek_to_end(*partitions)
         for partition in partitions:
-            # Looks the end up now instead of at the first fetch.
+            # Requests the end offset now instead of at the first fetch.
             await client.position(partition)
         following.set()
         while True:

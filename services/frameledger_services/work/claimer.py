@@ -1,4 +1,5 @@
-"""Claiming work, in one session of a worker: effects off their topic, dead workers' work, and what no worker claimed.
+"""Claiming work, in one session of a worker: effects from their topic, dead workers' work, and work that no worker
+claimed.
 
 Work is claimed only while a slot is free. One claim is in progress at a time, so that no free slot is counted twice.
 """
@@ -26,16 +27,16 @@ from frameledger_services.work.lease import Lease
 from frameledger_services.work.metrics import WorkMetrics
 
 TAKE_OVER_SECONDS = 1.0
-"""Between two sweeps for dead workers' work."""
+"""Seconds between two sweeps for dead workers' work."""
 
 UNCLAIMED_EVERY = 5
 """Every fifth sweep also looks for unclaimed work."""
 
 POLL_SECONDS = 1.0
-"""Between two polls of a worker without a free slot, which keep its membership in the consumer group."""
+"""Seconds between two polls of a worker without a free slot, which keep its membership in the consumer group."""
 
 WINDOW = 50
-"""Effects that one claim requests, at least."""
+"""Minimum number of effects that one claim requests."""
 
 E = TypeVar("E", bound=effects.Effect)
 C = TypeVar("C", bound=Claimed)
@@ -86,7 +87,7 @@ class Claimer(Generic[E, C]):
             await self._consumer.commit()
 
     async def from_others(self) -> None:
-        """Take over work that was released or is a dead worker's; finish those of their claims whose work has ended."""
+        """Take over work that was released or is a dead worker's. Finish those of their claims whose work has ended."""
         for sweep in itertools.count():
             await asyncio.sleep(TAKE_OVER_SECONDS)
             async with self._claiming:
@@ -102,9 +103,10 @@ class Claimer(Generic[E, C]):
     async def _claim(self) -> None:
         free = self._executor.free_slots
         if not free:
-            # Work that was taken over meanwhile has it.
+            # Work that was taken over meanwhile uses the slot.
             return
-        # Most may have ended or be another worker's, so more are requested than fit; but not all of them for each slot.
+        # Most may have ended or be another worker's, so more are requested than fit, but not all pending ones for each
+        # slot.
         requested = self._consumer.pending[: max(WINDOW, 4 * free)]
         traceparents = self._consumer.traceparents_of(requested)
         await self._failpoint("before claim")
@@ -136,7 +138,8 @@ class Claimer(Generic[E, C]):
         return taken
 
     async def _claim_unclaimed(self, limit: int) -> list[C]:
-        """A worker that is cut off from Kafka could not even say that the work has begun: it leaves it to others."""
+        """Claim unclaimed work if a broker answers. A worker without Kafka could not even publish the start, so it
+        leaves the work to others."""
         unclaimed = await self._execute(
             lambda connection: self._kind.unclaimed(connection, self._worker_id, limit)
         )
@@ -149,8 +152,8 @@ class Claimer(Generic[E, C]):
         return result.claimed
 
     async def _release_unknown(self, connection: Connection) -> None:
-        """A claim that is younger than a lease is released by a later sweep: its answer may be in transit, or lost with
-        its connection."""
+        """Release claims that the worker does not know. One that is younger than a lease is released by a later sweep:
+        its answer may be in transit, or lost with its connection."""
         count = await claims.release_all_but(
             connection, self._worker_id, self._in_flight.unsettled(), older_than_secs=self._lease.seconds
         )

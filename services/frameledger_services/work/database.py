@@ -18,7 +18,7 @@ STATEMENT_SECONDS = 10.0
 """Timeout of a statement, after which its connection is closed: the server may be frozen."""
 
 PAUSE_SECONDS = 0.2
-"""Between two attempts to reach the database."""
+"""Seconds between two attempts to reach the database."""
 
 T = TypeVar("T")
 

@@ -1,10 +1,11 @@
-"""Effects off their topic, in a consumer group: returned in order, their offsets committed once they are handled.
+"""Effects from their topic, in a consumer group: returned in order, their offsets committed once they are handled.
 
-What was fetched and is not acknowledged is pending. While something is pending, the partitions are paused and polling
-goes on, so that the group keeps a busy member. A rebalance drops what is pending: the next owner of its partition,
-maybe this one, reads it again.
+Effects that were fetched and not acknowledged are pending. While any are pending, the partitions are paused and polling
+goes on, so that the member stays in the group. A rebalance drops pending effects: the next owner of their partition,
+maybe this one, reads them again.
 
-If the process dies before offsets are committed, the effects are read again, and their claims tell who has them.
+If the process dies before offsets are committed, the effects are read again, and their claims show which worker has
+them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.work.effect_decoding import NoEffectError
 
 AT_ONCE = 500
-"""The most effects that are pending, except those that a rebalance adds."""
+"""Maximum number of pending effects, except those that a rebalance adds."""
 
 QUIET_MS = 500
 COMMIT_SECONDS = 5.0
@@ -46,10 +47,10 @@ class _Pending(Generic[E]):
     partition: Any
     offset: int
     effect: E | None
-    """None for bytes that are no effect; they are skipped in their turn."""
+    """None for bytes that are not an effect; they are skipped in order."""
 
     traceparent: str | None
-    """The span in which it was asked for, if the record says one."""
+    """The span in which it was requested, if the record has one."""
 
 
 class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
@@ -67,7 +68,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         """`options` are passed to aiokafka's consumer."""
         self._topic = topic
         self._decode = decode
-        # A new service begins with the earliest effects. Most of their work has ended, which claiming finds out.
+        # A new service begins with the earliest effects. The work of most has ended; the claim statement skips them.
         self._client = consumer(
             settings, group=group, name=f"frameledger-{group}", auto_offset_reset="earliest", **options
         )
@@ -87,7 +88,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
             raise
 
     async def stop(self) -> None:
-        """Leave the group, without waiting long for a broker that is away. Called twice it does nothing more."""
+        """Leave the group, without waiting long for an unreachable broker. Called twice it does nothing more."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 await closed(self._client.stop())
@@ -98,7 +99,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         return [one.effect for one in self._pending if one.effect is not None]
 
     def traceparents_of(self, effects: Sequence[E]) -> dict[str, str]:
-        """Returns the `traceparent`s of these pending effects, by the effects' ids; of those that have one."""
+        """Returns the `traceparent`s of these pending effects, by effect id. Effects without one are left out."""
         wanted = set(map(id, effects))
         return {
             one.effect.id: one.traceparent
@@ -138,8 +139,8 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         self._pending = keep
 
     async def commit(self) -> None:
-        """Commit the offsets of what was acknowledged. After a failure they are committed the next time: they decide
-        only how much is read again."""
+        """Commit the offsets of acknowledged effects. After a failure they are committed the next time: offsets only
+        determine how much is read again."""
         due, self._next = self._next, {}
         due = {
             partition: offset for partition, offset in due.items() if partition in self._client.assignment()

@@ -1,4 +1,5 @@
-"""Decoding of effects. Anybody may write to their topics, so every field is checked for what the database takes."""
+"""Decoding of effects. Any client may write to their topics, so every field is checked for values that the database
+refuses."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ _LARGEST = {"version": 2**63 - 1, "requested_version": 2**63 - 1, "ordinal": 2**
 
 
 class NoEffectError(RefusedError, ValueError):
-    """Bytes on a topic of effects are no effect of the expected kind; the message says why.
+    """Bytes on a topic of effects are not an effect of the expected kind; the message has the reason.
 
-    Remedy: None is needed: the record is passed over. Find out who else writes to that topic.
+    Remedy: None is needed: the record is skipped. Find out which other program writes to that topic.
     """
 
 

@@ -1,10 +1,10 @@
 """The heartbeats of a worker, in a thread of their own.
 
-A handler that blocks the event loop stops everything else that the worker does, but is no reason to take its work
-away. So the heartbeats have an event loop and a connection of their own, and renew the lease from their thread. If the
+A handler that blocks the event loop stops everything else that the worker does, but is no reason to take its work away.
+So the heartbeats have an event loop and a connection of their own, and renew the lease from their thread. If the
 worker's loop stays blocked for very long, it counts as dead, and the heartbeats stop too.
 
-What they report is handed to the worker's loop. If the process dies or freezes, so do they.
+Their answers are handed to the worker's loop. If the process dies or freezes, so do they.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from frameledger_services.work.database import connect
 from frameledger_services.work.lease import Lease
 
 BLOCKED_SECONDS = 60.0
-"""How long the worker's loop may be blocked."""
+"""Maximum seconds for which the worker's loop may be blocked."""
 
 STOP_SECONDS = 15.0
-"""The most that psycopg needs to abandon a statement that a frozen server does not answer."""
+"""Maximum seconds that psycopg needs to abandon a statement that a frozen server does not answer."""
 
 
 Held = Mapping[str, Any]
@@ -80,7 +80,7 @@ class HeartbeatThread:
                     await asyncio.wait([ended])
 
     async def _beat(self, loop: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
-        """Runs in the heartbeats' thread and event loop."""
+        """Send heartbeats. Runs in the heartbeats' thread and event loop."""
         connection: AsyncConnection[Any] | None = None
         first, warned = True, False
         try:
@@ -129,16 +129,16 @@ class HeartbeatThread:
             loop.call_soon_threadsafe(callback, *arguments)
 
     def _blocked_for(self) -> float:
-        """Returns for how long the worker's loop has not run what it was given, in seconds."""
+        """Returns the seconds for which the worker's loop has not run what it was given."""
         handed_over_at = self._handed_over_at
         return 0.0 if handed_over_at is None else self._lease.clock() - handed_over_at
 
     def _loop_runs(self) -> None:
-        """Runs in the worker's loop."""
+        """Note that the worker's loop is not blocked. Runs in that loop."""
         self._handed_over_at = None
 
     def _on_beat(self, answer: Heartbeat, held: Held) -> None:
-        """Runs in the worker's loop."""
+        """Hand over the answer of a heartbeat. Runs in the worker's loop."""
         self._loop_runs()
         if not answer.alive:
             self._lease.end()

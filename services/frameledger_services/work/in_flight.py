@@ -39,7 +39,7 @@ class InFlightJob(Generic[C]):
 
 
 class InFlight(Generic[C]):
-    """What one session of a worker has claimed and not settled."""
+    """The claimed and unsettled work of one session of a worker."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class InFlight(Generic[C]):
         grace_secs: float,
         failpoint: Failpoint,
     ) -> None:
-        """`subject` returns what a cancellation names; `read_from` are the topic and the group by which work comes; a
-        job that is asked to stop may take `grace_secs`."""
+        """`subject` returns the id that a cancellation names; `read_from` are the topic and the group by which work
+        arrives; a job that is asked to stop may take `grace_secs`."""
         self._executor = executor
         self._session = session
         self._perform = perform
@@ -68,7 +68,7 @@ class InFlight(Generic[C]):
         self._cancelled = Cancelled()
 
     def __len__(self) -> int:
-        """Returns how many jobs run or wait for their turn."""
+        """Returns the number of jobs that run or wait."""
         return len(self._jobs)
 
     def by_effect(self) -> dict[str, InFlightJob[C]]:
@@ -81,11 +81,11 @@ class InFlight(Generic[C]):
         return dict(self._ended.keys()) | {effect: entry.claim for effect, entry in self._jobs.items()}
 
     def start(self, claimed: Sequence[C]) -> None:
-        """Submit jobs for what was just claimed. The executor must have free slots for them."""
+        """Submit jobs for newly claimed work. The executor must have free slots for them."""
         for one in claimed:
             job = Job(one)
             if (before := self._jobs.get(one.effect_id)) is not None:
-                # That one's claim was lost, for instance by a database that lost its latest commits.
+                # The earlier job's claim was lost, for instance by a database that lost its latest commits.
                 before.job.request_stop("claim_lost")
             entry = self._jobs[one.effect_id] = InFlightJob(job)
             if self._cancelled.has(one.context_id, self._subject(one), one.version):
@@ -143,8 +143,8 @@ class InFlight(Generic[C]):
                 self._all_settled = asyncio.Event()
 
     def apply_heartbeat(self, answer: Heartbeat, held: Mapping[str, InFlightJob[C]]) -> None:
-        """Ask those jobs to stop whose work a heartbeat reports as obsolete or lost. `held` is what it was sent with:
-        an effect may be another job's since."""
+        """Ask those jobs to stop whose work a heartbeat reports as obsolete or lost. `held` are the effects with which
+        it was sent: an effect may be another job's since."""
         for effect_id in answer.obsolete:
             held[effect_id].job.request_stop("obsolete")
         for effect_id in answer.lost:
@@ -176,7 +176,7 @@ class InFlight(Generic[C]):
             await self._executor.join()
 
     def release_waiting(self) -> None:
-        """Release what has not begun."""
+        """Release jobs that have not begun."""
         for entry in tuple(self._jobs.values()):
             if entry.ticket is not None and self._executor.withdraw(entry.ticket):
                 self._on_end(entry, "untried")

@@ -20,8 +20,8 @@ StopReason = Literal["obsolete", "claim_lost", "draining"]
 work is another worker's, or may be, so nothing may be published any more. `draining`: the process ends."""
 
 Ending = Literal["done", "over", "given_up", "release", "untried"]
-"""What becomes of a claim: it is finished in one of three ways, or released for another worker's next attempt, or,
-`untried`, for the same attempt, since nothing of this one was published."""
+"""The end of a claim: it is finished in one of three ways, or released for another worker's next attempt, or,
+`untried`, for the same attempt, because nothing of this one was published."""
 
 C = TypeVar("C", bound=Claimed)
 
@@ -41,15 +41,15 @@ class Job(Generic[C]):
     """Lets the next job of this context begin while this one runs."""
 
     span: Span = NO_SPAN
-    """Lasts from the claim until the code returns, and is current while it runs."""
+    """The span from the claim until the code returns; it is current while the code runs."""
 
     claimed_at: float = field(default_factory=monotonic)
-    """When its claim was answered, by `monotonic`. Its turn may come later."""
+    """When its claim was answered, by `monotonic`. The job may begin later."""
 
     _on_stop_request: Callable[[StopReason], None] = field(default=lambda _: None, init=False)
 
     def request_stop(self, why: StopReason) -> None:
-        """Ask it to stop. A weaker reason than the current one does not replace it."""
+        """Ask the job to stop. A weaker reason than the current one does not replace it."""
         self.stop_reason = stronger(self.stop_reason, why)
         self.stop.set()
         self._on_stop_request(self.stop_reason)
@@ -69,7 +69,7 @@ _RANK: dict[StopReason, int] = {"obsolete": 0, "draining": 1, "claim_lost": 2}
 
 
 def stronger(current: StopReason | None, new: StopReason) -> StopReason:
-    """Returns the reason that counts if a job has to stop for both."""
+    """Returns the reason that applies if a job has to stop for both."""
     return new if current is None or _RANK[new] > _RANK[current] else current
 
 
@@ -89,7 +89,7 @@ class Session:
     async def next_attempt(self, claimed: Claimed, attempt: int) -> int | None:
         """Keep a job's claim, with the next attempt. Returns its number; None if the claim is lost, or may be.
 
-        Waits while the database is away. Raises `LeaseLostError`.
+        Waits during an outage of the database. Raises `LeaseLostError`.
         """
         async with self.lease.held():
             return await self.database.do(

@@ -1,4 +1,4 @@
-"""The span of a job, and the ids that every log line has that is written in it."""
+"""The span of a job, and the ids that are added to every log line within it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from frameledger_services.telemetry.message_spans import of_context, processing
 from frameledger_services.telemetry.tracing import Span, Value
 
 STALE_SECONDS = 300.0
-"""What was asked for longer ago is done in a trace of its own: nobody reads one that lasts for an hour."""
+"""Work that was requested longer ago than this gets a trace of its own: a trace that lasts an hour is not readable."""
 
 
 @contextmanager
 def job_span(claimed: Claimed, topic: str, group: str, worker_id: str) -> Iterator[Span]:
-    """The span of a job, current for a block: below what asked for the work, or in a new trace with a link to that, if
-    the work is old or was another worker's before."""
+    """Yields the span of a job, which is current within the block: a child of the span that requested the work, or in a
+    new trace with a link to that, if the work is old or was another worker's before."""
     with (
         logs.bound(**_ids(claimed)),
         processing(

@@ -1,4 +1,4 @@
-"""The two kinds of work: answering runs and running calls. How each is read, claimed and taken over."""
+"""The two kinds of work, answering runs and running calls: how each is read, claimed and taken over."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class JobKind(Generic[E, C]):
     worker: claims.Kind
     topic: Callable[[TopicNames], str]
     decode: Callable[[bytes | None], E]
-    """Raises `NoEffectError` for bytes that are no effect of this kind."""
+    """Raises `NoEffectError` for bytes that are not an effect of this kind."""
 
     claim: Callable[[Connection, str, Sequence[E], int | None, Mapping[str, str]], Awaitable[ClaimResult[C]]]
     take_over: Callable[[Connection, str, int], Awaitable[list[C]]]
     unclaimed: Callable[[Connection, str, int], Awaitable[list[E]]]
     subject: Callable[[C], str]
-    """What a cancellation names: the run's id, or the call's."""
+    """Returns what a cancellation names: the id of the run or of the call."""
 
 
 RUNS: JobKind[effects.RunInference, ClaimedRun] = JobKind(

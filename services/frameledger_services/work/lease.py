@@ -1,4 +1,4 @@
-"""The lease: how long this worker may assume that no other has taken its work over.
+"""The lease: how long this worker may assume that no other worker has taken over its work.
 
 It lasts `seconds` from just before the last successful heartbeat was sent. The database counts from when it received
 that heartbeat, which is later, so the lease ends here before it ends there. It also ends while the machine is
@@ -16,8 +16,8 @@ from frameledger.errors import FencedError
 
 
 def clock_through_suspend() -> float:
-    """Returns seconds of a monotonic clock that goes on while the machine is suspended. Linux's ordinary one stops
-    then; macOS's does not."""
+    """Returns the seconds of a monotonic clock that continues while the machine is suspended. Linux's ordinary one
+    stops then; macOS's does not."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -56,7 +56,7 @@ class Lease:
             self._until = max(self._until, until)
 
     def end(self) -> None:
-        """End it now, for good."""
+        """End the lease permanently."""
         self._ended = True
         for check in tuple(self._watchers):
             check()
@@ -71,7 +71,8 @@ class Lease:
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[None, None]:
-        """A block that ends with the lease, however often that is renewed. Raises `LeaseLostError` then or at once."""
+        """Run a block that ends with the lease, however often that is renewed. Raises `LeaseLostError` when it ends, or
+        at once if it has ended."""
         if not self.valid():
             raise LeaseLostError
         loop = asyncio.get_running_loop()
@@ -103,7 +104,7 @@ class Lease:
             raise
 
     async def ended(self) -> None:
-        """Returns when the lease ends."""
+        """Returns when the lease has ended."""
         try:
             async with self.held():
                 await asyncio.Event().wait()

@@ -13,13 +13,13 @@ from frameledger_services.telemetry import tracing
 from frameledger_services.work.lease import Lease
 
 WITHIN = 30.0
-"""Seconds until the broker has to have acknowledged."""
+"""Seconds within which the broker has to acknowledge."""
 
 
 class Publisher:
-    """Publishes as one worker. Frames of a context reach the log in the order in which they were given.
+    """Publishes as one worker. Frames of a context reach the log in the order of the calls.
 
-    Frames in transit when the lease ends may still arrive: the fold tells by the attempt which worker's they are.
+    Frames in transit when the lease ends may still arrive: the fold distinguishes the workers by the attempt.
     """
 
     def __init__(self, producer: Producer, topic: str, lease: Lease, source: str) -> None:
@@ -31,9 +31,10 @@ class Publisher:
     async def publish(
         self, context_id: str, *frames: AnyFrame, causation_id: UUID | str | None, within: float = WITHIN
     ) -> list[LogPosition]:
-        """Publish frames. Returns the place of each once all in-sync replicas have them. A frame without an id gets a
-        random one, and one without `produced_at` the current time. `causation_id` is the frame of the context that
-        caused them; None only for what an application says by itself. They belong to the trace of the current span.
+        """Publish frames. Returns the position of each when all in-sync replicas have them. A frame without an id gets
+        a random one, and one without `produced_at` the current time. `causation_id` is the frame of the context that
+        caused them; None only for frames that an application publishes on its own. They belong to the trace of the
+        current span.
 
         Raises `LeaseLostError` when the lease ends, also in the middle; ValueError for a frame that cannot be encoded,
         before anything is published; `PublishError` and `BrokerError` as the producer does. Frames that have an id can

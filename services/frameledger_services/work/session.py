@@ -40,10 +40,10 @@ from frameledger_services.work.metrics import WorkMetrics
 from frameledger_services.work.publisher import Publisher
 
 SETTLE_SECONDS = 5.0
-"""How long it tries, when it ends, to finish and release claims, and to deregister."""
+"""Maximum seconds at the end for finishing and releasing claims, and for deregistering."""
 
 FOLLOW_SECONDS = 5.0
-"""How long a worker that is otherwise ready waits until it reads cancellations."""
+"""Maximum seconds that a worker that is otherwise ready waits until it reads cancellations."""
 
 E = TypeVar("E", bound=effects.Effect)
 C = TypeVar("C", bound=Claimed)
@@ -52,7 +52,7 @@ _log = logs.get_logger("worker")
 
 
 class SessionRunner(Generic[E, C]):
-    """Wires the parts of one session. `session` is what its jobs see."""
+    """Wires the parts of one session. Its jobs see `session`."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class SessionRunner(Generic[E, C]):
             self._in_flight.apply_heartbeat,
         )
         if self._registration is not registered:
-            # Changed while it registered.
+            # The registration changed while it was being inserted.
             await self.update_registration(self._registration)
         following = asyncio.Event()
         beating = tasks.create_task(heartbeats.run())
@@ -169,7 +169,7 @@ class SessionRunner(Generic[E, C]):
     def _start_claiming(
         self, tasks: asyncio.TaskGroup, following: asyncio.Event
     ) -> tuple[asyncio.Task[None], ...]:
-        """Start the tasks that bring work, until they are cancelled."""
+        """Start the tasks that claim work, until they are cancelled."""
         claimer = Claimer(
             kind=self._kind,
             worker_id=self._registration.worker_id,
@@ -192,7 +192,7 @@ class SessionRunner(Generic[E, C]):
         tasks: asyncio.TaskGroup, stopping: asyncio.Event, *ended: asyncio.Task[None]
     ) -> None:
         """Returns when `stopping` is set or one of these tasks has ended. Heartbeats end with the lease, or because
-        this loop was blocked for too long, which is as bad."""
+        this loop was blocked for too long, which has the same consequences."""
         stop = tasks.create_task(stopping.wait())
         await asyncio.wait({stop, *ended}, return_when=asyncio.FIRST_COMPLETED)
         await _end(stop)
@@ -205,7 +205,7 @@ class SessionRunner(Generic[E, C]):
         self._on_ready(self.session)
 
     async def _drain(self) -> None:
-        """Release what has not begun at once; let jobs run for a while, then ask them to stop."""
+        """Release jobs that have not begun at once; let the others run for a while, then ask them to stop."""
         _log.info("worker.draining", worker=self._registration.worker_id, jobs=len(self._in_flight))
         self._in_flight.release_waiting()
         await self._consumer.stop()
@@ -229,7 +229,8 @@ class SessionRunner(Generic[E, C]):
         _log.info("worker.stopped", worker=self._registration.worker_id)
 
     async def _on_reconnect(self, connection: Connection) -> None:
-        """Others may have been without the database too, and the answer to a claim may have been lost."""
+        """Note the outage, because other workers may have been without the database too, and the answer to a claim may
+        have been lost."""
         await claims.reconnected(connection, self._registration.worker_id)
         _log.info("worker.reconnected", worker=self._registration.worker_id)
         await self._release_unknown(connection)

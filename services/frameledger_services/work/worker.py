@@ -1,4 +1,4 @@
-"""A worker: it claims effects off their topic, each by one worker only, and runs them as jobs, until it is stopped."""
+"""A worker: it claims effects from their topic, each by one worker only, and runs them as jobs, until it is stopped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = logs.get_logger("worker")
 
 
 class Worker(Generic[E, C]):
-    """A worker of one service. `run` begins a new session whenever the lease of the one before has ended."""
+    """A worker of one service. `run` begins a new session whenever the previous one's lease has ended."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Worker(Generic[E, C]):
         failpoint: Failpoint = failpoints.none,
     ) -> None:
         """`slots` is `settings.work_slots` by default; `per_key` is how many jobs of one context may run concurrently
-        once those before them have released the order."""
+        once the jobs before them have released the order."""
         if service == "projector":
             raise ValueError(
                 "a service cannot be called projector: its consumer group would be the projector's"
