@@ -64,11 +64,10 @@ def _place(config: pytest.Config) -> Path | None:
     packaged = java._packaged_java()
     if packaged is None or not packaged.exists() or not hasattr(config, "cache"):
         return None
-    modules = packaged.parents[1] / "lib" / "modules"
+    # Not where this Java lies: the environments of the bridges have the same one, and use the same file.
+    release = (packaged.parents[1] / "release").read_text(encoding="utf-8")
     jars = java.default_cache() / f"kafka-{read_lock().kafka}"
-    made_of = (
-        f"{modules} {modules.stat().st_mtime_ns} {jars} {kafka.JVM_OPTIONS} {Path(__file__).read_text()}"
-    )
+    made_of = f"{release} {jars} {kafka.JVM_OPTIONS} {Path(__file__).read_text()}"
     return config.cache.mkdir("java") / f"{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.aot"
 
 
