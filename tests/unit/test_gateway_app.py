@@ -26,6 +26,7 @@ from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.gateway.outages import EVERY_SECONDS, Outages
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, ProblemError
+from frameledger_services.gateway.service import _Server
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
 
@@ -166,6 +167,13 @@ def test_however_a_request_meets_an_outage_it_is_logged(caplog) -> None:
         ("gateway.log_away", "as a route says"),
         ("gateway.database_away", "as it is raised"),
     ]
+
+
+@pytest.mark.regression("gateway 7")
+def test_a_connection_is_kept_for_longer_than_a_load_balancer_keeps_it() -> None:
+    async def none(*_: object) -> None: ...
+
+    assert _Server(Settings(), none).config.timeout_keep_alive > 60
 
 
 def test_a_path_is_matched_as_it_was_sent() -> None:

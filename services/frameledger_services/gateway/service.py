@@ -29,6 +29,11 @@ from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 BACKLOG = 2_048
 
+KEEP_ALIVE_SECONDS = 75
+"""How long a connection without a request stays open: longer than clients and load balancers keep theirs (a minute at
+most, by default). Whoever closes first must be the side that sends requests: one that is sent to a connection which is
+just being closed is lost, and a load balancer answers 502."""
+
 _log = logs.get_logger("gateway")
 
 
@@ -129,6 +134,7 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=max(1, round(settings.gateway_drain_secs)),
             )
         )
