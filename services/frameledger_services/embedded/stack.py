@@ -39,6 +39,9 @@ READY_SECONDS = 2.0
 WRITE_AGAIN = 1.0
 """Seconds until a failed write of the record is retried."""
 
+LEAVE_SECONDS = 15.0
+"""What a service needs to stop after it has drained: to settle its work, and to leave its group and the database."""
+
 _log = logs.get_logger("up")
 
 
@@ -93,6 +96,13 @@ async def up(
             # A clean stop.
             remove_record(directory)
             raise
+
+
+def stop_secs(settings: Settings) -> float:
+    """Returns how long a service may take to stop: one that is killed before leaves its work to the next start."""
+    return (
+        max(settings.work_drain_secs + settings.work_grace_secs, settings.gateway_drain_secs) + LEAVE_SECONDS
+    )
 
 
 class _Stack:
@@ -259,6 +269,7 @@ class _Stack:
             is_ready=partial(_all, (*listening, *waited_for)),
             is_back=partial(_all, listening),
             may_be_forked=True,
+            stop_within=stop_secs(self._settings),
         )
 
     def _name(self) -> str:

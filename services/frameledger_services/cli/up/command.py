@@ -31,6 +31,8 @@ NOBODY_ANSWERS = (
 )
 
 DOWN_WITHIN = 90.0
+"""For all that stops, beside the service that takes longest."""
+
 POLL = 0.05
 
 commands = typer.Typer()
@@ -84,18 +86,20 @@ def down(data_dir: DataDir = None) -> None:
 
     Example: `frameledger down`
     """
+    from frameledger_services.embedded import stack
     from frameledger_services.embedded.directory import claimed, is_claimed
     from frameledger_services.embedded.leftovers import end_leftovers
     from frameledger_services.embedded.program import EmbeddedError
 
-    directory = settings_of(data_dir, look_for_running=False).data_dir.resolve()
+    settings = settings_of(data_dir, look_for_running=False)
+    directory = settings.data_dir.resolve()
     if not directory.is_dir():
         typer.echo(f"Nothing is running: the folder {directory} does not exist.")
         return
     try:
         stopped = is_claimed(directory)
         if stopped:
-            _stop_supervisor(directory)
+            _stop_supervisor(directory, DOWN_WITHIN + stack.stop_secs(settings))
         with claimed(directory, least_space=0):
             left = end_leftovers(directory)
     except EmbeddedError as error:
@@ -176,8 +180,8 @@ async def _supervise(
     return progress.was_ready
 
 
-def _stop_supervisor(directory: Path) -> None:
-    """Stop the `up` that locks this directory, and kill it after a timeout. The process has ended on return."""
+def _stop_supervisor(directory: Path, within: float) -> None:
+    """Stop the `up` that locks this directory, and kill it after so many seconds. The process has ended on return."""
     from frameledger_services.embedded.program import EmbeddedError
     from frameledger_services.embedded.record import find_process, read_record
 
@@ -191,7 +195,7 @@ def _stop_supervisor(directory: Path) -> None:
     with output.console().status("Stopping ..."):
         supervisor.send_signal(signal.SIGTERM)
         supervisor.send_signal(signal.SIGCONT)
-        deadline = time.monotonic() + DOWN_WITHIN
+        deadline = time.monotonic() + within
         # It releases the lock of the directory a moment before the process ends.
         while find_process(record.pid, record.started) is not None:
             if time.monotonic() > deadline:

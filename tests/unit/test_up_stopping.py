@@ -1,0 +1,16 @@
+"""How long `up` waits for a service that it stops."""
+
+import pytest
+
+from frameledger_services.embedded import stack
+from frameledger_services.settings import Settings
+
+
+@pytest.mark.regression("worker 23")
+@pytest.mark.parametrize("drains", [{}, {"work_drain_secs": 300.0}, {"gateway_drain_secs": 300.0}])
+def test_a_service_is_not_killed_while_it_drains(drains, tmp_path):
+    settings = Settings(**drains)
+    (tmp_path / "run").mkdir()
+    one = stack._Stack(settings, tmp_path, lambda _: None)._program(stack.Command("inference", ("run", "x")))
+    assert one.stop_within > settings.work_drain_secs + settings.work_grace_secs
+    assert one.stop_within > settings.gateway_drain_secs
