@@ -161,7 +161,7 @@ def test_two_system_instructions_are_both_sent_and_warned_of_once(caplog):
 def test_half_a_character_is_sent_as_the_text_of_its_escape(content, sent):
     request = ScriptedLLMService().request(HELLO.add_message({"role": "user", "content": content}))
     assert json.loads(request.content)["messages"][-1]["content"] == sent
-    request.content.decode()
+    assert json.loads(request.content) == request.body
 
 
 @pytest.mark.regression("worker 32")

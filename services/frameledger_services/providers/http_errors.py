@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from json import JSONDecodeError
-
-from pydantic import ValidationError
 
 from frameledger_services.providers.errors import (
     ProviderError,
@@ -16,8 +13,9 @@ from frameledger_services.providers.errors import (
     RefusedContextError,
 )
 
-MALFORMED = (JSONDecodeError, UnicodeDecodeError, ValidationError)
-"""Errors of reading a stream whose event is not JSON or does not fit into a frame."""
+MALFORMED = (ValueError, RecursionError)
+"""Errors of reading a stream whose event is not JSON, is too deep, has a number of too many digits, or does not fit
+into a frame. Python has no narrower class for all of them."""
 
 _LONGEST = 500
 """Characters of the provider's message that are passed on."""

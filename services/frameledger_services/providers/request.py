@@ -18,7 +18,7 @@ class Request:
     provider: str
     model: str
     body: Mapping[str, Any]
-    """The JSON object that the provider gets, except that half a character is still one here."""
+    """The JSON object that the provider gets."""
 
     content: bytes
     """`body` as UTF-8 JSON: exactly the bytes that are sent."""
@@ -31,7 +31,11 @@ class Request:
         cls, provider: str, model: str, body: Mapping[str, Any], builtin_tools: frozenset[str] = frozenset()
     ) -> Self:
         """Returns the request with this body. Keys keep their order, because providers cache requests by prefix."""
-        return cls(provider, model, body, encoded(body), builtin_tools)
+        text = _text(body)
+        content = _bytes(text)
+        if surrogates.has_half(text):
+            body = json.loads(content)
+        return cls(provider, model, body, content, builtin_tools)
 
     @property
     def sha256(self) -> str:
@@ -42,8 +46,15 @@ class Request:
 def encoded(value: Any) -> bytes:
     """Returns compact JSON in UTF-8. A lone surrogate becomes the text of its escape, as in the log: APIs reject a body
     with half a character."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _bytes(_text(value))
+
+
+def _bytes(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
         return surrogates.write_out_halves(text.encode(errors="backslashreplace"))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

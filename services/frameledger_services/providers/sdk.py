@@ -144,6 +144,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             )
         answer = self.answer_class(self.provider, partial(self.announcement, request))
         await self._connect()
+        stream: Any = None
         try:
             stream = await self._client.post(
                 self.path,
@@ -166,7 +167,9 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                         yield frame
                     if answer.complete:
                         break
-        except (self.sdk.APIError, self._http.TransportError, *MALFORMED) as error:
+        except (self.sdk.APIError, self._http.RequestError, *MALFORMED) as error:
+            if stream is None and isinstance(error, MALFORMED):
+                raise  # not of the server, which has said nothing yet
             if answer.finish_reason is None:
                 raise await self._provider_error(error) from error
         for frame in answer.end():
