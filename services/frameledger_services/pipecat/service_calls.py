@@ -70,25 +70,29 @@ class ServiceCalls:
         return False
 
     async def before_broadcast(self, kind: Any, fields: dict[str, Any]) -> None:
-        """Called before a frame about a call is broadcast. All calls of an answer are one group, whichever process runs
-        them: a result waits until Pipecat knows the other calls. If these wait for it, it does not request an
-        answer."""
+        """Called before a frame about a call is broadcast. With `group_parallel_tools`, all calls of an answer are one
+        group, whichever process runs them: a result waits until Pipecat knows the other calls. If these wait for it, it
+        does not request an answer. Without, each result requests one."""
         call = self._calls.get(fields["tool_call_id"])
         if call is None:
             return
         if kind is theirs.FunctionCallInProgressFrame:
-            fields["group_id"] = call.group_id
+            fields["group_id"] = call.group_id if self._is_grouped else None
             call.has_started.set()
             return
         properties = fields.get("properties")
         call.is_answered |= properties is None or properties.is_final
-        if kind is theirs.FunctionCallCancelFrame:
+        if kind is theirs.FunctionCallCancelFrame or not self._is_grouped:
             return
         for other in self._calls.others_open(fields["tool_call_id"]):
             if not call.is_sequential:
                 await other.has_started.wait()
             elif fields.get("run_llm") is None:
                 fields["run_llm"] = False
+
+    @property
+    def _is_grouped(self) -> bool:
+        return bool(getattr(self._service, "_group_parallel_tools", True))
 
     async def begin(self, calls: Sequence[FunctionCallFromLLM], group_id: str | None, context: Any) -> None:
         """Start the calls of an answer. Does not wait for them."""

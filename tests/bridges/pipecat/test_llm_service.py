@@ -12,6 +12,8 @@ from pipecat.adapters.schemas.function_schema import FunctionSchema
 from pipecat.adapters.schemas.tools_schema import ToolsSchema
 from pipecat.frames.frames import (
     FunctionCallFromLLM,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
     LLMContextFrame,
     LLMSummarizeContextFrame,
     LLMUpdateSettingsFrame,
@@ -556,6 +558,25 @@ def test_calls_of_one_answer_whose_starts_are_not_recorded_are_all_answered():
             one["tool_call_id"]: one["content"] for one in talk.bot.context.messages if "content" in one
         }
         assert results == dict.fromkeys(("one", "two"), json.dumps(NOT_RECORDED))
+
+    asyncio.run(scene())
+
+
+@pytest.mark.regression("bridge 3")
+@pytest.mark.parametrize("run_in_parallel", [True, False], ids=["at once", "one after the other"])
+def test_a_result_requests_an_answer_of_its_own_if_calls_are_not_grouped(run_in_parallel):
+    async def scene():
+        ledger = FrameledgerObserver("call-7", connect=Away)
+        llm = FrameledgerLLMService(ledger, run_in_parallel=run_in_parallel, group_parallel_tools=False)
+        calls = llm._calls
+        calls._calls.begin(["one", "two"], "group", one_by_one=not run_in_parallel)
+        start: dict = {"tool_call_id": "one", "group_id": None}
+        await calls.before_broadcast(FunctionCallInProgressFrame, start)
+        assert start["group_id"] is None
+        result: dict = {"tool_call_id": "one"}
+        async with asyncio.timeout(ONE_ANSWER):
+            await calls.before_broadcast(FunctionCallResultFrame, result)
+        assert "run_llm" not in result
 
     asyncio.run(scene())
 
