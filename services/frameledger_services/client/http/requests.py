@@ -26,9 +26,9 @@ ANSWER_SECONDS = 15.0
 SILENT_SECONDS = 40.0
 """A stream that is silent for this time is dead: a gateway sends a heartbeat every 15 seconds."""
 
-IDLE_SECONDS = 4.0
-"""How long a connection without a request is kept: a gateway closes it after 5 seconds, maybe while a request is on its
-way."""
+IDLE_SECONDS = 30.0
+"""How long a connection without a request is kept: shorter than a gateway keeps it, and most proxies before one. What
+closes it there may do so while a request is on its way."""
 
 MOST_HEADER_BYTES = 64 * 1024
 """An answer to an append names frames in `Location`."""
