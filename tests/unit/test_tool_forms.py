@@ -69,6 +69,17 @@ def test_required_properties_that_are_no_list_of_names_are_refused_or_none(requi
             tools_of("p", [definition])
 
 
+@pytest.mark.regression("worker 39")
+def test_a_name_is_offered_once_and_a_service_s_function_rather_than_a_client_s():
+    of_a_client = {"type": "function", "function": {"name": "weather"}, "served_by": "client"}
+    clock, own = {"name": "clock", "parameters": SCHEMA}, {"llm": "p", "tool": {"type": "x", "name": "clock"}}
+    service = {"type": "function", **ABOUT, "parameters": SCHEMA}
+    assert tools_of("p", [of_a_client, clock, service, own]) == (Function("clock", "", SCHEMA), WANTED)
+    assert tools_of("p", [service, of_a_client, service]) == (WANTED,)
+    nameless = {"llm": "p", "tool": {"a": 1, "b": 2}}
+    assert len(tools_of("p", [nameless, nameless])) == 2
+
+
 def test_custom_tools_are_the_provider_s_own_and_nobody_else_s():
     schema = ToolsSchema(
         [FunctionSchema("weather")], {"p": [{"type": "web_search"}], "q": [{"name": "other"}]}

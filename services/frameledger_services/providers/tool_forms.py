@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from frameledger.tools import tool_name
+from frameledger.tools import is_of_client, tool_name
 from frameledger_services.providers.errors import UnmappableError
 
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -51,9 +51,19 @@ def tools_of(provider: str, definitions: Iterable[Mapping[str, Any]]) -> tuple[T
     """Returns the tools of a context for this provider, in order. Tools of other providers are omitted.
 
     Accepts OpenAI's chat form, the flat forms with `parameters` or `input_schema`, Gemini's `function_declarations`,
-    `FunctionSchema`'s fields, and `{"llm": ..., "tool": ...}`. Raises `UnmappableError` for anything else.
+    `FunctionSchema`'s fields, and `{"llm": ..., "tool": ...}`. Raises `UnmappableError` for anything else. Of several
+    of one name, which providers reject, the first is returned, and a client's only if no service has one (RA5.client).
     """
-    return tuple(tool for definition in definitions for tool in _read(provider, definition))
+    listed = [(tool, definition) for definition in definitions for tool in _read(provider, definition)]
+    of_services = {tool.name for tool, definition in listed if not is_of_client(definition)}
+    found: list[Tool] = []
+    names: set[str | None] = set()
+    for tool, definition in listed:
+        is_taken = tool.name in names or (is_of_client(definition) and tool.name in of_services)
+        if tool.name is None or not is_taken:
+            found.append(tool)
+            names.add(tool.name)
+    return tuple(found)
 
 
 def choice_of(provider: str, choice: object, tools: Iterable[Tool]) -> ToolChoice | None:
