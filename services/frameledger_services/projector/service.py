@@ -9,16 +9,13 @@ import asyncio
 import os
 import socket
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from secrets import token_hex
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger_services import database, exception_groups, failpoints, logs, supervision
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.closing import closed
-from frameledger_services.event_log.consumer import (
-    consumer,
-)
+from frameledger_services.event_log.consumer import consumer
 from frameledger_services.event_log.feed import Feed
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.producer import Producer
@@ -36,6 +33,9 @@ from frameledger_services.projector.relay import Relay, sender
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, schema
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
+
+NAME = "frameledger-projector"
+"""The client id on the broker."""
 
 DRAIN_SECONDS = 10.0
 
@@ -115,41 +115,22 @@ async def _project(
     failpoint: Failpoint,
     metrics: ProjectorMetrics,
 ) -> None:
-    names = TopicNames(settings.topic_prefix)
+    """Project on connections of its own, until `stopping` is set."""
     async with AsyncExitStack() as stack:
-        batches_connection = await stack.enter_async_context(await _connect(settings, "projector"))
-        relay_connection = await stack.enter_async_context(await _connect(settings, "projector relay"))
-        # Its own: a NOTIFY waits for all others.
-        notifier_connection = await stack.enter_async_context(await _connect(settings, "projector notifier"))
-        await schema.check(batches_connection)
-        found = await topic_identity.describe(settings, names.frames)
-        async with batches_connection.transaction():
-            await topic_identity.pin(batches_connection, found)
-        producer = await stack.enter_async_context(Producer(settings, name="frameledger-projector"))
-        log = await stack.enter_async_context(open_probe(settings, names.frames))
-
-        group = f"{settings.topic_prefix}projector"
-        topics = ProjectorTopics(
-            frames=names.frames,
-            dead_letters=names.dead_letters,
-            effects=effect_topics(names),
-            partitions=found.partitions,
-            group=group,
-        )
+        connections = await _connections(settings, stack)
+        topics = await _checked_topics(settings, connections.batches)
+        producer = await stack.enter_async_context(Producer(settings, name=NAME))
+        log = await stack.enter_async_context(open_probe(settings, topics.frames))
         client = consumer(
-            settings,
-            group=group,
-            name="frameledger-projector",
-            group_instance_id=settings.projector_instance_id,
+            settings, group=topics.group, name=NAME, group_instance_id=settings.projector_instance_id
         )
-        relay = Relay(relay_connection, sender(producer), failpoint, metrics)
-        notifier = Notifier(notifier_connection, names.frames, failpoint, metrics)
-        feed = Feed(client, names.frames, [log.cluster])
-        await instance_id.wait(batches_connection, names.frames, instance, stopping)
-        projector = GroupMember(
+        relay = Relay(connections.relay, sender(producer), failpoint, metrics)
+        notifier = Notifier(connections.notifier, topics.frames, failpoint, metrics)
+        await instance_id.wait(connections.batches, topics.frames, instance, stopping)
+        member = GroupMember(
             client,
-            feed,
-            batches_connection,
+            Feed(client, topics.frames, [log.cluster]),
+            connections.batches,
             relay,
             notifier,
             log,
@@ -160,25 +141,73 @@ async def _project(
             refuse_erased=settings.erased_ids == "refuse",
             metrics=metrics,
         )
-        client.subscribe([names.frames], listener=projector)
+        client.subscribe([topics.frames], listener=member)
         await client.start()
+        # In reverse order at the end: what was begun is noted as ended before another member gets the partitions.
         stack.push_async_callback(lambda: closed(client.stop()))
-        stack.push_async_callback(
-            lambda: end_in_order(
-                batches_connection, names.frames, instance.owner, lambda: _connect(settings, "projector")
-            )
-        )
-        async with asyncio.TaskGroup() as tasks:
-            beside = [tasks.create_task(relay.run()), tasks.create_task(notifier.run())]
-            await projector.run(stopping)
-            async with asyncio.timeout(DRAIN_SECONDS):
-                await relay.drained()
-                await notifier.drained()
-            for task in beside:
-                task.cancel()
+        stack.push_async_callback(lambda: _end_in_order(settings, connections.batches, topics, instance))
+        await _run(member, relay, notifier, stopping)
 
 
-async def _connect(settings: Settings, name: str) -> AsyncConnection[Any]:
+@dataclass(frozen=True, slots=True)
+class _Connections:
+    """The connections of a projector, one for each of its parts that work at the same time."""
+
+    batches: Connection
+    relay: Connection
+    notifier: Connection
+    """Its own: a NOTIFY waits for all others."""
+
+
+async def _connections(settings: Settings, stack: AsyncExitStack) -> _Connections:
+    """Connect. `stack` closes the connections."""
+
+    async def connected(name: str) -> Connection:
+        return await stack.enter_async_context(await _connect(settings, name))
+
+    return _Connections(
+        batches=await connected("projector"),
+        relay=await connected("projector relay"),
+        notifier=await connected("projector notifier"),
+    )
+
+
+async def _checked_topics(settings: Settings, connection: Connection) -> ProjectorTopics:
+    """Returns the topics. Raises `SchemaError` for the database of another release, and `TopicChangedError` for one
+    that was filled from another topic."""
+    names = TopicNames(settings.topic_prefix)
+    await schema.check(connection)
+    found = await topic_identity.describe(settings, names.frames)
+    async with connection.transaction():
+        await topic_identity.pin(connection, found)
+    return ProjectorTopics(
+        frames=names.frames,
+        dead_letters=names.dead_letters,
+        effects=effect_topics(names),
+        partitions=found.partitions,
+        group=f"{settings.topic_prefix}projector",
+    )
+
+
+async def _run(member: GroupMember, relay: Relay, notifier: Notifier, stopping: asyncio.Event) -> None:
+    """Work until `stopping` is set; then publish and notify what is left, within `DRAIN_SECONDS`."""
+    async with asyncio.TaskGroup() as tasks:
+        beside = [tasks.create_task(relay.run()), tasks.create_task(notifier.run())]
+        await member.run(stopping)
+        async with asyncio.timeout(DRAIN_SECONDS):
+            await relay.drained()
+            await notifier.drained()
+        for task in beside:
+            task.cancel()
+
+
+async def _end_in_order(
+    settings: Settings, connection: Connection, topics: ProjectorTopics, instance: instance_id.Instance
+) -> None:
+    await end_in_order(connection, topics.frames, instance.owner, lambda: _connect(settings, "projector"))
+
+
+async def _connect(settings: Settings, name: str) -> Connection:
     connection = await database.connect(settings, f"frameledger {name}", SESSION)
     connection.prepared_max = PREPARED
     binary_copy.prepare(connection)
