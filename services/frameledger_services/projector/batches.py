@@ -18,24 +18,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from psycopg import errors
-
 from frameledger.frames import LLMContextEraseFrame
 from frameledger.ids import ContextId
 from frameledger.record import LoggedFrame, Record
-from frameledger.stored import FOLD_VERSION, StoredStateError
-from frameledger_services import failpoints, logs, transient
+from frameledger.stored import FOLD_VERSION
+from frameledger_services import failpoints, logs
 from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.projector.batch_fold import (
-    BatchFold,
-    PossibleDuplicateError,
-    StoredIds,
-    UnfoldableError,
-    is_at_home,
-)
+from frameledger_services.projector.batch_fold import BatchFold, StoredIds, is_at_home
 from frameledger_services.projector.batch_span import batch_span, note_outcomes
-from frameledger_services.projector.decoded import DecodedRecord, FetchedRecord, Unstorable, decode_record
+from frameledger_services.projector.decoded import DecodedRecord, FetchedRecord, decode_record
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import record_hash
@@ -45,6 +37,7 @@ from frameledger_services.projector.rebuild import DamagedFramesError, rebuild
 from frameledger_services.projector.refold import UnfoldableFrameError
 from frameledger_services.projector.rows import Rows, at
 from frameledger_services.projector.stored_heads import load, park
+from frameledger_services.projector.unstorable_records import UnstorableRecords, is_of_the_values
 from frameledger_services.projector.watchdog import deadline
 from frameledger_services.projector.writer import write_parts, write_single_statement
 from frameledger_services.store import checkpoints, frame_ids, single_statement
@@ -90,6 +83,7 @@ class Batches:
         self._of_rebuilds: list[OutboxRow] = []
         self._metrics = metrics or ProjectorMetrics()
         self._span = NO_SPAN
+        self._unstorable = UnstorableRecords(self)
 
     async def store(
         self,
@@ -108,7 +102,7 @@ class Batches:
                 decode_record(record) if logged is None else (record, logged) for record, logged in found
             ]
         with batch_span(self._topics.frames, self._topics.group, batch) as self._span:
-            stored = await self._store_or_part(batch, owned, positions, None)
+            stored = await self._unstorable.store(batch, owned, positions)
         return self._rows_of_rebuilds() + stored
 
     async def park(
@@ -118,36 +112,15 @@ class Batches:
         conversation in its own partition becomes a dead letter."""
         with deadline():
             one = decode_record(record)
-        return await self._park_at(one, owned, why)
+        return await self._unstorable.park(one, owned, why)
 
     async def dead_letter(
         self, record: Record, owned: Mapping[int, OwnedPartition], why: str
     ) -> list[OutboxRow]:
         """Keep a record as a dead letter, without decoding it; its conversation continues without it."""
-        batch: list[DecodedRecord] = [(record, Unstorable("refused", why))]
-        return await self._store(batch, owned, _positions_after(batch, owned), None)
+        return await self._unstorable.dead_letter(record, owned, why)
 
-    async def _store_or_part(
-        self,
-        batch: Sequence[DecodedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
-        stored_ids: StoredIds | None = None,
-    ) -> list[OutboxRow]:
-        """Store a batch whole if possible, else in parts. Without `stored_ids` the fast path is tried first, which does
-        not query for duplicates; a repeated id leads to the slow one."""
-        try:
-            return await self._store(batch, owned, positions, stored_ids)
-        except UnfoldableError as error:
-            return await self._park(batch, owned, positions, error.record, error)
-        except Exception as error:
-            if stored_ids is None and isinstance(error, errors.UniqueViolation | PossibleDuplicateError):
-                return await self._store_or_part(batch, owned, positions, await self._stored_ids(batch))
-            if not batch or not _is_of_the_values(error):
-                raise
-            return await self._halve(batch, owned, positions, error)
-
-    async def _store(
+    async def commit(
         self,
         batch: Sequence[DecodedRecord],
         owned: Mapping[int, OwnedPartition],
@@ -161,7 +134,7 @@ class Batches:
         progress = [
             _progress(owned[partition], last.get(partition), end) for partition, end in positions.items()
         ]
-        context_ids = {logged.context_id for _, logged in self._at_home(batch)}
+        context_ids = {logged.context_id for _, logged in self.at_home(batch)}
         try:
             await self._failpoint("before load")
             began = clock()
@@ -187,7 +160,7 @@ class Batches:
                 # A head was erased without a fence: whatever else is in memory cannot be trusted either.
                 raise ProjectorFencedError(set(positions)) from None
             # Rebuilt: nothing of the batch happened, and it is folded again, on the heads that are there now.
-            return await self._store(batch, owned, positions, stored_ids, parked_for=parked_for)
+            return await self.commit(batch, owned, positions, stored_ids, parked_for=parked_for)
         except BaseException:
             self._cache.drop(context_ids)
             raise
@@ -230,9 +203,9 @@ class Batches:
         self._metrics.write.observe(written - began)
         self._metrics.commit.observe(clock() - written)
 
-    async def _stored_ids(self, batch: Sequence[DecodedRecord]) -> StoredIds:
+    async def stored_ids(self, batch: Sequence[DecodedRecord]) -> StoredIds:
         """Returns the frames of the batch that are stored already."""
-        frames = [logged for _, logged in self._at_home(batch)]
+        frames = [logged for _, logged in self.at_home(batch)]
         pairs = [(logged.context_id, frame_ids.frame_uuid(logged.frame_id)) for logged in frames]
         erasing = [
             pair
@@ -245,62 +218,11 @@ class Batches:
                 await frame_ids.payloads(self._connection, erasing, "erasures"),
             )
 
-    def _at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:
+    def at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:
         """Yields the records that are frames of a conversation in its own partition."""
         for record, logged in batch:
             if isinstance(logged, LoggedFrame) and is_at_home(record, self._topics.partitions):
                 yield record, logged
-
-    async def _halve(
-        self,
-        batch: Sequence[DecodedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
-        error: Exception,
-    ) -> list[OutboxRow]:
-        """Halve a batch that a value in it keeps from being stored, until the record is found, and park its
-        conversation."""
-        if len(batch) == 1:
-            return await self._park(batch, owned, positions, batch[0][0], error)
-        first, second = batch[: len(batch) // 2], batch[len(batch) // 2 :]
-        outbox = await self._store_or_part(first, owned, _positions_after(first, owned))
-        return outbox + await self._store_or_part(second, owned, positions)
-
-    async def _park(
-        self,
-        batch: Sequence[DecodedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
-        record: Record,
-        error: Exception,
-    ) -> list[OutboxRow]:
-        """Store the records before this one, park its conversation, and store the rest."""
-        index = next(index for index, (one, _) in enumerate(batch) if one is record)
-        before, here, after = batch[:index], batch[index], batch[index + 1 :]
-        outbox: list[OutboxRow] = []
-        if before:
-            outbox += await self._store_or_part(before, owned, _positions_after(before, owned))
-        outbox += await self._park_at(here, owned, error)
-        return outbox + await self._store_or_part(after, owned, positions)
-
-    async def _park_at(
-        self, one: DecodedRecord, owned: Mapping[int, OwnedPartition], why: Exception
-    ) -> list[OutboxRow]:
-        """Park the conversation at this record. The record becomes a dead letter if it has no conversation here, or
-        cannot be stored even unfolded."""
-        record, _ = one
-        batch, reason = [one], str(why).strip() or type(why).__name__
-        if any(self._at_home(batch)):
-            stored_ids = await self._stored_ids(batch)
-            try:
-                return await self._store(
-                    batch, owned, _positions_after(batch, owned), stored_ids, parked_for=reason
-                )
-            except Exception as error:
-                if not isinstance(error, UnfoldableError) and not _is_of_the_values(error):
-                    raise
-                reason = _reason(error)
-        return await self.dead_letter(record, owned, reason)
 
     def _folding(
         self, heads: dict[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, OwnedPartition]
@@ -339,7 +261,7 @@ class Batches:
         try:
             done = await rebuild(self._connection, topics.frames, topics.effects, context_id, REBUILT_FOR)
         except Exception as error:
-            if not isinstance(error, DamagedFramesError | UnfoldableFrameError) and not _is_of_the_values(
+            if not isinstance(error, DamagedFramesError | UnfoldableFrameError) and not is_of_the_values(
                 error
             ):
                 raise
@@ -376,29 +298,3 @@ def _progress(owned: OwnedPartition, last: Record | None, next_offset: int) -> P
         last_logged_at=None if last is None or last.timestamp_ms is None else at(last.timestamp_ms),
         generation=owned.generation,
     )
-
-
-def _positions_after(batch: Sequence[DecodedRecord], owned: Mapping[int, OwnedPartition]) -> dict[int, int]:
-    """Returns the next offsets after these records."""
-    return {record.partition: record.offset + 1 for record, _ in batch if record.partition in owned}
-
-
-def _is_of_the_values(error: Exception) -> bool:
-    """Whether the error comes from a value in a record, which the database refuses or the driver cannot write."""
-    if isinstance(error, errors.Error):
-        # Without a SQLSTATE it is psycopg that refuses the value.
-        return transient.is_refused_data(error) or (
-            isinstance(error, errors.DataError) and not error.sqlstate
-        )
-    return isinstance(error, _OF_VALUES) and not isinstance(error, StoredStateError)
-
-
-_OF_VALUES = (ArithmeticError, MemoryError, RecursionError, TypeError, ValueError)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, errors.Error):
-        return f"the database refuses it: {error.diag.message_primary or error}"
-    if isinstance(error, _OF_VALUES):
-        return f"it cannot be written: {type(error).__name__}: {error}"
-    return str(error)

@@ -1,0 +1,161 @@
+"""Records that cannot be stored: they are found in their batch and parked or set aside, and all others are stored.
+
+| what stands in the way of a batch | what follows |
+| --- | --- |
+| an id that may be stored already | the batch is stored with the stored ids known, which finds duplicates |
+| a frame that makes the fold raise | its conversation is parked: it stores this frame and all later ones unfolded |
+| a value that the database or the driver refuses | the batch is halved until its record is found; then the same |
+
+A record that cannot be stored unfolded either, or has no conversation in its partition, becomes a dead letter. Each
+part of a batch is a commit of its own. If the process dies between two parts, the partition's next owner reads the rest
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from psycopg import errors
+
+from frameledger.record import LoggedFrame, Record
+from frameledger.stored import StoredStateError
+from frameledger_services import transient
+from frameledger_services.projector.batch_fold import PossibleDuplicateError, StoredIds, UnfoldableError
+from frameledger_services.projector.decoded import DecodedRecord, Unstorable
+from frameledger_services.projector.ownership import OwnedPartition
+from frameledger_services.store.outbox import OutboxRow
+
+
+class Commits(Protocol):
+    """Stores batches whole: `batches.Batches`."""
+
+    async def commit(
+        self,
+        batch: Sequence[DecodedRecord],
+        owned: Mapping[int, OwnedPartition],
+        positions: Mapping[int, int],
+        stored_ids: StoredIds | None,
+        *,
+        parked_for: str | None = None,
+    ) -> list[OutboxRow]:
+        """Store a batch in one commit. With `parked_for` its conversations are parked before, for that reason."""
+        ...
+
+    async def stored_ids(self, batch: Sequence[DecodedRecord]) -> StoredIds:
+        """Returns the frames of the batch that are stored already."""
+        ...
+
+    def at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:
+        """Yields the records that are frames of a conversation in its own partition."""
+        ...
+
+
+class UnstorableRecords:
+    """Stores batches in which records may be that cannot be stored."""
+
+    def __init__(self, commits: Commits) -> None:
+        self._commits = commits
+
+    async def store(
+        self,
+        batch: Sequence[DecodedRecord],
+        owned: Mapping[int, OwnedPartition],
+        positions: Mapping[int, int],
+        stored_ids: StoredIds | None = None,
+    ) -> list[OutboxRow]:
+        """Store a batch whole if possible, else in parts. Without `stored_ids` the fast path is tried first, which does
+        not query for duplicates; a repeated id leads to the slow one."""
+        try:
+            return await self._commits.commit(batch, owned, positions, stored_ids)
+        except UnfoldableError as error:
+            return await self._store_around(batch, owned, positions, error.record, error)
+        except Exception as error:
+            if stored_ids is None and isinstance(error, errors.UniqueViolation | PossibleDuplicateError):
+                return await self.store(batch, owned, positions, await self._commits.stored_ids(batch))
+            if not batch or not is_of_the_values(error):
+                raise
+            return await self._halve(batch, owned, positions, error)
+
+    async def park(
+        self, one: DecodedRecord, owned: Mapping[int, OwnedPartition], why: Exception
+    ) -> list[OutboxRow]:
+        """Park the conversation at this record. The record becomes a dead letter if it has no conversation here, or
+        cannot be stored even unfolded."""
+        batch, reason = [one], str(why).strip() or type(why).__name__
+        if any(self._commits.at_home(batch)):
+            stored_ids = await self._commits.stored_ids(batch)
+            positions = _positions_after(batch, owned)
+            try:
+                return await self._commits.commit(batch, owned, positions, stored_ids, parked_for=reason)
+            except Exception as error:
+                if not isinstance(error, UnfoldableError) and not is_of_the_values(error):
+                    raise
+                reason = _reason(error)
+        record, _ = one
+        return await self.dead_letter(record, owned, reason)
+
+    async def dead_letter(
+        self, record: Record, owned: Mapping[int, OwnedPartition], why: str
+    ) -> list[OutboxRow]:
+        """Keep a record as a dead letter, whatever it carries; its conversation continues without it."""
+        batch: list[DecodedRecord] = [(record, Unstorable("refused", why))]
+        return await self._commits.commit(batch, owned, _positions_after(batch, owned), None)
+
+    async def _halve(
+        self,
+        batch: Sequence[DecodedRecord],
+        owned: Mapping[int, OwnedPartition],
+        positions: Mapping[int, int],
+        error: Exception,
+    ) -> list[OutboxRow]:
+        """Halve a batch that a value in it keeps from being stored, until the record is found, and park its
+        conversation."""
+        if len(batch) == 1:
+            return await self._store_around(batch, owned, positions, batch[0][0], error)
+        first, second = batch[: len(batch) // 2], batch[len(batch) // 2 :]
+        outbox = await self.store(first, owned, _positions_after(first, owned))
+        return outbox + await self.store(second, owned, positions)
+
+    async def _store_around(
+        self,
+        batch: Sequence[DecodedRecord],
+        owned: Mapping[int, OwnedPartition],
+        positions: Mapping[int, int],
+        record: Record,
+        error: Exception,
+    ) -> list[OutboxRow]:
+        """Store the records before this one, park its conversation, and store the rest."""
+        index = next(index for index, (one, _) in enumerate(batch) if one is record)
+        before, here, after = batch[:index], batch[index], batch[index + 1 :]
+        outbox: list[OutboxRow] = []
+        if before:
+            outbox += await self.store(before, owned, _positions_after(before, owned))
+        outbox += await self.park(here, owned, error)
+        return outbox + await self.store(after, owned, positions)
+
+
+def is_of_the_values(error: Exception) -> bool:
+    """Whether the error comes from a value in a record, which the database refuses or the driver cannot write."""
+    if isinstance(error, errors.Error):
+        # Without a SQLSTATE it is psycopg that refuses the value.
+        return transient.is_refused_data(error) or (
+            isinstance(error, errors.DataError) and not error.sqlstate
+        )
+    return isinstance(error, _OF_VALUES) and not isinstance(error, StoredStateError)
+
+
+_OF_VALUES = (ArithmeticError, MemoryError, RecursionError, TypeError, ValueError)
+
+
+def _positions_after(batch: Sequence[DecodedRecord], owned: Mapping[int, OwnedPartition]) -> dict[int, int]:
+    """Returns the next offsets after these records."""
+    return {record.partition: record.offset + 1 for record, _ in batch if record.partition in owned}
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, errors.Error):
+        return f"the database refuses it: {error.diag.message_primary or error}"
+    if isinstance(error, _OF_VALUES):
+        return f"it cannot be written: {type(error).__name__}: {error}"
+    return str(error)
