@@ -29,7 +29,6 @@ CONTEXTS = int(os.environ.get("LARGE_CONTEXTS", "100_000"))
 FRAME_BYTES = 355
 AT_ONCE = 5_000
 DEADLINE = 1_800.0
-LOOK_AGAIN = 1.0
 
 MORE_AT_MOST = 1.25
 """The projector's memory at the end, against that after a tenth."""
@@ -106,5 +105,5 @@ def _until(road, count: int, running) -> None:
         while value_of(connection, "SELECT coalesce(sum(next_offset), 0) FROM projections") < count:
             assert running.is_alive(), "the projector ended"
             assert time.monotonic() < until, "the projector did not come to the end"
-            for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+            for _ in connection.notifies(timeout=1.0, stop_after=1):
                 pass

@@ -27,7 +27,7 @@ from tests.support.batches import value_of
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
 from tests.support.killable import Plan, projector
 from tests.support.killable_tools import DOOMED, LASTING, Effects, tools
-from tests.support.looking import pause
+from tests.support.polling import pause
 from tests.support.recovering import (  # noqa: F401  # a fixture
     applied,
     command_on_a_road,

@@ -21,7 +21,8 @@ from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
 from tests.integration.test_timekeeper_service import broker_of
 from tests.support import databases
 from tests.support.metric_series import series_of
-from tests.support.road import LOOK_AGAIN, Raw
+from tests.support.polling import NOTIFICATION_SECONDS
+from tests.support.road import Raw
 from tests.support.road import made as road_made
 from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, QUICK, Conversation, called
 from tests.unit.rules.dsl import answer, ask, speak
@@ -163,12 +164,12 @@ class Stack:
         """Wait until this is true of what was counted: it is looked at whenever something was stored, and between."""
         with psycopg.connect(self.road.address, autocommit=True) as connection:
             connection.execute("LISTEN frameledger_progress")
-            for _ in range(int(ON_SERVERS / LOOK_AGAIN)):
+            for _ in range(int(ON_SERVERS / NOTIFICATION_SECONDS)):
                 if holds():
                     return
                 for name, running in self._running.items():
                     assert not running.done(), (name, running.exception())
-                for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                for _ in connection.notifies(timeout=NOTIFICATION_SECONDS, stop_after=1):
                     pass
         raise AssertionError("it was never counted")
 

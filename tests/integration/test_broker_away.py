@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from aiokafka import TopicPartition
 from tests.bounds import ON_SERVERS, PROGRAM, scaled
-from tests.support.looking import look_again
+from tests.support.polling import look_again
 from tests.support.two_brokers import two_brokers
 
 from frameledger.record import Outgoing

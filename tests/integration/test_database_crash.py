@@ -13,7 +13,7 @@ import pytest
 from tests.bounds import ON_SERVERS, ONE_ANSWER
 from tests.support import batches
 from tests.support.batches import TOPIC, Log, Projecting, histories_interleaved, value_of
-from tests.support.looking import pause
+from tests.support.polling import pause
 
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready

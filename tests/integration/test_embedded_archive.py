@@ -11,7 +11,7 @@ import psutil
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support import java_archive
-from tests.support.looking import pause
+from tests.support.polling import pause
 from tests.support.processes import children_with
 
 from frameledger_services.embedded import class_archive, java, kafka, ports

@@ -16,7 +16,7 @@ import psutil
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
-from tests.support.looking import pause
+from tests.support.polling import pause
 from tests.support.shared_memory import segments_of
 from typer.testing import CliRunner
 

@@ -13,7 +13,7 @@ from tests.bounds import ON_SERVERS
 from tests.integration.test_embedded_up import servers_of_this_run, working
 from tests.support.gateway import CLIENT, running, with_app
 from tests.support.killable import projector
-from tests.support.looking import pause
+from tests.support.polling import pause
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.embedded import ports

@@ -8,7 +8,8 @@ import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.batches import value_of
-from tests.support.streaming import HOST, NO_KAFKA, Browser, Talks, gateway, look_again, streaming, versions
+from tests.support.polling import look_again
+from tests.support.streaming import HOST, NO_KAFKA, Browser, Talks, gateway, streaming, versions
 
 from frameledger_services.gateway.access import tokens
 from frameledger_services.gateway.live import event_stream, hub, streams

@@ -10,7 +10,8 @@ import pytest
 from tests.bounds import ON_SERVERS, scaled
 from tests.support.batches import PARTITIONS, value_of
 from tests.support.gateway import running
-from tests.support.streaming import HOST, NO_KAFKA, Browser, Talks, gateway, look_again, streaming, versions
+from tests.support.polling import look_again
+from tests.support.streaming import HOST, NO_KAFKA, Browser, Talks, gateway, streaming, versions
 from tests.support.turns import turns
 
 from frameledger.partition import partition_for

@@ -8,7 +8,7 @@ import time
 from tests.bounds import ON_SERVERS
 from tests.support.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
 from tests.support.killable import projector
-from tests.support.looking import pause
+from tests.support.polling import pause
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.bench.inference.answers import Answer, Hang, Text, say

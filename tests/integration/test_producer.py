@@ -14,7 +14,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 from confluent_kafka import Producer as LibrdkafkaProducer
 from tests.bounds import ON_SERVERS
 from tests.support.logs import BadName, frames_topic, make, read, reading, send_raw
-from tests.support.looking import look_again
+from tests.support.polling import look_again
 
 from frameledger.partition import librdkafka_default, partition_for
 from frameledger.record import MAX_VALUE_BYTES, LogPosition, Outgoing

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.batches import HISTORIES, folded, rows_of, value_of
-from tests.support.looking import look_again
+from tests.support.polling import look_again
 from tests.support.projecting import (  # noqa: F401  # a fixture
     make_topics,
     projecting,

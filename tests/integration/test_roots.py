@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from tests.bounds import ON_SERVERS, scaled
 from tests.support.batches import value_of
-from tests.support.looking import pause
+from tests.support.polling import pause
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.timekeeper_process import timekeeper
 

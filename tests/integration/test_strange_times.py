@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # four that i
 )
 from tests.bounds import ON_SERVERS
 from tests.support.batches import Log, project
-from tests.support.looking import look_again
+from tests.support.polling import look_again
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.event_log.broker import BrokerError

@@ -8,7 +8,7 @@ import time
 import psycopg
 import pytest
 from tests.support.killable import EACH_BY_ITSELF, Plan, projector
-from tests.support.looking import pause
+from tests.support.polling import pause
 from tests.support.recovering import make_again, until_gone
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 

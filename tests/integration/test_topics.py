@@ -11,7 +11,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from tests.support.looking import look_again
+from tests.support.polling import look_again
 
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError

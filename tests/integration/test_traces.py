@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from contextlib import ExitStack
 
@@ -19,6 +18,7 @@ from tests.bounds import ON_SERVERS, PROGRAM
 from tests.support import databases
 from tests.support.answered_road import running
 from tests.support.collector import collecting
+from tests.support.polling import pause
 from tests.support.road import made as road_made
 
 from frameledger.frames import FunctionCallInProgressFrame, LLMContextFrame, UserStartedSpeakingFrame
@@ -84,15 +84,11 @@ def environment(kafka, database_server, migrated_template, tmp_path, collector):
         )
 
 
-_NOTHING_TELLS = threading.Event()
-"""Never set: nothing notifies of a file, so it is looked for."""
-
-
 def until(true):
     end = time.monotonic() + ON_SERVERS
     while not true():
         assert time.monotonic() < end
-        _NOTHING_TELLS.wait(0.02)
+        pause()
 
 
 def question(text):

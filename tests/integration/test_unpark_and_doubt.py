@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from tests.support.batches import value_of
 from tests.support.killable import Plan, projector
-from tests.support.looking import pause
+from tests.support.polling import pause
 from tests.support.road import PARTITIONS, Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.unparking import Sent, operator
 

@@ -20,7 +20,7 @@ import psycopg
 from tests.bounds import PROGRAM
 from tests.support import databases
 from tests.support.killable import projector
-from tests.support.looking import pause
+from tests.support.polling import pause
 from tests.support.road import made as road_made
 
 from frameledger_services.settings import PREFIX, Settings

@@ -17,13 +17,11 @@ from typing import Any
 import httpx
 import psycopg
 from tests.bounds import ON_SERVERS
-from tests.support.streaming import HOST, LOOK_AGAIN, Browser, look_again
+from tests.support.polling import look_again, pause
+from tests.support.streaming import HOST, Browser
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.client import HttpClient
-
-_NOTHING_TELLS = threading.Event()
-"""Never set: nobody says when a gateway is there again."""
 
 
 class Writers:
@@ -144,7 +142,7 @@ class Writer(threading.Thread):
                 answer = http.send(request)
             except httpx.TransportError:
                 self.lost += 1
-                _NOTHING_TELLS.wait(LOOK_AGAIN)
+                pause()
                 continue
             assert answer.status_code in (201, 202, 503), answer.text
             if answer.status_code == 201:

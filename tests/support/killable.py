@@ -19,6 +19,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor
 from tests.support import releases
+from tests.support.polling import POLL_SECONDS
 from tests.support.processes import CONTEXT, Process, preload
 
 from frameledger import record as record_module
@@ -85,9 +86,6 @@ class Plan:
     """SQL that is executed on the projector's connection at the point, before the signal."""
 
 
-LOOK_AGAIN = 0.05
-
-
 class Projector(Process):
     """A projector's process, seen from the test. It says the name of a point when it is there."""
 
@@ -109,7 +107,7 @@ class Projector(Process):
 
     def stop(self) -> int:
         # Earlier the signal would end it, as it would any process.
-        while self.is_alive() and not self._may_be_stopped.wait(LOOK_AGAIN):
+        while self.is_alive() and not self._may_be_stopped.wait(POLL_SECONDS):
             pass
         return super().stop()
 

@@ -13,7 +13,6 @@ import asyncio
 import json
 import signal
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -24,7 +23,8 @@ from typing import Any
 from aiokafka.conn import AIOKafkaConnection
 from tests.bounds import ON_SERVERS
 from tests.support.killable_worker import quick_to_notice
-from tests.support.processes import CONTEXT, LOOK_AGAIN, Process, preload, reaching
+from tests.support.polling import POLL_SECONDS, pause
+from tests.support.processes import CONTEXT, Process, preload, reaching
 
 from frameledger_services import process
 from frameledger_services.event_log.sender import Sender
@@ -33,9 +33,6 @@ from frameledger_services.settings import Settings
 from frameledger_services.work import effect_consumer, session
 
 preload(__name__)
-
-_NOTHING_TELLS = threading.Event()
-"""Never set: nothing notifies of a row in SQLite, so it is polled."""
 
 DOOMED = {"work_lease_secs": 1.0, "work_heartbeat_secs": 0.1}
 """For processes that die: their work is soon taken over."""
@@ -88,7 +85,7 @@ class Effects:
         until = time.monotonic() + ON_SERVERS
         while missing := [call for call in calls if not self.of(call)]:
             assert time.monotonic() < until, f"these had no effect: {missing}"
-            _NOTHING_TELLS.wait(LOOK_AGAIN)
+            pause()
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=ON_SERVERS, isolation_level=None)
@@ -140,7 +137,7 @@ def _serve(
         reach("effect")
         try:
             while plan.holds and not released.is_set():
-                await asyncio.to_thread(released.wait, LOOK_AGAIN)
+                await asyncio.to_thread(released.wait, POLL_SECONDS)
         except asyncio.CancelledError:
             said.send("stopped")
             raise

@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Timer
+from threading import Timer
 
 from tests.bounds import PROGRAM
+from tests.support.polling import pause
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
@@ -28,9 +29,8 @@ NEEDS = "needs "
 ASKS = ("frameledger sql", "frameledger calls list", "frameledger parked")
 """Commands that change nothing: they are repeated until they print what the page says, for services take their time."""
 
-LOOK_AGAIN = 0.5
-"""Seconds between them: to ask takes a processor as long as that, which what is asked about needs too."""
-_NOTHING_TELLS = Event()
+BETWEEN_ASKS = 0.5
+"""Seconds between two of them: a command takes about as much CPU time, which the services need too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Reader:
             right = succeeded and fits(printed, promised)
             if right or not (succeeded and command.startswith(ASKS) and time.monotonic() < deadline):
                 break
-            _NOTHING_TELLS.wait(LOOK_AGAIN)
+            pause(BETWEEN_ASKS)
         assert right, f"$ {command}\n{printed}{errors}\n--- the page says:\n{promised}"
 
     def _run(self, command: str, promised: str) -> tuple[bool, str, str]:

@@ -1,19 +1,23 @@
-"""The pause between two looks at what notifies nobody: who looks without one takes the processor from what it waits
-for."""
+"""Pauses between two checks of something that sends no notification. Checking without a pause would take the processor
+from what a test waits for."""
 
 import asyncio
 import threading
 from contextlib import suppress
 
-LOOK_AGAIN = 0.02
-_NOTHING_TELLS = threading.Event()
+POLL_SECONDS = 0.02
+
+NOTIFICATION_SECONDS = 0.05
+"""The longest wait for a notification before the next check: what is waited for may come without one."""
+
+_NEVER_SET = threading.Event()
 
 
-def pause(seconds: float = LOOK_AGAIN) -> None:
-    _NOTHING_TELLS.wait(seconds)
+def pause(seconds: float = POLL_SECONDS) -> None:
+    _NEVER_SET.wait(seconds)
 
 
-async def look_again(seconds: float = LOOK_AGAIN) -> None:
+async def look_again(seconds: float = POLL_SECONDS) -> None:
     """The same in an event loop."""
     with suppress(TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), seconds)

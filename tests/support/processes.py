@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,13 +12,10 @@ from typing import Any, Self
 
 import psutil
 from tests.bounds import ON_SERVERS
+from tests.support.polling import pause
 
 CONTEXT = multiprocessing.get_context("forkserver")
 """Children are forked from a process that runs nothing and has imported what `preload` named: they start at once."""
-
-LOOK_AGAIN = 0.02
-_NOTHING_TELLS = threading.Event()
-"""Never set: nothing notifies of a stopped process, so it is polled."""
 
 _preloaded: list[str] = []
 
@@ -69,7 +65,7 @@ class Process:
         process, until = psutil.Process(self.pid), time.monotonic() + ON_SERVERS
         while (status := process.status()) != psutil.STATUS_STOPPED:
             assert time.monotonic() < until, f"the process of {self._name} is {status}"
-            _NOTHING_TELLS.wait(LOOK_AGAIN)
+            pause()
 
     def is_alive(self) -> bool:
         return self._process.is_alive()

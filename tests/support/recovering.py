@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from tests.bounds import ON_SERVERS
 from tests.support import road as roads
 from tests.support.killable import projector
-from tests.support.looking import look_again
+from tests.support.polling import look_again
 from tests.support.power_cut import machine as machine_in
 
 from frameledger_services.event_log import broker

@@ -23,7 +23,7 @@ from aiokafka import TopicPartition
 from tests.bounds import ON_SERVERS, ONE_ANSWER
 from tests.support.batches import HISTORIES, dump, rows_of, value_of
 from tests.support.causes import without_origin
-from tests.support.looking import pause
+from tests.support.polling import NOTIFICATION_SECONDS, pause
 
 from frameledger import derived
 from frameledger.effects import to_wire
@@ -45,7 +45,6 @@ from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.projections import CHANNEL
 
 PARTITIONS = 4
-LOOK_AGAIN = 0.05
 
 _prefixes = itertools.count(1)
 
@@ -157,7 +156,7 @@ class Road:
                 for one in projectors:
                     assert one.is_alive(), "the projector died"
                 assert time.monotonic() < until, self.progress(connection)
-                for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                for _ in connection.notifies(timeout=NOTIFICATION_SECONDS, stop_after=1):
                     pass
 
     def until_idle_or_dead(self, projector: Any) -> bool:
@@ -169,7 +168,7 @@ class Road:
                 if self._is_idle(connection):
                     return False
                 assert time.monotonic() < until, self.progress(connection)
-                for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                for _ in connection.notifies(timeout=NOTIFICATION_SECONDS, stop_after=1):
                     pass
         return True
 
@@ -180,7 +179,7 @@ class Road:
             connection.execute(f"LISTEN {CHANNEL}")
             while not value_of(connection, question, *parameters):
                 assert time.monotonic() < until, (question, self.progress(connection))
-                for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                for _ in connection.notifies(timeout=NOTIFICATION_SECONDS, stop_after=1):
                     pass
 
     def progress(self, connection: Any) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from urllib.parse import quote
 
 import psycopg
 from tests.bounds import ON_SERVERS
+from tests.support.polling import pause
 
 from frameledger_services.embedded import ports, postgres, postgres_user
 from frameledger_services.embedded.directory import make
@@ -27,10 +27,6 @@ from frameledger_services.embedded.running import start, stop, wait_until_ready
 
 SETTINGS = {"fsync": "off", "wal_level": "replica", "max_wal_senders": "5", "hot_standby": "on"}
 PASSWORDS = "postgres.pgpass"
-LOOK_AGAIN = 0.02
-
-_NOTHING_TELLS = threading.Event()
-"""Never set: of what a standby has nobody is told, so it is looked for again."""
 
 
 class Pair:
@@ -57,7 +53,7 @@ class Pair:
         until = time.monotonic() + ON_SERVERS
         while not self._answer(question, parameters):
             assert time.monotonic() < until, question
-            _NOTHING_TELLS.wait(LOOK_AGAIN)
+            pause()
 
     def withhold(self) -> None:
         """The standby receives nothing any more."""

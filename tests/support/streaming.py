@@ -12,15 +12,14 @@ from typing import Any
 import httpx
 from tests.bounds import ON_SERVERS
 from tests.support.batches import PARTITIONS, TOPIC, Log, Projecting
+from tests.support.polling import look_again
 
-from frameledger_services import supervision
 from frameledger_services.embedded import ports
 from frameledger_services.gateway import service
 from frameledger_services.settings import Settings
 from frameledger_services.store import projections
 
 HOST = "127.0.0.1"
-LOOK_AGAIN = 0.02
 NO_KAFKA = f"{HOST}:1"
 """For the settings of a gateway that publishes nothing."""
 
@@ -201,11 +200,6 @@ async def is_up(port: int) -> None:
                 return
             except httpx.TransportError:
                 await look_again()
-
-
-async def look_again() -> None:
-    """The pause between two looks at what notifies nobody."""
-    await supervision.pause(asyncio.Event(), LOOK_AGAIN)
 
 
 def versions(events: Sequence[Event]) -> list[int]:

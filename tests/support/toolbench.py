@@ -22,6 +22,7 @@ from tests.bounds import ON_SERVERS, scaled
 from tests.support import databases
 from tests.support.causes import without_origin
 from tests.support.killable import projector
+from tests.support.polling import NOTIFICATION_SECONDS
 from tests.support.road import made
 
 from frameledger.frames import (
@@ -38,7 +39,6 @@ from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL
 
 QUICK = {"work_lease_secs": scaled(1.5), "work_heartbeat_secs": 0.1, "work_drain_secs": scaled(5.0)}
-LOOK_AGAIN = 0.05
 
 CONNECTIONS_LEFT_OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """aiokafka leaves a transport open when connecting is cancelled, and services stop here as soon as they have begun."""
@@ -202,7 +202,7 @@ async def until(address: str, answer: Any, otherwise: Any = None) -> Any:
         ):
             await connection.execute(f"LISTEN {CHANNEL}")
             while (found := await answer()) is None:
-                async for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                async for _ in connection.notifies(timeout=NOTIFICATION_SECONDS, stop_after=1):
                     pass
     except TimeoutError:
         raise AssertionError(await otherwise() if otherwise else "it did not happen") from None

@@ -11,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 from tests.support.logs import make
+from tests.support.polling import NOTIFICATION_SECONDS
 from tests.support.scene import Scene
 
 from frameledger.effects import to_wire
@@ -19,9 +20,6 @@ from frameledger_services.event_log.consumer import TopicPartition, consumer
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.work import RUNS, Worker
-
-LOOK_AGAIN = 0.02
-
 
 _services = itertools.count(1)
 
@@ -82,7 +80,7 @@ class Office:
             await psycopg.AsyncConnection.connect(self.address, autocommit=True) as connection,
         ):
             while (found := await (await connection.execute(query, parameters)).fetchall()) != expected:
-                async for _ in connection.notifies(timeout=LOOK_AGAIN):
+                async for _ in connection.notifies(timeout=NOTIFICATION_SECONDS):
                     pass
         return found
 
