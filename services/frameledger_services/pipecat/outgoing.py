@@ -16,7 +16,8 @@ from frameledger_services.client import EncodedFrame
 from frameledger_services.pipecat.capture import CHANGES, FIELDS, ON_THE_LOG, Item
 from frameledger_services.pipecat.captured_frame import Fields, TranslationState
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Replaced, Rewritten
-from frameledger_services.pipecat.pending import GAP, Waiting
+from frameledger_services.pipecat.omitted import with_omissions
+from frameledger_services.pipecat.pending import GAP, HISTORY, Waiting
 from frameledger_services.pipecat.translate import translate
 
 SIZE_OF_ONE = 800_000
@@ -47,8 +48,8 @@ class Encoder:
         self._state = TranslationState()
         self._own = 0
         self.refused_here = 0
-        """Frames that cannot be encoded, such as larger than 8 MiB. A frame with their type and the error replaces
-        them."""
+        """Frames that cannot be encoded, such as larger than 8 MiB. Their messages are substituted; any other one is
+        replaced by a frame with its type and the error."""
         self.positions = Positions()
 
     def encode(self, item: Item) -> Iterator[Waiting]:
@@ -80,7 +81,14 @@ class Encoder:
         return self.own({"type": GAP, **told}, last_ns)
 
     def instead(self, one: Waiting, why: str) -> Waiting:
-        """Returns the frame that replaces one that the broker rejects."""
+        """Returns the frame that replaces one that the broker rejects: one with substitutes for its messages if it is
+        much smaller, otherwise one that describes it."""
+        if one.kind in HISTORY:
+            fields = {key: value for key, value in json.loads(one.frame.encoded).items() if key != "id"}
+            substitute = with_omissions(fields, why, lambda _: False)
+            assert substitute is not None
+            if (smaller := self.own(substitute, one.ns)).size * 2 < one.size:
+                return smaller
         digest = hashlib.sha256(one.frame.encoded).hexdigest()
         told = {"type": "pipecat/RefusedFrame", "refused": one.kind, "bytes": one.size, "sha256": digest}
         return self.own({**told, "why": why[:500]}, one.ns)
@@ -106,16 +114,27 @@ class Encoder:
     def _waiting(self, fields: Fields, ns: int, name: str) -> Waiting:
         if fields["type"] in _OF_THE_MIRROR:
             fields = {**fields, "mirror": str(self._session)}
-        whole = {**fields, "id": str(uuid5(self._session, name)), "produced_at": _time(ns)}
-        encoded = _dumped(whole)
+        about = {"id": str(uuid5(self._session, name)), "produced_at": _time(ns)}
         try:
-            frame = EncodedFrame.of(encoded)
+            frame = _encoded({**fields, **about})
         except (ValueError, DecodeError) as error:
             self.refused_here += 1
-            told = {"type": "pipecat/UntranslatedFrame", "name": fields["type"], "error": str(error)[:500]}
-            encoded = _dumped({**told, "id": whole["id"], "produced_at": whole["produced_at"]})
-            frame = EncodedFrame.of(encoded)
-        return Waiting(str(frame.frame.type), ns, len(encoded), frame)
+            frame = self._substitute({**fields, **about}, str(error)) or _encoded(
+                {
+                    "type": "pipecat/UntranslatedFrame",
+                    "name": fields["type"],
+                    "error": str(error)[:500],
+                    **about,
+                }
+            )
+        return Waiting(str(frame.frame.type), ns, len(frame.encoded), frame)
+
+    def _substitute(self, fields: Fields, why: str) -> EncodedFrame | None:
+        """Returns the frame with substitutes for the messages that cannot be encoded; None if it has no messages."""
+        if fields["type"] not in HISTORY:
+            return None
+        found = with_omissions(fields, why, _is_storable)
+        return None if found is None or not _is_storable(found) else _encoded(found)
 
 
 def _messages(kind: str, messages: Iterable[Any]) -> Fields:
@@ -134,6 +153,18 @@ def _parts(messages: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         part.append(message)
         size += length
     return [*parts, tuple(part)] if part else parts
+
+
+def _encoded(fields: Fields) -> EncodedFrame:
+    return EncodedFrame.of(_dumped(fields))
+
+
+def _is_storable(fields: Fields) -> bool:
+    try:
+        _encoded(fields)
+    except (ValueError, DecodeError):
+        return False
+    return True
 
 
 def _dumped(value: Any) -> bytes:

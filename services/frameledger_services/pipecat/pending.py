@@ -29,7 +29,7 @@ _MESSAGES = {
     "StartFrame",
     "EndFrame",
 }
-_HISTORY = {"LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame"}
+HISTORY = {"LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame"}
 QUESTION = "LLMRunFrame"
 _EXPENDABLE = {"LLMTextFrame", "LLMThoughtTextFrame", "InterimTranscriptionFrame"}
 
@@ -113,7 +113,7 @@ class Pending:
             self._drop(lambda one: rank_of(one.kind) == FOLLOWED)
 
     def _collapse(self) -> None:
-        kept = [one for one in self._waiting if one.kind not in _HISTORY]
+        kept = [one for one in self._waiting if one.kind not in HISTORY]
         if len(kept) == len(self._waiting):
             return
         # The history goes before the first request: a request refers to the messages before it.

@@ -1,0 +1,49 @@
+"""What is published instead of messages that cannot be stored, such as of more than 8 MiB. Pure.
+
+A message takes a position on the log. If it were left out, later changes would reach other messages than theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from frameledger_services.pipecat.captured_frame import Fields
+
+WHY_CHARACTERS = 300
+
+
+def with_omissions(fields: Fields, why: str, is_storable: Callable[[Fields], bool]) -> Fields | None:
+    """Returns the frame with a substitute for each message with which alone it is not storable; None for a frame
+    without messages."""
+    if "messages" in fields:
+        messages = [
+            one if is_storable({**fields, "messages": [one]}) else _omitted(one, why)
+            for one in fields["messages"]
+        ]
+        return {**fields, "messages": messages}
+    if fields.get("message") is not None:
+        return {**fields, "message": _omitted(fields["message"], why)}
+    return None
+
+
+def _omitted(message: Any, why: str) -> Fields:
+    """Who said it and which calls it is about, so that the history stays valid for a provider."""
+    known = message if isinstance(message, Mapping) else {}
+    role, result_of, calls = known.get("role"), known.get("tool_call_id"), known.get("tool_calls")
+    said: Fields = {
+        "role": role if isinstance(role, str) else "developer",
+        "content": f"(This message could not be stored: {why[:WHY_CHARACTERS]})",
+    }
+    if isinstance(result_of, str):
+        said["tool_call_id"] = result_of
+    if isinstance(calls, list):
+        said["tool_calls"] = [called for one in calls if (called := _without_arguments(one)) is not None]
+    return said
+
+
+def _without_arguments(call: Any) -> Fields | None:
+    match call:
+        case {"id": str(id_), "function": {"name": str(name)}}:
+            return {"id": id_, "type": "function", "function": {"name": name, "arguments": "{}"}}
+    return None

@@ -1,0 +1,85 @@
+"""Messages that cannot be stored leave the positions of the others, and what follows them reaches its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from frameledger.fold import Conversation, Folding
+from frameledger.frames import LLMMirrorFrame
+from frameledger_services.pipecat.capture import CHANGES
+from frameledger_services.pipecat.mirror import Mirror
+from frameledger_services.pipecat.outgoing import Encoder
+
+SESSION = UUID(int=7)
+LARGE = "x" * 9 * 1024 * 1024
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+
+
+class Recorded:
+    """The encoder before the real fold. The broker rejects frames of more than `most` bytes."""
+
+    def __init__(self, most: int) -> None:
+        self.folding = Folding(Conversation.new("s"))
+        self.folding.step(LLMMirrorFrame(mirror=str(SESSION), react=False))
+        self.encoder, self.mirror = Encoder(SESSION), Mirror(known=True)
+        self.most, self.syncs = most, 0
+
+    def sync(self, messages: list[Any]) -> None:
+        self.syncs += 1
+        changes = self.mirror.changes(messages)
+        for one in self.encoder.encode((self.syncs, 10**18, CHANGES, changes, None)):
+            while one.size > self.most:
+                one = self.encoder.instead(one, "it is too large")
+            step = self.folding.step(one.frame.frame)
+            assert step is not None
+            assert step.outcome in ("applied", "unknown")
+
+    @property
+    def messages(self) -> list[Any]:
+        return [dict(one) for one in self.folding.conversation().messages]
+
+
+@pytest.mark.regression("bridge 4")
+@pytest.mark.parametrize(
+    ("content", "most"),
+    [
+        (LARGE, 2**30),
+        (10**400, 2**30),
+        (json.loads('{"a":' * 98 + "{}" + "}" * 98), 2**30),
+        ("x" * 200_000, 100_000),
+    ],
+    ids=["larger than a frame", "a number beyond a double", "too deep", "rejected by the broker"],
+)
+def test_a_result_reaches_its_call_behind_a_message_that_cannot_be_stored(content, most):
+    recorded, call = Recorded(most), {"role": "tool", "tool_call_id": "c1", "content": "IN_PROGRESS"}
+    messages: list[Any] = [{"role": "user", "content": content}]
+    recorded.sync(messages)
+    messages += [{"role": "assistant", "tool_calls": [CALL]}, call]
+    recorded.sync(messages)
+    call["content"] = "rain"
+    recorded.sync(messages)
+    omitted, *others = recorded.messages
+    assert omitted["role"] == "user"
+    assert omitted["content"].startswith("(This message could not be stored: ")
+    assert others == messages[1:]
+
+
+@pytest.mark.regression("bridge 4")
+def test_messages_that_cannot_be_stored_name_their_calls_and_the_others_stay():
+    called = [{**CALL, "function": {"name": "weather", "arguments": LARGE}}, {"id": 7}]
+    result = {"role": "tool", "tool_call_id": "c1", "content": "IN_PROGRESS"}
+    hello = {"role": "user", "content": "Hello"}
+    messages: list[Any] = [hello, {"role": "assistant", "tool_calls": called}, result]
+    recorded = Recorded(2**30)
+    recorded.sync(messages)
+    assert recorded.messages[0] == hello
+    assert recorded.messages[1]["tool_calls"] == [CALL]
+    result["content"] = LARGE
+    recorded.sync(messages)
+    assert recorded.messages[2]["tool_call_id"] == "c1"
+    assert recorded.messages[2]["content"].startswith("(This message could not be stored: ")
+    assert recorded.encoder.refused_here == 2
