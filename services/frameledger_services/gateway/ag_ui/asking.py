@@ -298,17 +298,20 @@ class Question:
     def _with_context(
         self, thread: Thread, plan: history.Plan
     ) -> tuple[list[dict[str, Any]], list[str | None]]:
-        """What is new, behind what the application wants the model to know, unless it knows it."""
+        """What is new, its last message behind what the application wants the model to know, unless it knows it."""
         entries = self.wanted.context or ()
         text = "\n".join(["The application says:", *(f"- {one.description}: {one.value}" for one in entries)])
         known = [*plan.messages, *(one.message for one in thread.messages if plan.kind == "append")]
         if not entries or any(one.get("content") == text for one in known):
             return plan.messages, plan.ids
         told = {"role": "developer", "content": text}
-        last = len(plan.messages) - 1
+        place = max(0, len(plan.messages) - 1)
+        if plan.messages and plan.messages[-1]["role"] == "tool":
+            # Between a call and its result there is room for nothing.
+            place += 1
         return (
-            [*plan.messages[: max(0, last)], told, *plan.messages[max(0, last) :]],
-            [*plan.ids[: max(0, last)], None, *plan.ids[max(0, last) :]],
+            [*plan.messages[:place], told, *plan.messages[place:]],
+            [*plan.ids[:place], None, *plan.ids[place:]],
         )
 
     def _metadata(self, **also: Any) -> dict[str, Any]:
