@@ -172,6 +172,7 @@ def called(name):
         ("multi_tool_use.parallel", "multi_tool_use_parallel"),
         ("f" * 70, "f" * 64),
         ("é !", "___"),
+        ("", "_"),
         ("get_weather-2", "get_weather-2"),
     ],
 )
@@ -182,3 +183,20 @@ def test_a_called_name_that_the_api_rejects_is_sent_as_one_that_it_accepts(name,
 def test_a_called_name_that_is_offered_stays():
     tools = [{"name": "weather.get", "parameters": {}}]
     assert told(HELLO, called("weather.get"), result("x"), tools=tools)[1] == called("weather.get")
+
+
+@pytest.mark.regression("worker 40")
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ('{"a" : 1.50}', '{"a" : 1.50}'),
+        ({"a": 1}, '{"a":1}'),
+        ('{"a": ', '{"arguments":"{\\"a\\": "}'),
+        ('"a"', '{"arguments":"\\"a\\""}'),
+        ([1], '{"arguments":[1]}'),
+        ("", "{}"),
+        (None, "{}"),
+    ],
+)
+def test_arguments_are_sent_as_the_text_of_an_object_which_compatible_servers_read_again(arguments, sent):
+    assert told(HELLO, call("x", arguments), result("x"))[1] == call("x", sent)

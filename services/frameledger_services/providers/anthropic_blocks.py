@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
-from frameledger_services.providers import content
+from frameledger_services.providers import call_arguments, content
 from frameledger_services.providers.errors import UnmappableError
-from frameledger_services.providers.request import encoded
 
 _TOOL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -32,7 +30,7 @@ def tool_use(call: Mapping[str, Any]) -> Block:
         "type": "tool_use",
         "id": tool_id(call["id"]),
         "name": function["name"],
-        "input": _object(function.get("arguments")),
+        "input": call_arguments.as_object(function.get("arguments")),
     }
 
 
@@ -101,26 +99,3 @@ def _source(url: str, kinds: frozenset[str]) -> dict[str, Any] | None:
             return None
         return {"type": "base64", "media_type": media_type, "data": encoded_bytes}
     return {"type": "url", "url": url} if url.startswith(("https://", "http://")) else None
-
-
-def _object(arguments: object) -> Mapping[str, Any]:
-    if arguments is None or arguments == "":
-        return {}
-    if isinstance(arguments, Mapping):
-        return arguments
-    read = _read(arguments) if isinstance(arguments, str) else None
-    return {"arguments": arguments} if read is None else read
-
-
-def _read(text: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(text, parse_constant=_no_json)
-        # A number that is too large for a double reads as infinite and could not be written again.
-        encoded(value)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _no_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")

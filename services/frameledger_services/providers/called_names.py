@@ -19,8 +19,9 @@ _REJECTED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def accepted(name: str) -> str:
-    """Returns the name as every provider accepts it: each other sign is an underscore, and a long one is cut off."""
-    return _REJECTED.sub("_", name)[:_LONGEST]
+    """Returns the name as every provider accepts it: each other sign is an underscore, a long one is cut off, and an
+    empty one is an underscore too."""
+    return _REJECTED.sub("_", name)[:_LONGEST] or "_"
 
 
 def with_accepted_names(

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from frameledger.context import LLMContextMessage, LLMSpecificMessage
-from frameledger_services.providers import content
+from frameledger_services.providers import call_arguments, content
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.errors import UnmappableError
-from frameledger_services.providers.request import encoded
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
 
@@ -34,7 +33,7 @@ class OpenAILLMAdapter(LLMAdapter):
 
     - The composed system instruction is a first message of role system, which every compatible server knows.
     - An assistant message without content and calls is left out; the API would refuse the whole context for it.
-    - Arguments that are no text are written as JSON; an id that is too long is shortened in all its places.
+    - Arguments are the text of a JSON object (`call_arguments`); an id that is too long is shortened in all its places.
     - Both token limits at once, which the API refuses, are one: the smaller counts, under the newer name. OpenAI itself
       knows the newer one with every model, and gets that alone.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
@@ -133,14 +132,11 @@ def _assistant(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     function = call["function"]
-    arguments = function.get("arguments")
-    if not isinstance(arguments, str):
-        arguments = "{}" if arguments is None else encoded(arguments).decode()
     return {
         "type": "function",
         **call,
         "id": _short(call["id"]),
-        "function": {**function, "arguments": arguments},
+        "function": {**function, "arguments": call_arguments.as_text(function.get("arguments"))},
     }
 
 

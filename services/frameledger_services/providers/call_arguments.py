@@ -1,0 +1,46 @@
+"""Arguments of calls in a history, as providers accept them: a JSON object.
+
+A model may write arguments that are no JSON, or no object. It is told so by the call's result, and the conversation
+keeps what it wrote. Anthropic's API has no form for it, and servers such as vLLM and llama.cpp read the arguments of a
+history again: one that they reject would fail each later request of the conversation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from frameledger_services.providers.request import encoded
+
+
+def as_object(arguments: object) -> Mapping[str, Any]:
+    """Returns the arguments as an object: none are an empty one, and what is no object stands under the key
+    `arguments`."""
+    if arguments is None or arguments == "":
+        return {}
+    if isinstance(arguments, Mapping):
+        return arguments
+    read = _read(arguments) if isinstance(arguments, str) else None
+    return {"arguments": arguments} if read is None else read
+
+
+def as_text(arguments: object) -> str:
+    """Returns the same as JSON text. Text that is an object's stays as it was written."""
+    if isinstance(arguments, str) and _read(arguments) is not None:
+        return arguments
+    return encoded(as_object(arguments)).decode()
+
+
+def _read(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text, parse_constant=_no_json)
+        # A number that is too large for a double reads as infinite and could not be written again.
+        encoded(value)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
