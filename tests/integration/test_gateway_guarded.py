@@ -1,5 +1,6 @@
 """The gateway as a process: that what stands before the app stands before the port. It needs no servers for that."""
 
+import json
 import os
 import subprocess
 import sys
@@ -45,6 +46,28 @@ def test_a_gateway_with_tokens_answers_nobody_without_one(tmp_path):
         assert http.post("/v1/contexts/acme%2F1/frames").status_code == 403
         tokens.revoke(file, "ci")
         assert http.get("/v1/contexts/acme%2F1").status_code == 401
+
+
+def test_the_command_begins_and_ends_in_a_process_that_has_imported_nothing_before():
+    settings = {
+        "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "GATEWAY_PORT": str(ports.choose(0)),
+        "LOG_FORMAT": "json",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", "frameledger_services", "run", "gateway"],
+        env=os.environ | {f"FRAMELEDGER_{name}": value for name, value in settings.items()},
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            events = (json.loads(line)["event"] for line in process.stderr)
+            assert next(events) == "gateway.started"
+            process.terminate()
+            assert list(events) == ["gateway.draining", "gateway.stopped"]
+            assert process.wait(ON_SERVERS) == 0
+        finally:
+            process.kill()
 
 
 def test_a_gateway_for_other_machines_does_not_begin_without_tokens(tmp_path):

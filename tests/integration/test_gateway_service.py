@@ -38,9 +38,9 @@ def test_it_begins_answers_and_stops_in_order(road):
         }
         said = httpx.post(f"{gateway.address}/v1/contexts/a%2Fb/frames", json=ASK, timeout=ON_SERVERS)
         assert said.status_code == 201, said.text
-        gateway.process.send_signal(signal.SIGTERM)
+        gateway.process.send(signal.SIGTERM)
         assert [one["event"] for one in gateway.events()] == ["gateway.draining", "gateway.stopped"]
-        assert gateway.process.wait(ON_SERVERS) == 0
+        assert gateway.process.ended() == 0
         assert projecting.stop() == 0
 
 
@@ -57,9 +57,9 @@ def test_a_request_that_has_begun_is_finished_while_it_drains(road):
         sending.start()
         while not sum(road.ends().values()):
             pause()
-        gateway.process.send_signal(signal.SIGTERM)
+        gateway.process.send(signal.SIGTERM)
         sending.join(ON_SERVERS)
-        assert gateway.process.wait(ON_SERVERS) == 0
+        assert gateway.process.ended() == 0
     assert [one.status_code for one in answers] == [202]
 
 

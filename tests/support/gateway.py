@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -19,6 +17,7 @@ from pydantic import SecretStr
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 from tests.bounds import ON_SERVERS
+from tests.support.forked_command import Command
 
 from frameledger_services.gateway.access import security
 from frameledger_services.gateway.access.sessions import Sessions
@@ -92,7 +91,7 @@ def with_app(
 class Gateway:
     """`frameledger run gateway` in a process."""
 
-    process: subprocess.Popen[bytes]
+    process: Command
     address: str
     log: IO[bytes]
 
@@ -112,15 +111,10 @@ def running(settings: Settings, *, is_heard: bool = True, **also: str) -> Iterat
         if (value := getattr(settings, name)) is not None
     }
     environment = {f"{PREFIX}{name.upper()}": value for name, value in {**given, **also}.items()}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "frameledger_services", "run", "gateway"],
-        env={**os.environ, **environment, f"{PREFIX}LOG_FORMAT": "json"},
-        stderr=subprocess.PIPE,
-    )
+    process = Command(("run", "gateway"), {**os.environ, **environment, f"{PREFIX}LOG_FORMAT": "json"})
     passing_over = threading.Thread(target=lambda: deque(gateway.log, maxlen=0))
     try:
-        assert process.stderr is not None
-        gateway = Gateway(process, "", process.stderr)
+        gateway = Gateway(process, "", process.errors)
         for event in gateway.events():
             if event["event"] == "gateway.started":
                 gateway.address = event["address"]
@@ -131,8 +125,6 @@ def running(settings: Settings, *, is_heard: bool = True, **also: str) -> Iterat
         yield gateway
     finally:
         process.kill()
-        process.wait()
         if passing_over.ident is not None:
             passing_over.join()
-        assert process.stderr is not None
-        process.stderr.close()
+        process.errors.close()
