@@ -67,6 +67,9 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._contexts = ContextLoader(setup.settings)
         self._connections = Connections(setup.settings, NAME)
+        self.ended = asyncio.Event()
+        """Set when the worker has left, or is about to: there will be no other in this run."""
+
         self.background = BackgroundTasks(tasks)
         self.statuses = CallStatusReader(setup.settings, self._connections)
         self.tool_lists = ToolListFollower(setup.registry, self._connections)
@@ -94,6 +97,7 @@ class Runtime:
 
     async def end(self) -> None:
         """Stop what still runs. The worker has left, or is about to."""
+        self.ended.set()
         await self._deps.handlers.stop(self._setup.stop_secs)
         await self.background.end(self._setup.stop_secs)
         for helper in self._helpers:

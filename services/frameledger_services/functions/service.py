@@ -226,8 +226,7 @@ class FunctionService(Hooks, work.BackgroundService):
         `causation_id` is the id of the frame of that conversation that caused this one; None if the application
         publishes it on its own account. Raises `NotRunningError` and the errors of publishing.
         """
-        self._need_running()
-        session = await self._worker.ready()
+        session = await self._session(self._need_running())
         await session.publisher.publish(context_id, frame, causation_id=causation_id)
 
     async def run_function_calls(
@@ -250,7 +249,7 @@ class FunctionService(Hooks, work.BackgroundService):
         if not function_calls:
             return
         running = self._need_running()
-        session = await self._worker.ready()
+        session = await self._session(running)
         # Such a model may be offered our cancel tools; the application that reads its answer need not know them.
         function_calls = [
             call
@@ -337,7 +336,7 @@ class FunctionService(Hooks, work.BackgroundService):
                 advertising.cancel()
             # A task that is cancelled before its first step does not get to its own end.
             running.tool_lists.not_published(context_id)
-            if isinstance(error, RecordRefusedError | ValueError):
+            if isinstance(error, RecordRefusedError | NotRunningError | ValueError):
                 # It is not on the log. After any other error it may be, and its handlers stay until a list says more.
                 self.registry.restore_advertised(context_id, before)
             raise
@@ -354,6 +353,20 @@ class FunctionService(Hooks, work.BackgroundService):
             _log.warning("functions.tools_not_folded", context_id=context_id)
         finally:
             running.tool_lists.not_published(context_id)
+
+    async def _session(self, running: Runtime) -> work.Session:
+        """Waits for a worker, which an outage leaves the service without. Raises `NotRunningError` if it stops
+        meanwhile."""
+        ready = asyncio.ensure_future(self._worker.ready())
+        ended = asyncio.ensure_future(running.ended.wait())
+        try:
+            await asyncio.wait((ready, ended), return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                return ready.result()
+        finally:
+            ready.cancel()
+            ended.cancel()
+        raise NotRunningError("The function service stopped before it had a worker again.")
 
     def _need_running(self) -> Runtime:
         if self._running is None:
