@@ -1,5 +1,6 @@
 """Runs that nobody claims, or that fall silent: one fatal error each, and the conversation goes on."""
 
+import pytest
 from tests.support.timekeeping import FAR, PAST, at_desk, limits
 from tests.unit.rules.dsl import (
     announce,
@@ -64,6 +65,20 @@ def test_a_run_that_a_live_worker_has_is_not_unclaimed_until_the_worker_has_been
         await desk.dies("worker")
         assert await desk.settle(limits(run_unclaimed=10 * MINUTE)) == []
         assert await desk.settle(limits(run_unclaimed=MINUTE / 2), may_judge=False) == []
+        assert await desk.settle(limits(run_unclaimed=MINUTE / 2)) == [("run_unclaimed", "applied")]
+
+    at_desk(database, test)
+
+
+@pytest.mark.regression("worker 24")
+def test_a_run_that_a_live_worker_released_is_unclaimed_since_then(database):
+    async def test(desk):
+        await desk.say(CTX, QUESTION)
+        await desk.lives("worker", kind="inference")
+        await desk.claimed_run(CTX, ASKED, "worker")
+        await desk.an_hour_passes(CTX)
+        await desk.execute("UPDATE claims SET released_at = now() - interval '1 minute'")
+        assert await desk.settle(limits(run_unclaimed=2 * MINUTE)) == []
         assert await desk.settle(limits(run_unclaimed=MINUTE / 2)) == [("run_unclaimed", "applied")]
 
     at_desk(database, test)

@@ -70,6 +70,24 @@ def test_a_served_call_that_no_worker_starts_is_answered_as_not_started(database
     at_desk(database, test)
 
 
+@pytest.mark.regression("worker 24")
+def test_a_call_that_a_live_worker_released_and_does_not_serve_any_more_is_answered_as_not_available(
+    database,
+):
+    async def test(desk):
+        await desk.lives("worker", serves=("a",))
+        await desk.say(CTX, calls("a"))
+        await desk.claimed_call(CTX, "a", "worker")
+        await desk.execute("UPDATE workers SET serves = ARRAY['another'] WHERE worker_id = 'worker'")
+        assert await desk.settle(NOBODY) == []
+        await desk.execute("UPDATE claims SET released_at = now()")
+        assert await desk.settle(limits(call_unserved=MINUTE, call_unstarted=MINUTE)) == []
+        assert await desk.settle(NOBODY) == [("call_start", "applied")]
+        assert await desk.settle(NOBODY) == [("call_not_available", "applied")]
+
+    at_desk(database, test)
+
+
 def test_a_worker_of_a_function_serves_the_tool_that_cancels_it(database):
     async def test(desk):
         await desk.lives("worker", serves=("a",))

@@ -42,11 +42,12 @@ async def unclaimed(connection: Connection, limit: float, current: Sequence[int]
         LEFT JOIN claims AS claim
             ON claim.context_id = run.context_id AND claim.version = run.opened_version
                 AND claim.run_id = run.run_id
-        LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
+        {rules.HOLDER_OF_CLAIM}
         WHERE run.status = 'open' AND run.started_at IS NULL AND {JUDGED}
             AND run.opened_at < {ago("limit")}
             -- The latest of them; NULLs do not count.
-            AND greatest(opened.recorded_at, claim.released_at, holder.heartbeat_at) < {ago("limit")}
+            AND greatest(opened.recorded_at, claim.released_at, claim.finished_at, holder.heartbeat_at)
+                < {ago("limit")}
             AND opened.partition = ANY (%(current)s)
         ORDER BY run.opened_at
         LIMIT {MOST_ROWS}

@@ -97,13 +97,13 @@ async def unstarted(
         LEFT JOIN claims AS claim
             ON claim.context_id = tool_calls.context_id AND claim.version = tool_calls.dispatched_version
                 AND claim.tool_call_id = tool_calls.tool_call_id
-        LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
+        {rules.HOLDER_OF_CLAIM}
         LEFT JOIN workers AS starter ON starter.worker_id = tool_calls.worker COLLATE "C"
         WHERE tool_calls.status IN ('dispatched', 'running') AND {JUDGED}
-            AND {rules.alive("holder")} IS NOT TRUE
+            AND {rules.NOT_HELD}
             AND CASE tool_calls.status
                 WHEN 'dispatched' THEN
-                    greatest(dispatched.recorded_at, claim.released_at, holder.heartbeat_at)
+                    greatest(dispatched.recorded_at, claim.released_at, claim.finished_at, holder.heartbeat_at)
                         < now() - make_interval(
                             secs => CASE
                                 WHEN {_SERVED} THEN %(unstarted_secs)s::double precision
