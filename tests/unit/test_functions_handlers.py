@@ -120,6 +120,17 @@ def test_how_plain_functions_end():
     asyncio.run(run())
 
 
+@pytest.mark.regression("worker 25")
+def test_a_plain_function_for_which_there_is_no_thread_fails_and_nothing_else_does(monkeypatch):
+    def no_more(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    ended = asyncio.run(outcome(lambda: "never", is_async=False))
+    assert isinstance(ended, Raised)
+    assert ended.summary == "RuntimeError: can't start new thread"
+
+
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_handler_that_may_not_begin_does_not(is_async):
     ran = []

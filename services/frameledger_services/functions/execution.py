@@ -82,7 +82,12 @@ class HandlerExecutor:
             work = _InThread(loop, execution, (function, by_place, by_name))
             # A thread for each, since in a pool it could have to wait. A daemon thread, since it cannot be stopped
             # when the process ends.
-            threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
+            thread = threading.Thread(target=context.run, args=(work,), name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                # The process may have no more threads: that fails this call, and no other one.
+                loop.call_soon(execution.end, _raised(error))
         return execution
 
     async def stop(self, within: float) -> int:
