@@ -9,7 +9,7 @@ from tests.bounds import IN_PROCESS
 from tests.support.turns import turns
 
 from frameledger_services.inference import limits
-from frameledger_services.inference.limits import Limits
+from frameledger_services.inference.limits import Limit, Limits
 from frameledger_services.settings import Settings
 from frameledger_services.store import spending
 from frameledger_services.store.spending import Spent
@@ -60,3 +60,10 @@ def test_two_runs_that_are_checked_while_the_time_changes_count_nothing_twice(mo
         return ledger.limits._known.tokens
 
     assert asyncio.run(run()) == (1_000 if after.hour else 0)
+
+
+@pytest.mark.regression("worker 26")
+@pytest.mark.parametrize(("value", "told"), [(1_234_567, "1234567"), (2_000_000.0, "2000000"), (0.1, "0.1")])
+def test_a_limit_is_told_as_it_was_set(value, told):
+    error = Limit(value, "FRAMELEDGER_LIMIT_TOKENS_PER_DAY").error("too_many_tokens", "They used more.")
+    assert str(error) == f"They used more. FRAMELEDGER_LIMIT_TOKENS_PER_DAY is {told}."

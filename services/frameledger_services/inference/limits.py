@@ -52,7 +52,7 @@ class Limit:
     said_by: str
 
     def error(self, code: str, what: str) -> LimitReachedError:
-        return LimitReachedError(f"{what} {self.said_by} is {self.value:g}.", code=code)
+        return LimitReachedError(f"{what} {self.said_by} is {self.value:.15g}.", code=code)
 
 
 @dataclass(slots=True)
