@@ -1,13 +1,16 @@
-"""A cancellation that comes while a client of aiokafka closes is not lost."""
+"""A cancellation that comes while a client of aiokafka closes is not lost, and none comes from the client itself."""
 
 import asyncio
 from contextlib import suppress
 
 import pytest
+from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.errors import NodeNotReadyError
 from tests.bounds import IN_PROCESS
 from tests.support.turns import turns
 
 from frameledger_services.event_log.closing import closed
+from frameledger_services.event_log.consumer import _Fetcher
 
 
 async def closing_as_aiokafka_does():
@@ -49,5 +52,38 @@ def test_a_time_limit_that_passes_while_closing_is_told():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await closed(closing_as_aiokafka_does())
+
+    asyncio.run(run())
+
+
+class NoBroker:
+    """A client whose broker is away."""
+
+    _loop = None
+    _metadata_max_age_ms = 0
+
+    async def send(self, node_id, request):
+        raise NodeNotReadyError
+
+
+class Asked:
+    """A fetch that asks for nothing."""
+
+    topics = ()
+
+
+@pytest.mark.regression("journey 30")
+@pytest.mark.parametrize("before", range(2))
+@pytest.mark.parametrize("after", range(3))
+def test_a_consumer_whose_fetch_waits_for_a_broker_that_is_away_is_closed_without_an_error(before, after):
+    async def run():
+        fetcher = _Fetcher(NoBroker(), SubscriptionState())
+        await turns(before)
+        pausing = asyncio.create_task(fetcher._proc_fetch_request(None, 1, Asked))
+        fetcher._pending_tasks.add(pausing)
+        await turns(after)
+        async with asyncio.timeout(IN_PROCESS):
+            await closed(fetcher.close())
+        assert pausing.done()
 
     asyncio.run(run())

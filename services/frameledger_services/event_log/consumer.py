@@ -5,6 +5,7 @@ The three names of aiokafka that a member of a consumer group needs are exported
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -38,6 +39,8 @@ FETCH_BYTES = 2 * MAX_DEAD_LETTER_BYTES
 # A rebalance takes a few heartbeats, which at aiokafka's default of 3 s are seconds.
 HEARTBEAT_MS = 300
 SESSION_MS = 10_000
+
+CANCEL_AGAIN_SECONDS = 0.1
 
 
 def consumer(
@@ -73,6 +76,16 @@ class _Fetcher(Fetcher):  # type: ignore[misc]  # aiokafka is untyped, so it is 
 
     _get_actions_per_node = rebound(Fetcher._get_actions_per_node, FetchRequest=QuickFetch)
     _proc_fetch_request = rebound(Fetcher._proc_fetch_request, MemoryRecords=records)
+
+    async def close(self) -> None:
+        # aiokafka awaits the fetches that it cancels. One that pauses after an error of the broker then raises
+        # CancelledError, which would pass for a cancellation of the task that closes, and end its process. The task
+        # that starts them takes a cancellation for that of a fetch that it awaits just then, so it comes last.
+        while ending := [one for one in (*self._pending_tasks, self._fetch_task) if not one.done()]:
+            ending[0].cancel()
+            await asyncio.wait(ending[:1], timeout=CANCEL_AGAIN_SECONDS)
+        self._pending_tasks.clear()
+        await super().close()
 
 
 class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # as above
