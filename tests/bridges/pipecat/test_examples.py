@@ -81,3 +81,27 @@ def test_a_program_is_recorded_with_no_line_changed(settings, environment, monke
         assert [wire(one) for one in stored.context.messages] == bot.context.messages
 
     on_the_road(settings, scene)
+
+
+@pytest.mark.regression("bridge 5")
+def test_pipelines_of_a_program_that_run_at_once_are_conversations_of_their_own(
+    settings, environment, monkeypatch
+):
+    monkeypatch.setenv("PIPECAT_SETUP_FILES", setup_file.__file__)
+    monkeypatch.setenv("PIPECAT_CONTEXT_ID", "call-7")
+
+    async def scene():
+        first, second = Bot([Answer(["One."]), Answer(["Two."])]), Bot([Answer(["Other."])])
+
+        async def play(first):
+            await first.ask("First")
+            await second.run(lambda second: second.ask("Elsewhere"))
+            await first.ask("Second")
+
+        async with asyncio.timeout(ON_SERVERS):
+            await first.run(play)
+        for bot, context_id in ((first, "call-7"), (second, "call-7-2")):
+            stored = await followed(settings, context_id, "EndFrame")
+            assert [wire(one) for one in stored.context.messages] == bot.context.messages
+
+    on_the_road(settings, scene)
