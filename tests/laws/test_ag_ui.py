@@ -82,7 +82,7 @@ def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
         consumer.take_all(translation.take(*of_frame, begun(moment)))
         following = found[number + 1][0].frame.type if number + 1 < len(found) else None
         if translation.is_stale and following not in QUIET:
-            consumer.take(translation.restated(messages))
+            consumer.take_all(translation.restated(messages))
         if not consumer.reads_text and not translation.is_stale:
             stated = {one["id"]: one for one in shown(messages)[0]}
             assert held(consumer) == stated, f"{moment.after.version}: {held(consumer)} is not {stated}"

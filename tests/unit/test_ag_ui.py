@@ -14,6 +14,8 @@ from frameledger.frames import (
     FunctionCallInProgressFrame,
     FunctionCallResultFrame,
     LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
     Usage,
     encode_frame,
 )
@@ -25,6 +27,7 @@ from frameledger_services.gateway.ag_ui.translation import Translation
 from frameledger_services.gateway.live import hub
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.settings import Settings
+from frameledger_services.store.shown_messages import ShownMessage
 
 MESSAGE: dict[str, Any] = {"id": "u1", "role": "user", "content": "Hi"}
 BODY: dict[str, Any] = {"threadId": "acme/1", "runId": "r1", "messages": [MESSAGE]}
@@ -118,6 +121,21 @@ def test_a_run_counts_its_tokens_by_model_and_leaves_out_what_no_client_can_read
     [finished] = translation.finished()
     consumer.take(finished)
     assert finished["usage"] == [{"outputTokens": 4}]
+
+
+@pytest.mark.regression("gateway 9")
+def test_messages_are_not_stated_again_before_anything_else_is_told():
+    stored = [ShownMessage(1, 1, None, "m1", {"role": "user", "content": "Hi."})]
+    more = [*stored, ShownMessage(1, 2, None, "m2", {"role": "user", "content": "And?"})]
+    translation = Translation("t", "r")
+    assert [one["type"] for one in translation.started(stored)] == ["RUN_STARTED", "MESSAGES_SNAPSHOT"]
+    assert translation.take(2, LLMFullResponseStartFrame(run_id="r1")) == []
+    assert translation.is_stale
+    assert translation.restated(stored) == []
+    assert not translation.is_stale
+    assert [len(one["messages"]) for one in translation.restated(more)] == [2]
+    translation.take(3, LLMTextFrame(text="Yes", run_id="r1"))
+    assert [len(one["messages"]) for one in translation.restated(more)] == [2]
 
 
 def test_arguments_that_are_no_json_stay_the_text_they_are():

@@ -118,7 +118,7 @@ class FollowedRun:
             calls = begun.get(frame.version, ())
             events = self._translation.take(frame.version, decode(frame.payload), *became, calls)
             if self._translation.is_stale and not (following and following.type in QUIET):
-                events.append(self._translation.restated(await self._messages(frame.version)))
+                events += self._translation.restated(await self._messages(frame.version))
             if events:
                 yield EventBatch(frame.version, events)
 

@@ -4,7 +4,7 @@ It shows what frames do to the conversation, so it goes by their outcomes: a fra
 Text streams before it is stored, under the id that its message will have (`messages`), and a call is shown when it is
 in progress, since that is when the conversation has it. Where frames change messages in a way that the protocol has
 no event for (an attempt is taken back, somebody else says something, the history is replaced), the messages have to be
-stated again: `is_stale` says so, once no text is open, and `restated` makes the event.
+stated again: `is_stale` says so, once no text is open, and `restated` makes the event if it says anything new.
 """
 
 from __future__ import annotations
@@ -105,6 +105,9 @@ class Translation:
 
         self._calls = shown.CallNames()
         self._stale = False
+        self._stated: list[Event] | None = None
+        """The messages that were stated last, as long as nothing was told since."""
+
         self._is_told_anew = is_mirror
         """What streams is not what is stored, or under another id: the messages are stated after it."""
 
@@ -122,14 +125,15 @@ class Translation:
         started: Event = {"type": "RUN_STARTED", **self._of_run, "protocolVersion": PROTOCOL_VERSION}
         if self._parent_run_id is not None:
             started["parentRunId"] = self._parent_run_id
-        return [started, self.restated(messages)]
+        return [started, *self.restated(messages)]
 
-    def restated(self, messages: Sequence[ShownMessage]) -> Event:
-        """Returns the event that states the messages; these are the conversation's after the last frame that was
-        taken."""
+    def restated(self, messages: Sequence[ShownMessage]) -> list[Event]:
+        """Returns the event that states the messages, none if the client has just been told the same; these are the
+        conversation's after the last frame that was taken."""
         self._stale = False
-        stated, self._calls = shown.shown(messages)
-        return {"type": "MESSAGES_SNAPSHOT", "messages": stated}
+        before = self._stated
+        self._stated, self._calls = shown.shown(messages)
+        return [] if self._stated == before else [{"type": "MESSAGES_SNAPSHOT", "messages": self._stated}]
 
     @property
     def is_stale(self) -> bool:
@@ -148,6 +152,8 @@ class Translation:
         events = list(self._of_frame(version, frame, outcome, reason))
         for call in begun:
             events += self._call_began(call.tool_call_id, call.function_name, call.arguments)
+        if events:
+            self._stated = None
         return events
 
     def _of_frame(self, version: int, frame: AnyFrame, outcome: str, reason: str | None) -> Iterable[Event]:
