@@ -26,7 +26,7 @@ from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan
 from tests.support.killable_tools import DOOMED, LASTING, Effects, tools
 from tests.support.killable_tools import Plan as WorkerPlan
 from tests.support.road import FEW, histories, made, mixed
-from tests.support.silence import both, way_to
+from tests.support.silent_proxy import both, way_to
 from tests.support.standby import pair
 
 from frameledger.frames import LLMMessagesAppendFrame

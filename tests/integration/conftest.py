@@ -10,4 +10,4 @@ from tests.support.databases import (  # noqa: F401  # fixtures
 )
 from tests.support.logs import log, log_settings  # noqa: F401  # fixtures
 from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
-from tests.support.worker_office import office  # noqa: F401  # a fixture
+from tests.support.worker_harness import office  # noqa: F401  # a fixture

@@ -20,11 +20,11 @@ from pydantic import SecretStr
 from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
 from tests.integration.test_timekeeper_service import broker_of
 from tests.support import databases
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, QUICK, Conversation, called
 from tests.support.metric_series import series_of
 from tests.support.polling import NOTIFICATION_SECONDS
 from tests.support.road import Raw
 from tests.support.road import made as road_made
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, QUICK, Conversation, called
 from tests.unit.rules.dsl import answer, ask, speak
 from tests.unit.test_alerts import NAME, queries
 

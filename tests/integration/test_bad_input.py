@@ -1,4 +1,4 @@
-"""Whatever bytes somebody sends: each record ends somewhere, and no other conversation waits for it."""
+"""Invalid records: each is stored or becomes a dead letter, and no other conversation is delayed."""
 
 import itertools
 import json

@@ -1,4 +1,5 @@
-"""The projector's batches on a real database: whatever the cut, the tables say what the fold says, each frame once."""
+"""The projector's batches on a real database: for every division into batches, the tables equal the fold, with each
+frame once."""
 
 import asyncio
 

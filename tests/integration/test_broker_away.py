@@ -1,4 +1,4 @@
-"""One of two real brokers is away: what publishing waits for, and what it says."""
+"""One of two real brokers is unreachable: how long publishing waits, and which error it raises."""
 
 import asyncio
 import logging

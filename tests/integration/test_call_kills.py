@@ -1,8 +1,4 @@
-"""Calls whose workers are killed, frozen or cut off: counted by what the tools did.
-
-Whatever happens: no call of an unsafe function has two effects, none that was interrupted before it began has any, each
-that was started is settled once, and `tool_calls` says how.
-"""
+"""Calls whose workers are killed, frozen or disconnected; the executions are counted by the tools themselves."""
 
 import json
 import signal
@@ -30,8 +26,8 @@ from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, projector
 from tests.support.killable import Plan as ProjectorPlan
 from tests.support.killable_tools import DOOMED, LASTING, Effects, Plan, tools
 from tests.support.road import made
+from tests.support.tcp_proxy import wire
 from tests.support.timekeeper_process import timekeeper
-from tests.support.wire import wire
 
 from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded.ports import choose

@@ -1,4 +1,4 @@
-"""`frameledger chat` in a terminal, with the real services: what it shows, and the context that comes of it."""
+"""`frameledger chat` in a terminal, with the real services: its output, and the resulting context."""
 
 import fcntl
 import json

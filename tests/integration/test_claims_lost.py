@@ -1,4 +1,4 @@
-"""Claims that a database lost with its latest commits, while the log kept what was said under them."""
+"""Claims that a database lost with its latest commits, while the log has the frames published under them."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The client on a real broker and a real database. The tables are filled by hand: a projector is another thing."""
+"""The client on a real broker and a real database. The tables are filled without a projector."""
 
 import asyncio
 import json

@@ -1,8 +1,4 @@
-"""What the compatible APIs ask the tables before they say something: how a conversation stands, and who asked last.
-
-Their own tests run the gateway in a process of its own. Here the statements meet every recorded history, and what they
-answer is what its frames fold to.
-"""
+"""The queries of the compatible APIs before they publish: the state of a conversation, and its latest request."""
 
 import asyncio
 import json

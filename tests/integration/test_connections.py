@@ -1,5 +1,5 @@
-"""The few connections that a process reads with: who finds none free waits for one, and not for ever; and what many ask
-for at once is read in one statement."""
+"""The small pool of connections for reads: a caller waits for a free one within a limit, and concurrent reads share one
+statement."""
 
 import asyncio
 from functools import partial

@@ -1,4 +1,4 @@
-"""Crashes are counted where a record may have caused them, and nowhere else: no number of others parks anybody."""
+"""Crashes are counted only where a record may have caused them; no number of other crashes parks a conversation."""
 
 import asyncio
 import signal

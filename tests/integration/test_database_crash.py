@@ -1,4 +1,5 @@
-"""The database dies: what anybody acts upon was on disk, and what was not is folded again, to the same rows."""
+"""The database crashes: every effect was published from durable rows, and lost rows are folded again to the same
+rows."""
 
 import asyncio
 import json

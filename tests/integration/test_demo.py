@@ -1,4 +1,4 @@
-"""`frameledger demo` as a person runs it, and that it would notice if SQL were wrong."""
+"""`frameledger demo` as a user runs it, and that it fails if SQL is wrong."""
 
 import asyncio
 import html

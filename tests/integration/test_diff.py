@@ -1,4 +1,4 @@
-"""`frameledger diff`: what changed between two versions, and that it leads from the one to the other."""
+"""`frameledger diff`: the changes between two versions, which applied to the first give the second."""
 
 import json
 import sys

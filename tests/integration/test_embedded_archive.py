@@ -1,4 +1,5 @@
-"""The archive of the broker's classes: learned by one start, made after the next, used by the third."""
+"""The class archive of the embedded broker: recorded by the first start, created after the second, used by the
+third."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""`up` on a full disk: what it cannot write down it keeps in mind, and what it runs comes back when there is room."""
+"""`up` on a full disk: unwritten state is kept in memory, and its processes recover when there is space again."""
 
 import asyncio
 import errno

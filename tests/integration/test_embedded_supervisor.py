@@ -1,4 +1,4 @@
-"""Supervision, with programs that do nothing but live, die and refuse to stop."""
+"""Supervision of processes that only run, die, or refuse to stop."""
 
 import asyncio
 import os

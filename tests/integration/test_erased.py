@@ -1,4 +1,4 @@
-"""A conversation that was erased while a projector has it in memory: what comes later begins it anew."""
+"""A conversation is erased while a projector has it in memory: later frames start it again."""
 
 import asyncio
 

@@ -11,7 +11,7 @@ from tests.support.killable import EACH_BY_ITSELF, Plan, projector
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 OF_ANY_BATCH = ("before COPY ", "in the middle of COPY ", "send to ")
-"""Statements that every batch has: `test_kills.py` shows that it may end there."""
+"""Statements that every batch has: `test_projector_kills.py` shows that it may end there."""
 
 
 @pytest.mark.parametrize("small", [EACH_BY_ITSELF, None], ids=["each by itself", "as usual"])

@@ -1,4 +1,5 @@
-"""An empty database that projects the topic from its beginning: what was erased stays erased, and nobody acts on it."""
+"""An empty database that projects the topic from its beginning: erased conversations stay erased, and cause no
+effects."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Resuming: what several processes make of one conversation that they go on from, on the real road."""
+"""`expected_version`: several processes continue the same conversation on real servers."""
 
 import asyncio
 import json

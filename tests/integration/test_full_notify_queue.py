@@ -1,4 +1,4 @@
-"""PostgreSQL's queue of notifications is full, since one who listens does not read them: the projector goes on."""
+"""PostgreSQL's notification queue is full because a listener does not read it: the projector continues."""
 
 import asyncio
 from contextlib import suppress

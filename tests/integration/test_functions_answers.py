@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, play, stage
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, called, play, stage
 
 from frameledger.frames import (
     FunctionCallResultFrame,

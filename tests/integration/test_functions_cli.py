@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support import commands
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, stage, talking
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, called, stage, talking
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "infra" / "examples"
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, Gate, called, play, stage
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, Gate, called, play, stage
 
 from frameledger.frames import LLMSetToolsFrame
 from frameledger_services.functions import FunctionCallParams, FunctionRegistry, ResultRefusedError

@@ -8,9 +8,9 @@ import time
 
 import pytest
 from tests.bounds import ON_SERVERS
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, QUICK, Gate, called, play, stage
 from tests.support.killable import projector
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, QUICK, Gate, called, play, stage
 
 from frameledger.frames import (
     FunctionCallCancelFrame,

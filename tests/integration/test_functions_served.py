@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, Gate, called, play, returning, serving, stage
+from tests.support.function_harness import (
+    CONNECTIONS_LEFT_OPEN,
+    Gate,
+    called,
+    play,
+    returning,
+    serving,
+    stage,
+)
 
 from frameledger.frames import FunctionCallResultProperties, LLMSetToolsFrame
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema

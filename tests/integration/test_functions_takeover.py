@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.toolbench import (
+from tests.support.function_harness import (
     CONNECTIONS_LEFT_OPEN,
     Gate,
     called,

@@ -1,4 +1,4 @@
-"""Whatever bytes somebody appends by HTTP: they end as they would through Kafka, and never as an error of ours."""
+"""Invalid input over HTTP ends like the same input through Kafka, and never as a server error."""
 
 import asyncio
 

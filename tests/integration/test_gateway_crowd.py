@@ -1,8 +1,5 @@
-"""A gateway that is killed, with its projector and its database's sessions: whoever sends again until it is answered
-has each frame stored once, and whoever follows sees it once and in order. A client of ours does both by itself.
-
-`make chaos` has the same with ten thousand appends, two hundred streams, and a PostgreSQL that is killed.
-"""
+"""A gateway is killed, with its projector and its database sessions: clients that retry until they get a response have
+each frame stored once, and followers receive each frame once and in order."""
 
 from contextlib import ExitStack
 

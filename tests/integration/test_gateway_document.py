@@ -1,4 +1,5 @@
-"""The gateway answers what its document says: requests are made of the document, and each answer is held against it."""
+"""The gateway conforms to its OpenAPI document: requests are generated from it, and each response is validated against
+it."""
 
 from collections.abc import Iterator
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""The gateway as a process: that what stands before the app stands before the port. It needs no servers for that."""
+"""The checks before the app also hold on the port of a real gateway process. Needs no servers."""
 
 import json
 import os

@@ -1,7 +1,5 @@
-"""While a partition is read up to the end that it had, nothing is asked for, and then only what is still open.
-
-First the projector's batches without Kafka, then a database that is filled from the log anew, and a dump restored.
-"""
+"""While a partition catches up with the end of its log, no effects are published; then only those of work that is still
+open."""
 
 import asyncio
 import json

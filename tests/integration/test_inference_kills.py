@@ -1,5 +1,4 @@
-"""Workers that die, freeze, or are told to go in the middle of an answer: each run is answered once, and the rest is
-on the log, ignored."""
+"""Workers that die, freeze or are stopped during an answer: each run is answered once, and other frames are ignored."""
 
 import json
 import signal

@@ -1,9 +1,5 @@
-"""Each limit acts on real servers, by its own word: a worker's as an `ErrorFrame` that fails the run, the fold's as the
-outcome of a frame. What is beside it goes on.
-
-A service for each limit of the settings, all on one road: it serves a model of its own, and has no other limit. Its
-user asks until nobody answers any more.
-"""
+"""Each limit on real servers, with its own code: a worker's as an `ErrorFrame` that fails the run, the fold's as the
+outcome of a frame. Everything else continues."""
 
 import asyncio
 import json
@@ -13,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, Conversation, serving, stage
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, Conversation, serving, stage
 
 from frameledger.evolve.limits import NAMES
 from frameledger.frames import LLMMessagesAppendFrame, LLMSetLimitsFrame, LLMUpdateSettingsFrame

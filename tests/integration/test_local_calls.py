@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, Gate, called, play, returning, stage
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, Gate, called, play, returning, stage
 
 from frameledger.frames import InterruptionFrame, LLMSetLimitsFrame
 from frameledger_services.functions import CallsRefusedError, FunctionRegistry

@@ -21,7 +21,7 @@ from tests.bounds import ON_SERVERS, PROGRAM
 from tests.support import answered_road
 from tests.support.answerers import QUICK, Plan, answerer
 from tests.support.gateway import running
-from tests.support.killed_asking import killed
+from tests.support.killed_request import killed
 
 from frameledger_services.embedded import ports
 

@@ -1,4 +1,4 @@
-"""Who publishes again after an error says nothing twice, with a database that is killed in the middle."""
+"""Publishing again after an error stores nothing twice, also if the database is killed meanwhile."""
 
 import asyncio
 import json

@@ -1,4 +1,5 @@
-"""All conversations rebuilt, one at a time: what differs is told, replaced once, and goes on after an interruption."""
+"""All conversations are rebuilt one at a time: differences are reported and replaced once, and an interrupted rebuild
+resumes."""
 
 import json
 import time

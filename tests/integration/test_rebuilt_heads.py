@@ -1,4 +1,4 @@
-"""A conversation that was rebuilt while a projector has it in memory: the projector loads it again and goes on."""
+"""A conversation is rebuilt while a projector has it in memory: the projector loads it again and continues."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Replays: what a terminal shows of a recorded history, and copies on the real road that nothing acts on."""
+"""Replays: the terminal output of a recorded history, and copies on real servers that cause no effects."""
 
 import asyncio
 import json

@@ -1,5 +1,5 @@
-"""Reruns on the real road, with a live inference worker and a live function worker beside them, which must hear of
-none."""
+"""Reruns on real servers, with a live inference worker and a live function worker, which must not receive any of
+them."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from tests.support.answerers import answering
 from tests.support.batches import value_of
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, play, stage
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, play, stage
 from typer.testing import CliRunner
 
 from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame

@@ -1,7 +1,4 @@
-"""Everything of ours that speaks to Kafka, to one that is reached by TLS and SASL only: topics, client, projector.
-
-Certificates are made here with openssl, for an hour.
-"""
+"""Every Kafka client of ours with a broker that requires TLS and SASL: topics, client, projector."""
 
 import asyncio
 import shutil

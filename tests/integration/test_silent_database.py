@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from tests.bounds import IN_PROCESS, ON_SERVERS
 from tests.support import rows
 from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
-from tests.support.silence import both, way_to
-from tests.support.worker_office import Desk, Office, working
+from tests.support.silent_proxy import both, way_to
+from tests.support.worker_harness import Desk, Office, working
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services import database as connecting

@@ -1,4 +1,4 @@
-"""Statements that otherwise only a program executes which a test starts, or a failure that is rare."""
+"""Statements that are otherwise executed only in subprocesses or after rare failures."""
 
 import asyncio
 from uuid import uuid4

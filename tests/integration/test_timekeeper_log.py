@@ -1,4 +1,4 @@
-"""The log as the timekeeper uses it: what it does not take keeps nothing else back."""
+"""The timekeeper's access to the log: a rejected frame blocks no other frame."""
 
 import asyncio
 from uuid import UUID

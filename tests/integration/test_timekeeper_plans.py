@@ -1,4 +1,4 @@
-"""What a look reads: what is open, and nothing of all that is over, however much of it there is."""
+"""The rows that a sweep reads: only those of open work, however many have ended."""
 
 import asyncio
 from dataclasses import replace

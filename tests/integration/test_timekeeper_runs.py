@@ -1,4 +1,4 @@
-"""Runs that nobody claims, or that fall silent: one fatal error each, and the conversation goes on."""
+"""Runs that no worker claims, or that fall silent: one fatal error each, and the conversation continues."""
 
 import pytest
 from tests.support.timekeeping import FAR, PAST, at_desk, limits

@@ -1,4 +1,4 @@
-"""Stops that never come: of a user, of the final words of his turn, and of the bot."""
+"""Missing stops: of a user, of the final words of the user's turn, and of the bot."""
 
 import pytest
 from tests.support.timekeeping import FAR, PAST, at_desk, limits

@@ -1,4 +1,4 @@
-"""Calls that nobody starts: claimed, started in name and answered, once, whoever dies in between."""
+"""Calls that no worker starts are claimed, nominally started and answered, once, whichever process dies in between."""
 
 import pytest
 from tests.support.timekeeping import FAR, PAST, at_desk, limits

@@ -1,4 +1,4 @@
-"""Work that nobody takes: what an operator is told, and what that reads."""
+"""Work that no worker serves: the report to an operator, and the rows that it reads."""
 
 import asyncio
 

@@ -1,4 +1,5 @@
-"""Verifying against Kafka: what somebody changed who wrote the whole database anew, and what is no difference."""
+"""Verifying against Kafka: a database that was rewritten as a whole is found, and expected differences are not
+reported."""
 
 import asyncio
 import json

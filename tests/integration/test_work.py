@@ -6,7 +6,7 @@ import time
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.scene import INTERRUPTION
-from tests.support.worker_office import (
+from tests.support.worker_harness import (
     Desk,
     working,
 )

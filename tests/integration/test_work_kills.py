@@ -7,7 +7,7 @@ import psutil
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.killable_worker import SERVICE, killable, quick_to_notice
-from tests.support.worker_office import Desk, working
+from tests.support.worker_harness import Desk, working
 
 from frameledger.frames import LLMRunFrame
 from frameledger_services.event_log.broker import BrokerError

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from tests.support.worker_office import (
+from tests.support.worker_harness import (
     Desk,
     working,
 )

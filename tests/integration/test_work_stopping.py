@@ -8,7 +8,7 @@ import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.logs import make
 from tests.support.scene import INTERRUPTION
-from tests.support.worker_office import (
+from tests.support.worker_harness import (
     Desk,
     working,
 )

@@ -1,4 +1,4 @@
-"""The command line in this process, on servers of the test's own."""
+"""Runs the command line in this process, with the servers of the test."""
 
 import pytest
 from typer.testing import CliRunner

@@ -1,8 +1,4 @@
-"""Many who use one gateway at once, whatever befalls it.
-
-Writers say all again until it is answered, talkers leave that to our client, and an audience of streams comes back with
-the versions that it has.
-"""
+"""Many clients of one gateway that retry through every failure."""
 
 from __future__ import annotations
 

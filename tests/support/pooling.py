@@ -1,7 +1,5 @@
-"""A pooler as small as can be: a session of the server is anybody's for one transaction, or as long as he stays.
-
-It stands for pgbouncer with `pool_mode=transaction` or `session`, and gives, as that does, what was used last.
-"""
+"""A minimal connection pooler: a server session belongs to a client for one transaction, or as long as the client is
+connected."""
 
 from __future__ import annotations
 

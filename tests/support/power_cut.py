@@ -1,4 +1,4 @@
-"""A broker that can be made to lose the newest records of a partition, as a machine does that loses its power."""
+"""A broker that can lose the newest records of a partition, as in a power failure."""
 
 from __future__ import annotations
 

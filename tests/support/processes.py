@@ -1,4 +1,4 @@
-"""What a test has of a program in a process of its own: what the program says, signals for it, and its end."""
+"""A child process of a test: its messages, signals to it, and its end."""
 
 from __future__ import annotations
 

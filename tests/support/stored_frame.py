@@ -1,4 +1,4 @@
-"""A frame as a client reads it back from the tables."""
+"""Makes a frame as a client reads it back from the tables."""
 
 from datetime import UTC, datetime
 from uuid import UUID, uuid4

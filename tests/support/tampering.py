@@ -1,4 +1,4 @@
-"""Somebody who changes the tables by hand, as the superuser may, and knows of the trigger that keeps frames."""
+"""A superuser who changes the tables by hand and can disable the trigger that protects frames."""
 
 import psycopg
 

@@ -1,4 +1,4 @@
-"""The wheel, as a user gets it."""
+"""Builds the wheel that a user installs."""
 
 import subprocess
 import sys

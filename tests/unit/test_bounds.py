@@ -1,4 +1,4 @@
-"""Tests wait for progress, and whatever ends a wait stands in `tests/bounds.py`: nowhere a number of seconds."""
+"""Tests wait for progress, and every limit of a wait is in `tests/bounds.py`: no test contains a number of seconds."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""How much may be under way at once."""
+"""The budget of concurrent requests."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Which ids of calls are kept: those that chance has drawn from so many that nobody draws them twice."""
+"""Which ids of calls are kept: those that are random and long enough to be unique."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A sitting of `frameledger chat` without servers: what is printed, and what an interruption says was heard."""
+"""A session of `frameledger chat` without servers: its output, and the heard text of an interruption."""
 
 import asyncio
 import io

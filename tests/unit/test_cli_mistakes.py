@@ -1,4 +1,4 @@
-"""What a user does wrong, and what the command line says: what happened, to what, and what to do next."""
+"""Mistakes of users, and the errors of the command line: what happened, to what, and what to do next."""
 
 import os
 import sys

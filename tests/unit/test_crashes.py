@@ -1,4 +1,4 @@
-"""What follows from how often projectors crashed at an offset, and over its first record alone."""
+"""The consequences of the number of crashes at an offset, and of those over its first record alone."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The pages: each stands in the menu, links lead to pages and headings that are there, and lists come from the code."""
+"""The documentation: each page is in the menu, links lead to existing pages and headings, and lists match the code."""
 
 import json
 import re

@@ -1,11 +1,11 @@
-"""The doors between the rooms: what each may import, and what the pure room may not even call.
+"""The import rules of the rooms: what each may import, and which impure functions the pure core may not call.
 
-`frameledger` is the law. A conversation refolds to the same context years later and in another process only
-while nothing in it depends on when, where or by whom it is run. The door is a list of what may come in,
-not of what must stay out: whoever needs a new module adds it here, and says by that that it is pure.
+`frameledger` is the pure core. A conversation folds to the same context years later and in another process only if
+nothing in it depends on the time, the machine or the process. The rule is a list of allowed imports, not of forbidden
+ones: whoever needs a new module adds it here and thereby declares it pure.
 
-`frameledger_services` has rooms too, and their doors are lists of the same kind. Services meet on the log and
-in the outbox only, so that each can be stopped, replaced and scaled alone.
+The rooms of `frameledger_services` have lists of the same kind. Services communicate only through the log and the
+outbox, so that each can be stopped, replaced and scaled alone.
 """
 
 import ast

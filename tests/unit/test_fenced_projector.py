@@ -1,4 +1,4 @@
-"""What a projector does that finds itself fenced in the middle of what it read: nothing of it may be passed over."""
+"""A projector that is fenced in the middle of a batch skips none of the records that it read."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""What frames say in one line, for people at a terminal."""
+"""The one-line summary of each frame, for a terminal."""
 
 import pytest
 from tests.unit.frame_examples import EXAMPLES

@@ -1,4 +1,5 @@
-"""Who may ask the gateway, and what a browser may do for others: before an app that answers all."""
+"""Which requests the gateway accepts, and what a browser may send for other sites, with an app that answers
+everything."""
 
 import asyncio
 import json

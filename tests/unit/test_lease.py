@@ -1,4 +1,4 @@
-"""Until when a worker may believe that its work is its own."""
+"""How long a worker may assume that its work is its own."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A provider without a key is noticed before anything is started, by every command that would have it answer."""
+"""A provider without a key is reported before anything is started, by every command that uses it."""
 
 import asyncio
 

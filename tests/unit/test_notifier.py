@@ -1,4 +1,4 @@
-"""What is announced of the batches, and how often, with a connection that writes down what it is asked."""
+"""The notifications of batches and their rate, with a connection that records its statements."""
 
 import asyncio
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""An answer that is followed while the database comes and goes."""
+"""Following an answer while the database is unreachable at times."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Which port an embedded server gets, and what is said when it cannot have the one that was asked for."""
+"""Which port an embedded server gets, and the error if the requested one is in use."""
 
 import os
 import socket

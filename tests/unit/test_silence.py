@@ -1,4 +1,4 @@
-"""Silence at a provider is counted in time in which our event loop was there to hear."""
+"""Silence of a provider is measured only while our event loop runs."""
 
 import asyncio
 

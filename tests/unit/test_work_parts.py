@@ -1,4 +1,4 @@
-"""What a worker is made of, as far as it needs no server."""
+"""The parts of a worker that need no server."""
 
 import json
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What no topic takes: it is kept in the database, and everything else goes on."""
+"""Effects that Kafka rejects stay in the outbox, and everything else continues."""
 
 import base64
 import random
@@ -25,12 +25,12 @@ SAID = b'{"type":"TranscriptionFrame","user_id":"u","timestamp":"","text":"%s"}'
 
 
 def image(size):
-    """Text that zstd makes a quarter smaller, and LZ4, with which we send, hardly at all."""
+    """Returns text that zstd makes a quarter smaller, and LZ4, which we use, hardly at all."""
     return base64.b64encode(random.Random(size).randbytes(size * 3 // 4))
 
 
 def publish_compressed(road, raw):
-    """As a client with zstd does: the topic's limit counts compressed bytes. The offset."""
+    """Publish like a client with zstd: the topic's limit counts compressed bytes. Returns the offset."""
     offsets = []
 
     def delivered(error, message):

@@ -1,4 +1,5 @@
-"""A way to a server that can fall silent, as when packets are dropped or the machine is frozen: nobody hangs up."""
+"""A proxy to a server that can fall silent without closing connections, as when packets are dropped or the machine is
+frozen."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 
 class Way:
-    """What is open between clients and a server, each byte carried by us."""
+    """The connections between clients and a server. Every byte is forwarded by this process."""
 
     def __init__(self, host: str, port: int) -> None:
         self._server = (host, port)
@@ -18,7 +19,7 @@ class Way:
         self._ended: set[_Carried] = set()
         self._is_silent = False
         self.accepted = 0
-        """How many clients have connected."""
+        """The number of accepted connections."""
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -35,12 +36,12 @@ class Way:
             carried.end()
 
     def fall_silent(self) -> None:
-        """Carry nothing any more; who connects is accepted by the kernel and never hears a word."""
+        """Stop forwarding. New connections are accepted by the kernel and receive nothing."""
         self._is_silent = True
         self.forget()
 
     def speak_again(self) -> None:
-        """Carry what connects from now on. What is open stays silent."""
+        """Forward new connections again. Existing ones stay silent."""
         self._is_silent = False
 
     def forget(self) -> None:

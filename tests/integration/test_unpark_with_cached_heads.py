@@ -1,4 +1,4 @@
-"""Unparking beside a projector that remembers the conversation as parked, and that takes its partition over anew."""
+"""Unparking while a projector has the conversation cached as parked, and while it takes over its partition again."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from frameledger_services.recovery.unpark import ContradictoryHeadError, unpark
 KEY = b"ctx"
 HOME = partition_for(KEY, PARTITIONS)
 LASTING = Plan(session_ms=30_000)
-"""The group does not think it gone while it is frozen, and takes nothing away from it."""
+"""A session timeout with which the group keeps a frozen member and its partitions."""
 
 EPOCH = "SELECT epoch FROM projections WHERE partition = %s"
 
@@ -31,7 +31,7 @@ def said(text):
 
 
 def park(road, running):
-    """Have the projector park the conversation from its second frame on; what refused that is mended then."""
+    """Make the projector park the conversation at its second frame; the cause is removed afterwards."""
     with psycopg.connect(road.address, autocommit=True) as connection:
         connection.execute("ALTER TABLE messages ADD CONSTRAINT refused CHECK (text <> 'refused')")
         road.until_idle(running)
@@ -56,7 +56,7 @@ def test_a_conversation_that_was_unparked_stays_so_when_its_partition_is_taken_o
         assert unparked(road).parked_version is None
         with psycopg.connect(road.address) as connection:
             epoch = value_of(connection, EPOCH, HOME)
-        # Frozen for a while it doubts its log, and looks at it again.
+        # After being frozen it checks its log again.
         since = time.monotonic()
         running.send(signal.SIGSTOP)
         while time.monotonic() < since + 2 * feed.FROZEN_SECONDS:

@@ -1,4 +1,4 @@
-"""The services and the client in somebody else's program: what else is in that process does not notice them."""
+"""The services and the client in a host program: they do not affect anything else in that process."""
 
 import asyncio
 import json
@@ -32,14 +32,14 @@ def what_the_program_says(road):
     asyncio.run(make_topic())
     with projector(settings):
         program = subprocess.run(
-            [sys.executable, "-m", "tests.support.neighbour"],
+            [sys.executable, "-m", "tests.support.host_program"],
             env=environment,
             cwd=ROOT,
             capture_output=True,
             timeout=2 * ON_SERVERS,
         )
     assert program.returncode == 0, program.stderr.decode()
-    # Nothing of ours is printed there.
+    # Our code prints nothing there.
     [said] = program.stdout.splitlines()
     return json.loads(said)
 

@@ -1,4 +1,4 @@
-"""Times that nobody meant: they are stored as what everybody can read, and hold nobody up."""
+"""Implausible timestamps of records are stored as values that every client can read, and block nothing."""
 
 import asyncio
 import dataclasses
@@ -29,7 +29,7 @@ def run_frame(produced_at):
 
 
 def readable(database):
-    """Every row of `frames` is read, wherever one reads."""
+    """Check that every row of `frames` can be read by every kind of client."""
     for place in PLACES:
         with psycopg.connect(database, options=f"-c TimeZone={place}") as connection:
             connection.execute("SELECT * FROM frames").fetchall()
@@ -86,7 +86,7 @@ def test_a_topic_with_its_publishers_times_is_not_read_and_the_remedy_is_said(ro
 
 
 async def described_until(road, until):
-    """The broker hears of a change a moment later."""
+    """Wait until the broker reports the changed configuration."""
     while time.monotonic() < until:
         await topic_identity.describe(road.settings, road.names.frames)
         await look_again()

@@ -1,4 +1,4 @@
-"""Topics, a database and workers whose jobs a test holds, for tests of `work`."""
+"""Topics, a database and workers whose jobs a test controls, for tests of `work`."""
 
 import asyncio
 import itertools
@@ -26,7 +26,7 @@ _services = itertools.count(1)
 
 @pytest.fixture
 def office(log_settings, database):
-    """Topics, a database, and conversations in it. The lease is short."""
+    """Yields topics, a database and conversations in it. The lease is short."""
     settings = log_settings.model_copy(
         update={
             "database_url": SecretStr(database),
@@ -48,7 +48,7 @@ class Office:
         self.address = address
 
     async def publish(self, *effects):
-        """Put effects onto their topics, as the projector would."""
+        """Publish effects to their topics, as a projector would."""
         topics = {
             "run_inference": self.names.inference,
             "call_function": self.names.function_calls,
@@ -64,7 +64,7 @@ class Office:
                 await producer.publish(topic, [Outgoing(key.encode(), value, ()) for _, key, value in group])
 
     async def ask(self, *context_ids):
-        """Have conversations ask for runs, and publish the effects."""
+        """Make conversations request runs, and publish the effects."""
         effects = await self.scene.ask(*context_ids)
         await self.publish(*effects)
         return effects
@@ -74,7 +74,7 @@ class Office:
             return await (await connection.execute(query, parameters)).fetchall()
 
     async def until(self, query, *parameters, expected):
-        """Wait until the database answers so."""
+        """Wait until the query returns this."""
         async with (
             asyncio.timeout(ON_SERVERS),
             await psycopg.AsyncConnection.connect(self.address, autocommit=True) as connection,
@@ -92,7 +92,7 @@ class Office:
         )
 
     async def committed(self, service, topic=None):
-        """How many effects the group has behind it, over all partitions."""
+        """Returns the number of effects that the group has committed, over all partitions."""
         client = consumer(self.settings, group=f"{self.settings.topic_prefix}{service}")
         await client.start()
         try:
@@ -108,7 +108,7 @@ class Office:
 
 @asynccontextmanager
 async def working(*workers):
-    """Workers that live, for as long as the block lasts; then they drain."""
+    """Run workers within the block; they drain at its end."""
     stopping = asyncio.Event()
     async with asyncio.timeout(2 * ON_SERVERS), asyncio.TaskGroup() as tasks:
         for one in workers:

@@ -1,4 +1,4 @@
-"""Two projectors under one name: the one that is there goes on undisturbed, and the other says so and ends."""
+"""Two projectors with one name: the first continues undisturbed, and the second reports the conflict and ends."""
 
 import signal
 
@@ -17,7 +17,7 @@ def test_of_two_projectors_of_one_name_the_first_goes_on_and_the_second_ends(roa
         road.until_idle(first)
         road.until("SELECT count(*) = 4 FROM projections")
         with psycopg.connect(road.address) as connection:
-            # Not its epochs: a busy machine may have it take its own partitions anew.
+            # Epochs are not compared: on a busy machine it may take over its own partitions again.
             before = value_of(connection, "SELECT json_agg(owner ORDER BY partition) FROM projections")
         with projector(road.settings, NAMED) as second:
             road.publish(mixed("meanwhile"))

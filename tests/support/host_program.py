@@ -1,9 +1,9 @@
-"""Somebody's program with plain clients of aiokafka, in which ours are used too: `python -m tests.support.neighbour`.
+"""A host program with plain clients of aiokafka that also uses ours: `python -m tests.support.host_program`.
 
-It says in JSON what of the process is otherwise while they run and after they ended than before they were imported:
-attributes of aiokafka's modules, classes and functions; handlers, hooks and settings that a process has once; and how
-the plain clients behave. The settings come from the environment. The topic `neighbour` has to exist, and a projector
-to run.
+It prints as JSON what differs in the process while our clients run and after they ended, compared with before they were
+imported: attributes of aiokafka's modules, classes and functions; handlers, hooks and settings of the process; and the
+behaviour of the plain clients. The settings come from the environment. The topic `neighbour` has to exist, and a
+projector to run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COUNTED = "aiokafka.producer.producer.AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUE
 
 
 class BadName(str):
-    """The name of a header whose bytes are no UTF-8."""
+    """The name of a header whose bytes are not UTF-8."""
 
     def encode(self, *_: object) -> bytes:
         return b"\xff\xfe"

@@ -1,4 +1,4 @@
-"""A release with a newer fold meets conversations of the one before: short ones are rebuilt, long ones go on."""
+"""A release with a newer fold reads conversations of the previous one: short ones are rebuilt, long ones continue."""
 
 import asyncio
 

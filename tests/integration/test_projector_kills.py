@@ -1,4 +1,4 @@
-"""The projector is killed at the points of a batch: whatever was under way happens once.
+"""The projector is killed at the steps of a batch; after the restart every frame and effect counts once.
 
 `make chaos` kills it at every statement of either way to write a batch (tests/chaos/kills.py).
 """
@@ -10,7 +10,7 @@ from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan
 from tests.support.road import FEW, mixed, road_of_its_own  # noqa: F401  # a fixture
 
 WITHIN = ("after lock", "before commit")
-"""Those that a batch which is one statement does not come to."""
+"""Steps that a batch written by one statement does not reach."""
 
 WRITTEN_BY_ITSELF = (
     "before lock",

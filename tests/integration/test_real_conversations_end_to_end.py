@@ -1,4 +1,5 @@
-"""Real conversations on the real road: by several producers at once, two of which find partitions in other ways."""
+"""Recorded real conversations on real servers, published by several producers at once, two of which use other
+partitioners."""
 
 import importlib.util
 import json
@@ -15,7 +16,7 @@ from frameledger.record import decode
 
 PRODUCERS = 4
 LOOKED_AT_CLOSELY = 2
-"""So many conversations are read back at every version, the others at their end."""
+"""The number of conversations that are read back at every version; the others only at their end."""
 
 
 def test_all_of_them_read_back_whoever_published_them(road, shared):

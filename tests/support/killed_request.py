@@ -1,6 +1,5 @@
-"""A request whose gateway dies: it is asked as the gateway asks it, in a process of its own, which kills itself with
-SIGKILL behind the frame of that number, counted from 1.
-"""
+"""A request whose gateway dies: it is made as by the gateway, in a process of its own, which kills itself with SIGKILL
+after publishing the frame with that number, counted from 1."""
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ preload(__name__)
 
 
 def killed(settings: Settings, api: str, context_id: str, body: bytes, number: int) -> bool:
-    """Returns whether it died; a request that says fewer frames comes to its end. `api` is `ag_ui` or `openai`."""
+    """Returns whether the process died; a request that publishes fewer frames completes. `api` is `ag_ui` or
+    `openai`."""
     with Process(_asked, settings, api, context_id, body, number) as process:
         code = process.ended()
     assert code in (0, -signal.SIGKILL)

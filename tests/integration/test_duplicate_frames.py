@@ -1,4 +1,5 @@
-"""Frames that come again are counted, however far apart and whoever published them anew; other frames are set aside."""
+"""Duplicate frames are counted and stored once, at any distance and from any publisher; other frames with a used id are
+set aside."""
 
 import asyncio
 import itertools

@@ -1,4 +1,5 @@
-"""Offsets without a record, as transactions leave them: nothing is missed, nothing aborted is read, no gap remains."""
+"""Offsets without records, as transactions leave them: no record is missed, no aborted one is read, and no gap is
+reported."""
 
 import asyncio
 
@@ -15,7 +16,7 @@ COMMITTED, ABORTED = "committed", "aborted"
 
 
 def transactions(road, *ends):
-    """One transaction of two frames for each word; the frames say how it ended."""
+    """Publish one transaction of two frames for each word; the frames contain the word that says how it ended."""
 
     async def run():
         producer = AIOKafkaProducer(

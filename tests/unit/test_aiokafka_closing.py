@@ -1,4 +1,4 @@
-"""A cancellation that comes while a client of aiokafka closes is not lost, and none comes from the client itself."""
+"""A cancellation during the close of an aiokafka client is not lost, and the client itself causes none."""
 
 import asyncio
 from contextlib import suppress

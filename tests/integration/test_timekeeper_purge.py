@@ -1,4 +1,4 @@
-"""What is forgotten in the end: old claims, and workers that have been gone for long."""
+"""The timekeeper deletes old claims, and workers that stopped long ago."""
 
 from tests.support.timekeeping import at_desk, limits
 
@@ -6,7 +6,7 @@ from frameledger_services.timekeeper.sweep import purge
 
 
 async def fill(desk):
-    """Claims of three ages, one of them not finished, and workers that live, left and died."""
+    """Insert claims of three ages, one of them not finished, and workers that are alive, deregistered or dead."""
     await desk.lives("us", kind="timekeeper")
     for name in ("alive", "left", "died", "busy"):
         await desk.lives(name)
@@ -41,7 +41,7 @@ def test_old_claims_and_workers_long_gone_are_forgotten(database):
         await purge(desk.connection, limits(keep_claims_days=30, keep_workers_days=35), "us")
         claims, workers = await left(desk)
         assert claims == ["e1", "e29", "open"]
-        # One that still has something is forgotten once somebody has finished that; here its run is over.
+        # A worker with a claim is deleted once the claim is finished; here its run has ended.
         assert workers == ["alive", "busy", "us"]
         await purge(desk.connection, limits(keep_claims_days=30, keep_workers_days=35), "us")
         assert (await left(desk))[1] == ["alive", "us"]

@@ -1,4 +1,4 @@
-"""What caused a frame: its header becomes a column, and SQL follows it to a frame without a cause."""
+"""Causation ids: the header of a frame becomes a column, and a SQL query follows it back to a frame without a cause."""
 
 import json
 
@@ -46,7 +46,7 @@ def add(log, context_id, frames):
 
 
 def way(address, version, *, context_id="ctx"):
-    """The frames on the way from a version, each with its depth."""
+    """Returns the chain of causes from a version, each frame with its depth."""
     with psycopg.connect(address) as connection:
         return connection.execute(
             "SELECT depth, version, frame_id, type, source FROM causes(%s, %s)", (context_id, version)
@@ -85,7 +85,7 @@ def test_causes_that_lead_in_a_circle_are_each_listed_once(database):
 
 
 def unnamed(address, rows):
-    """The effects that do not name the frame at their version as their cause."""
+    """Returns the effects that do not name the frame at their version as their cause."""
     effects = [json.loads(row.value) for row in rows if row.kind == "effect"]
     assert effects
     with psycopg.connect(address) as connection:

@@ -1,4 +1,4 @@
-"""What stays as it was when a call began, and what does not: terms, order, handlers, and the life of the service."""
+"""Changes while a call runs: which terms, order and handlers stay as they were when it began, and which do not."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.answerers import answering
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, play, serving, stage, talking
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, called, play, serving, stage, talking
 
 from frameledger.frames import (
     FunctionCallCancelFrame,
@@ -34,7 +34,7 @@ def a_stage(kafka, database_server, migrated_template):
 
 
 def held():
-    """A handler that waits until the event is set, and how often it was entered."""
+    """Returns a handler that waits until the event is set, and a count of its starts."""
     leave = asyncio.Event()
     entered: asyncio.Queue[str] = asyncio.Queue()
 
@@ -218,7 +218,7 @@ def test_an_advertised_handler_that_was_removed_by_hand_stays_away_while_its_too
 
 @pytest.fixture(name="answered")
 def a_stage_with_a_model(kafka, database_server, migrated_template):
-    """A stage of the test's own: elsewhere here runs are left open, and this model would answer them."""
+    """Yields a stage of the test's own: other tests here leave runs open, which this model would answer."""
     replies = [
         {"when": {"user": "Search"}, "say": [{"call": "search"}]},
         {"when": {"user": "Stop"}, "say": [{"call": "cancel_search"}]},
@@ -239,7 +239,7 @@ async def say(talk, text):
 
 
 async def call_of(talk, function_name):
-    """Wait until the model has called this function; its call's id."""
+    """Wait until the model has called this function. Returns the id of the call."""
 
     async def made():
         query = "SELECT tool_call_id FROM tool_calls WHERE context_id = %s AND function_name = %s"
@@ -249,7 +249,7 @@ async def call_of(talk, function_name):
 
 
 async def until_told(talk, text):
-    """Wait until the model has said this, in a run that somebody asked for."""
+    """Wait until the model has received this, in a requested run."""
 
     async def said():
         last = (await talk.messages())[-1]
@@ -259,7 +259,7 @@ async def until_told(talk, text):
 
 
 async def offered_cancel_tools(talk):
-    """The functions whose cancel tools the model was offered, request by request."""
+    """Returns the functions whose cancel tools the model was offered, for each request."""
     starts = await talk.payloads("LLMFullResponseStartFrame")
     return [(start.get("metadata") or {}).get("cancel_tools", []) for start in starts]
 

@@ -1,4 +1,4 @@
-"""Imported conversations beside those of the log: what reads the log again leaves them as they are, and whole."""
+"""Imported conversations in a database with others from the log: rebuilds from the log do not change them."""
 
 import json
 

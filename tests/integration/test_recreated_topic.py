@@ -1,4 +1,5 @@
-"""A topic that is deleted, made anew and filled again while a projector cannot notice: nothing of it is skipped."""
+"""A topic is deleted, created and filled again while a projector cannot notice: no frame of the new topic is
+skipped."""
 
 import asyncio
 import json
@@ -49,7 +50,7 @@ def test_a_projector_that_was_frozen_meanwhile_stops_and_skips_nothing(road, poi
         while time.monotonic() < since + 2 * feed.FROZEN_SECONDS:
             pause()
         frozen.send(signal.SIGCONT)
-        # It says so, and ends.
+        # It reports the new topic and ends.
         assert frozen.ended() == 1
     with psycopg.connect(road.address) as connection:
         stored = connection.execute("SELECT payload::text FROM frames ORDER BY version").fetchall()

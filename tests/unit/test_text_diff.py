@@ -1,4 +1,4 @@
-"""Words that changed, and lines that a text is broken into: nothing is lost, and nothing is too wide."""
+"""The differences of two texts by word, and wrapped lines: nothing is lost, and no line is too wide."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What all conversations have used, while the hour or the day changes. What is read of it: `test_inference_limits`."""
+"""The usage of all conversations at a change of the hour or the day. `test_inference_limits` tests the queries."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ def at(day, hour, minute=0):
 
 
 class Ledger:
-    """Reads of what was spent: 100 tokens an hour. One on the connection "slow" is answered once `answer` is set."""
+    """Reads of usage: 100 tokens per hour. A read on the connection "slow" returns once `answer` is set."""
 
     def __init__(self, monkeypatch, now):
         self.now = now
@@ -30,7 +30,7 @@ class Ledger:
         self.limits = Limits(Settings())
 
     async def used(self, connection, requested_at):
-        """A run that was requested at that time is checked."""
+        """Check a run that was requested at that time."""
         await self.limits._spent_by_all(connection, requested_at)
 
     async def _of_all(self, connection, first, before):

@@ -1,7 +1,7 @@
-"""A wire to a server that a test can cut: a TCP proxy in a thread of its own.
+"""A TCP proxy that a test can interrupt, in a thread of its own.
 
-What is cut carries nothing, in either direction, and hangs up on nobody, as a network that loses packets does. What was
-sent meanwhile arrives when it is mended.
+While it is interrupted it forwards nothing in either direction and closes no connection, like a network that loses
+packets. Data that was sent meanwhile arrives afterwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHUNK = 65_536
 
 
 class Wire:
-    """From `port` on this machine to another one. Use `wire`, which also ends it."""
+    """Forwards `port` of this machine to another address. Use `wire`, which also stops it."""
 
     def __init__(self, to_port: int) -> None:
         self.port = 0
@@ -36,11 +36,11 @@ class Wire:
         assert not self._thread.is_alive(), "the wire does not end"
 
     def cut(self) -> None:
-        """From now on nothing passes."""
+        """Forward nothing from now on."""
         self._in_loop(self._whole.clear)
 
     def mend(self) -> None:
-        """Everything passes again, first what was sent meanwhile."""
+        """Forward everything again, first what was sent meanwhile."""
         self._in_loop(self._whole.set)
 
     def _in_loop(self, do: Any) -> None:

@@ -1,4 +1,4 @@
-"""Two projectors at one partition, frozen ones that come back, and servers that go away: each frame once."""
+"""Two projectors on one partition, frozen projectors that resume, and servers that fail: each frame is stored once."""
 
 import asyncio
 import signal
@@ -234,7 +234,7 @@ def test_a_frame_that_ends_whoever_folds_it_parks_its_conversation_and_no_other(
 
 
 async def project_in_memory(database, log, failpoint, *, looks):
-    """One life of a projector over a log in memory, ended after so many looks at it."""
+    """Run a projector on a log in memory until this many polls were made."""
 
     async def send(_):
         return []

@@ -1,4 +1,5 @@
-"""Verifying what goes on: while it is written, from where it was verified before, parked, and through the command."""
+"""Verifying conversations while they are written, from an earlier verified version, while parked, and by the
+command."""
 
 import asyncio
 import json
@@ -24,7 +25,7 @@ DESK = "a-day-at-the-desk"
 
 
 def run_many(address, context_ids=None, *, again=False, jobs=2):
-    """What `verify_many` reports, by conversation."""
+    """Returns the results of `verify_many` by conversation."""
     found = {}
 
     def report(one):

@@ -1,4 +1,4 @@
-"""Handlers, arguments and schemas that no service falls over: each settles its own call, the next one is served."""
+"""Failing handlers, invalid arguments and broken schemas: each settles its own call, and the next call is served."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator
 from tests.bounds import ON_SERVERS
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, play, stage
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, called, play, stage
 
 from frameledger.decoding import MAX_VALUE_BYTES
 from frameledger.frames import EndFrame, InterruptionFrame, LLMSetToolsFrame
@@ -24,7 +24,7 @@ def a_stage(kafka, database_server, migrated_template):
 
 
 class Breaks(dict):
-    """As a mapping does that another thread changes meanwhile."""
+    """Raises like a mapping that another thread changes during the iteration."""
 
     def __init__(self):
         super().__init__(a=1)
@@ -181,7 +181,7 @@ def test_a_plain_function_is_not_left_waiting_for_an_answer_when_its_lease_is_lo
         await talk.call(call)
         await asyncio.to_thread(entered.wait, 20)
         worker_id = await service.worker_id()
-        # Its lease is over between what it says and its publication.
+        # The lease ends between its report and the publication.
         (await service._worker.ready()).lease.end()
         leave.set()
         assert await asyncio.to_thread(answered.wait, 20)
@@ -218,7 +218,7 @@ def test_an_interrupted_plain_function_is_waited_for_and_told_as_what_it_was(set
         await talk.call(call)
         await asyncio.to_thread(entered.wait, 20)
         await talk.publish(InterruptionFrame())
-        # It has its deadline for that, and not only what it has for stopping.
+        # It has until its deadline, which is longer than the time for stopping.
         await talk.call(after)
         await talk.settled(after.tool_call_id)
         runs = await talk.open_runs()
