@@ -13,6 +13,9 @@ from frameledger.tools import FunctionSchema, tool_name, tool_names
 
 PREFIX = "cancel_"
 
+LONGEST = 64
+"""Characters of the longest name that every provider accepts. A longer one would fail each request that offers it."""
+
 
 def cancel_name(function_name: str) -> str:
     """Returns the name of the tool that cancels calls of this function."""
@@ -46,11 +49,13 @@ def offered(tools: Sequence[Mapping[str, Any]], cancellable: Iterable[str]) -> t
     """Returns the cancel tools to offer with these tools, in the order of the tools that they belong to.
 
     `cancellable` names the functions that opted in. A cancel tool is not offered if the application has a tool of the
-    same name.
+    same name, or if its name would be too long: that of a function of more than 57 characters.
     """
     opted_in, taken = frozenset(cancellable), frozenset(tool_names(tools))
     names = dict.fromkeys(name for tool in tools if (name := tool_name(tool)) in opted_in)
-    return tuple(schema(name) for name in names if cancel_name(name) not in taken)
+    return tuple(
+        schema(name) for name in names if cancel_name(name) not in taken and len(cancel_name(name)) <= LONGEST
+    )
 
 
 def guidance(function_names: Iterable[str]) -> str:

@@ -145,6 +145,16 @@ def test_an_application_s_own_tool_of_a_cancel_tool_s_name_wins():
     assert "system" not in request.body
 
 
+@pytest.mark.regression("worker 41")
+@pytest.mark.parametrize(("length", "is_offered"), [(57, True), (58, False)])
+def test_a_cancel_tool_is_offered_if_providers_accept_its_name(length, is_offered):
+    name = "f" * length
+    tool = {"type": "function", "function": {"name": name}}
+    request = ScriptedLLMService().request(HELLO.with_tools([tool]), cancel_tools=[name])
+    assert [one["name"] for one in request.body["tools"]] == [name, f"cancel_{name}"][: 1 + is_offered]
+    assert ("system" in request.body) == is_offered
+
+
 def test_two_system_instructions_are_both_sent_and_warned_of_once(caplog):
     service = ScriptedLLMService(settings=LLMSettings(system_instruction="Base."))
     context = LLMContext([{"role": "system", "content": "From the context."}])

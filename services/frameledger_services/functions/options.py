@@ -39,7 +39,8 @@ class Options:
     """Timeout of a call, counted from its dispatch; None takes the service's `function_call_timeout_secs`."""
 
     cancellable_by_llm: bool = False
-    """Whether the model gets a tool that cancels calls of this function. For asynchronous functions only."""
+    """Whether the model gets a tool that cancels calls of this function. For asynchronous functions only, whose name
+    has at most 57 characters."""
 
     safe_to_retry: bool = False
     """Whether another worker may run a call again if its worker dies. If not, the handler runs at most once."""
