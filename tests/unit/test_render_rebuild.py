@@ -7,7 +7,7 @@ from frameledger_services.audit.rebuild import Outcome
 from frameledger_services.cli.audit import render_rebuild
 from frameledger_services.projector.rebuild import Rebuilt
 from frameledger_services.store.rebuild import Work
-from frameledger_services.store.rebuilds import Progress
+from frameledger_services.store.rebuilds import RebuildProgress
 
 
 def differing(count=1):
@@ -61,10 +61,10 @@ def test_what_cannot_be_folded_says_why(capsys):
 
 
 def test_the_summary_says_what_was_done_or_what_would_be():
-    done = Progress(1, read_count=3, differ_count=1, failed_count=1, rebuilt_count=1)
+    done = RebuildProgress(1, read_count=3, differ_count=1, failed_count=1, rebuilt_count=1)
     assert render_rebuild.summary(done, apply=True) == (
         "3 conversations folded again: 1 differed, 1 could not be folded, 1 rebuilt."
     )
-    assert render_rebuild.summary(Progress(1, read_count=1, differ_count=1), apply=False) == (
+    assert render_rebuild.summary(RebuildProgress(1, read_count=1, differ_count=1), apply=False) == (
         "1 conversation folded again: 1 differed. Nothing was changed; --apply replaces what differs."
     )

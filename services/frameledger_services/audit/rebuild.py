@@ -28,7 +28,7 @@ from frameledger_services.projector.refold import UnfoldableFrameError
 from frameledger_services.projector.relay import publish_committed
 from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.store import rebuilds
-from frameledger_services.store.rebuilds import Candidate, Progress, Selection, Source
+from frameledger_services.store.rebuilds import Candidate, RebuildProgress, Selection, Source
 
 PAGE = 64
 """Conversations after which progress is saved: so many are compared twice if the process dies."""
@@ -92,9 +92,9 @@ class Options:
 
 async def rebuild_some(
     pairs: Sequence[Pair], options: Options, context_ids: Sequence[str], send: Send, report: Report
-) -> Progress:
+) -> RebuildProgress:
     """Fold these conversations again. Ids that are not there are left out."""
-    progress = Progress(0)
+    progress = RebuildProgress(0)
     found = await rebuilds.named(pairs[0].reader, context_ids)
     await _Page(pairs, options, send, report, progress).run(found)
     return progress
@@ -106,10 +106,10 @@ async def rebuild_many(
     selection: Selection,
     send: Send,
     report: Report,
-    begun: Callable[[Progress, int], None],
+    begun: Callable[[RebuildProgress, int], None],
     *,
     again: bool = False,
-) -> Progress:
+) -> RebuildProgress:
     """Fold all conversations of a selection again, in the order of their ids, as many at once as there are `pairs`.
 
     Goes on with the newest rebuild of the same kind that was interrupted, unless `again`; `begun` is called with it,
@@ -130,7 +130,9 @@ async def rebuild_many(
     return progress
 
 
-async def _begin(connection: Connection, options: Options, selection: Selection, *, again: bool) -> Progress:
+async def _begin(
+    connection: Connection, options: Options, selection: Selection, *, again: bool
+) -> RebuildProgress:
     kind = selection, options.source, stored.FOLD_VERSION
     progress = None if again else await rebuilds.interrupted(connection, *kind, applied=options.apply)
     if progress is None:
@@ -144,7 +146,7 @@ class _Page:
     """Some conversations, each done once, several of them at a time."""
 
     def __init__(
-        self, pairs: Sequence[Pair], options: Options, send: Send, report: Report, progress: Progress
+        self, pairs: Sequence[Pair], options: Options, send: Send, report: Report, progress: RebuildProgress
     ) -> None:
         self._pairs = pairs
         self._options = options

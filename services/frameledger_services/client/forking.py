@@ -65,8 +65,8 @@ class Fork:
 
 
 @value
-class Moment:
-    """A moment of a conversation as a fork continues it."""
+class ForkPoint:
+    """The version of a conversation from which a fork continues."""
 
     origin: ForkedFrom
     stored: StoredContext
@@ -80,7 +80,7 @@ class Moment:
         return ContextSnapshot(**self.stored.context.to_wire() | {"messages": self.messages})
 
 
-async def moment(connection: Connection, context_id: str, version: int | None = None) -> Moment:
+async def moment(connection: Connection, context_id: str, version: int | None = None) -> ForkPoint:
     """Returns a moment of a conversation, its newest one if no version is given.
 
     Raises `NoSuchContextError`, `NoSuchVersionError`, and `ForkRefusedError` for a version that is not folded.
@@ -99,7 +99,7 @@ async def moment(connection: Connection, context_id: str, version: int | None = 
         link = found
     running = await forks.running_calls(connection, context_id, stored.version)
     origin = ForkedFrom(context_id=context_id, version=stored.version, chain=link.hex())
-    return Moment(origin, stored, settled(stored.context.to_wire()["messages"], running))
+    return ForkPoint(origin, stored, settled(stored.context.to_wire()["messages"], running))
 
 
 def settled(messages: Sequence[Any], running: Sequence[RunningCall]) -> tuple[Any, ...]:
@@ -143,7 +143,7 @@ def opening(origin: ForkedFrom, context_id: str, snapshot: ContextSnapshot) -> L
     )
 
 
-def behind(moment: Moment, context_id: str, *, run: bool) -> list[AnyFrame]:
+def behind(moment: ForkPoint, context_id: str, *, run: bool) -> list[AnyFrame]:
     """Returns the frames that follow the opening of a fork."""
     frames: list[AnyFrame] = []
     stored, origin = moment.stored, moment.origin

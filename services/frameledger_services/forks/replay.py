@@ -23,7 +23,7 @@ from frameledger.frames import AnyFrame, ContextSnapshot, LLMContextFrame, LLMMi
 from frameledger.ids import ContextId
 from frameledger.record import Outgoing, decode, outgoing
 from frameledger_services.client import Client, forking
-from frameledger_services.client.forking import Moment
+from frameledger_services.client.forking import ForkPoint
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.forks.copies import Copies
@@ -126,7 +126,7 @@ class Replayer:
         return placed
 
 
-def _opening(copies: Copies, first: int, moment: Moment) -> list[AnyFrame]:
+def _opening(copies: Copies, first: int, moment: ForkPoint) -> list[AnyFrame]:
     def derived_id(kind: str) -> str:
         return derived.copy_id(kind, copies.context_id, str(first), copies.copy)
 

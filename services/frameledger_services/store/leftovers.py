@@ -36,8 +36,8 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """The newest receipt of a conversation that was erased."""
+class ErasureSummary:
+    """The newest erasure of a conversation, from its receipt."""
 
     context_id: str
     version: int
@@ -55,9 +55,9 @@ async def without_head(connection: Connection, context_ids: Sequence[str] | None
         return await cursor.fetchall()
 
 
-async def receipts(connection: Connection, context_ids: Sequence[str] | None) -> list[Receipt]:
+async def receipts(connection: Connection, context_ids: Sequence[str] | None) -> list[ErasureSummary]:
     """Returns the newest receipt of each of these conversations that was erased; of all if `context_ids` is None."""
-    async with connection.cursor(row_factory=class_row(Receipt)) as cursor:
+    async with connection.cursor(row_factory=class_row(ErasureSummary)) as cursor:
         await cursor.execute(
             """
             SELECT DISTINCT ON (context_id) context_id, version, frame_count, erased_at, EXISTS (

@@ -18,7 +18,7 @@ Source = Literal["frames", "kafka"]
 
 
 @dataclass(slots=True)
-class Progress:
+class RebuildProgress:
     """A row of `rebuilds`."""
 
     number: int
@@ -41,9 +41,9 @@ class Candidate:
 
 async def interrupted(
     connection: Connection, selection: Selection, source: Source, fold_version: int, *, applied: bool
-) -> Progress | None:
+) -> RebuildProgress | None:
     """Returns the newest rebuild of this kind that was not brought to its end."""
-    async with connection.cursor(row_factory=class_row(Progress)) as cursor:
+    async with connection.cursor(row_factory=class_row(RebuildProgress)) as cursor:
         await cursor.execute(
             """
             SELECT number, reached, read_count, differ_count, failed_count, rebuilt_count FROM rebuilds
@@ -58,9 +58,9 @@ async def interrupted(
 
 async def begin(
     connection: Connection, selection: Selection, source: Source, fold_version: int, *, applied: bool
-) -> Progress:
+) -> RebuildProgress:
     """Begin a rebuild. Called twice it begins two."""
-    async with connection.cursor(row_factory=class_row(Progress)) as cursor:
+    async with connection.cursor(row_factory=class_row(RebuildProgress)) as cursor:
         await cursor.execute(
             """
             INSERT INTO rebuilds (selection, source, fold_version, applied) VALUES (%s, %s, %s, %s)
@@ -86,7 +86,7 @@ async def hold(connection: Connection, number: int) -> bool:
     return True
 
 
-async def save(connection: Connection, progress: Progress, *, ended: bool) -> None:
+async def save(connection: Connection, progress: RebuildProgress, *, ended: bool) -> None:
     """Note how far a rebuild is, and whether that is its end."""
     await connection.execute(
         """

@@ -149,7 +149,7 @@ class _View:
         self._task = progress.add_task("Rebuilding", total=None)
         self._say = say
 
-    def begun(self, progress: rebuilds.Progress, left: int) -> None:
+    def begun(self, progress: rebuilds.RebuildProgress, left: int) -> None:
         before = progress.read_count
         self._progress.update(self._task, total=before + left, completed=before)
         if progress.reached is not None:
@@ -180,7 +180,7 @@ async def _rebuild(
     view: _View,
     *,
     again: bool,
-) -> rebuilds.Progress:
+) -> rebuilds.RebuildProgress:
     async with AsyncExitStack() as stack:
         if chosen.source == "kafka":
             probe = await stack.enter_async_context(open_probe(settings, chosen.names.frames))

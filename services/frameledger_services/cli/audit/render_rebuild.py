@@ -11,7 +11,7 @@ from frameledger_services.cli.audit.render_difference import as_objects, in_word
 from frameledger_services.cli.terminal import output
 from frameledger_services.cli.terminal.escape import one_line
 from frameledger_services.cli.terminal.plural import plural
-from frameledger_services.store.rebuilds import Progress
+from frameledger_services.store.rebuilds import RebuildProgress
 
 SHOWN = 3
 """Maximum differences of a conversation that are shown; `--json` has more."""
@@ -47,7 +47,7 @@ def print_json(done: Outcome) -> None:
     )
 
 
-def summary(done: Progress, *, apply: bool) -> str:
+def summary(done: RebuildProgress, *, apply: bool) -> str:
     """Returns the summary of all conversations in one or two sentences."""
     said = f"{plural(done.read_count, 'conversation')} folded again: {done.differ_count:,} differed"
     if done.failed_count:

@@ -22,7 +22,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import leftovers
 from frameledger_services.store.connections import failure
 from frameledger_services.store.contexts import NoSuchContextError
-from frameledger_services.store.leftovers import Receipt
+from frameledger_services.store.leftovers import ErasureSummary
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Summary:
     older: int = 0
     parked: int = 0
     log: ComparedWithLog | None = None
-    receipts: list[Receipt] = field(default_factory=list)
+    receipts: list[ErasureSummary] = field(default_factory=list)
     found: dict[str, Differences] = field(default_factory=dict)
 
     def add(self, one: Verified) -> None:

@@ -20,7 +20,7 @@ from frameledger.frames import (
 )
 from frameledger.frames.base import SecondInput
 from frameledger_services.cli.chat import render
-from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
+from frameledger_services.cli.chat.session import ChatSession, CtrlC, Event, Line
 from frameledger_services.cli.chat.work import StoredWork, Work
 from frameledger_services.cli.terminal import backend, gateway_option, options, output, stdin
 from frameledger_services.client import Conversations
@@ -124,7 +124,7 @@ async def _chat(
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, events.put_nowait, CtrlC())
             stdin.read_lines(sys.stdin.fileno(), lambda line: events.put_nowait(Line(line)))
             mode: SecondInput | None = None if second_input is None else second_input.value
-            await Session(work, client, context_id, page, events, second_input=mode).run()
+            await ChatSession(work, client, context_id, page, events, second_input=mode).run()
             watching.cancel()
         page.say(f"To continue: frameledger chat {context_id}{f' --url {url}' if url else ''}")
 

@@ -46,7 +46,7 @@ Event = Line | CtrlC | StoredFrame
 
 
 @dataclass
-class Session:
+class ChatSession:
     """A session. It ends at the end of input, or on Ctrl-C while no answer is expected."""
 
     work: Work

@@ -13,7 +13,7 @@ import typer
 from frameledger.errors import FrameledgerError
 from frameledger_services import process
 from frameledger_services.cli.demo.performance import perform
-from frameledger_services.cli.demo.plan import Plan
+from frameledger_services.cli.demo.plan import DemoPlan
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.cli.up import imports
 from frameledger_services.cli.up.command import DataDir
@@ -64,7 +64,7 @@ def demo(
     if data_dir is not None:
         settings = settings.model_copy(update={"data_dir": data_dir})
     _check_key(settings, provider)
-    plan = Plan(settings, provider, model, speed, secrets.token_hex(3))
+    plan = DemoPlan(settings, provider, model, speed, secrets.token_hex(3))
     logs = settings.data_dir / "logs"
     try:
         with forking(imports.of(STARTED)) as fork_server, traces.recording("cli"):

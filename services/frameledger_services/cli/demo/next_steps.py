@@ -12,7 +12,7 @@ from urllib.parse import quote
 from rich.console import Console
 
 from frameledger_services.cli.demo import closing
-from frameledger_services.cli.demo.plan import Plan
+from frameledger_services.cli.demo.plan import DemoPlan
 from frameledger_services.cli.up.render import page_of
 from frameledger_services.demo.playing import Played
 from frameledger_services.settings import GATEWAY_PORT, PREFIX, Settings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from frameledger_services.demo.servers import Servers
 
 
-def print_next_steps(console: Console, plan: Plan, used: Servers, played: Played) -> None:
+def print_next_steps(console: Console, plan: DemoPlan, used: Servers, played: Played) -> None:
     """Print the commands, the address and the SQL that show the conversation of the demo."""
     from frameledger_services.embedded.record import read_record
 

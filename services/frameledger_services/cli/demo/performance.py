@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger_services.cli.demo import closing, next_steps, render
-from frameledger_services.cli.demo.plan import Plan
+from frameledger_services.cli.demo.plan import DemoPlan
 from frameledger_services.cli.up import services
 from frameledger_services.client import Client
 from frameledger_services.demo import forgetting, playing, proof, recording
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from frameledger_services.embedded.record import Process
 
 
-async def perform(plan: Plan, console: Console, times: Times, fork_server: ForkServer | None) -> bool:
+async def perform(plan: DemoPlan, console: Console, times: Times, fork_server: ForkServer | None) -> bool:
     """Run the whole demo. Returns whether the proof succeeded."""
     from frameledger_services.demo.servers import answering, servers
 
@@ -72,7 +72,7 @@ async def perform(plan: Plan, console: Console, times: Times, fork_server: ForkS
 class _Performance:
     """The demo while its servers run. `kill` kills the worker of a service, and returns its pid."""
 
-    plan: Plan
+    plan: DemoPlan
     used: Servers
     connection: AsyncConnection[Any]
     harbour: Harbour

@@ -13,7 +13,7 @@ TOOLS = "frameledger_services.demo.tools"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DemoPlan:
     """One demo. Its services have unique names, so that they serve only its conversations."""
 
     settings: Settings

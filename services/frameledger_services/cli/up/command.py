@@ -165,7 +165,7 @@ async def _supervise(
     from frameledger_services.embedded import stack
 
     asked = process.cancel_on_signals()
-    with render.Progress(output.console(), settings.data_dir) as progress:
+    with render.StartProgress(output.console(), settings.data_dir) as progress:
         try:
             await stack.up(
                 settings,
@@ -213,7 +213,7 @@ def _start_detached(settings: Settings) -> bool:
     log = directory / "logs" / "up.log"
     child = detached(["up", "--data-dir", str(directory)], log)
     shown = None
-    with render.Progress(output.console(), settings.data_dir, detached=True) as progress:
+    with render.StartProgress(output.console(), settings.data_dir, detached=True) as progress:
         try:
             while not progress.was_ready:
                 code = child.ended()

@@ -107,7 +107,7 @@ def page_of(record: Record) -> str | None:
     return next((f"{address}/" for address in gateways), None)
 
 
-class Progress:
+class StartProgress:
     """Shows the progress of a start: on a terminal one live table, elsewhere a line for each change."""
 
     def __init__(self, console: Console, data_dir: Path, *, detached: bool = False) -> None:
@@ -119,7 +119,7 @@ class Progress:
         self._before: dict[str, tuple[State, str]] = {}
         self._live = Live(console=console, transient=True, refresh_per_second=8)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> StartProgress:
         if self._console.is_terminal:
             self._live.start()
         return self

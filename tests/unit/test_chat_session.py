@@ -17,7 +17,7 @@ from frameledger.frames import (
     LLMTextFrame,
 )
 from frameledger_services.cli.chat.render import CUT_SHORT, Screen
-from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
+from frameledger_services.cli.chat.session import ChatSession, CtrlC, Event, Line
 
 
 class NothingGoesOn:
@@ -59,7 +59,7 @@ def test_words_that_arrive_behind_ctrl_c_are_not_printed_for_the_interruption_sa
             events.put_nowait(one)
         events.put_nowait(stored(LLMTextFrame(text=" two")))
         async with asyncio.timeout(IN_PROCESS):
-            await Session(NothingGoesOn(), client, "ctx", page, events, stale=False, answering=True).run()
+            await ChatSession(NothingGoesOn(), client, "ctx", page, events, stale=False, answering=True).run()
         return client.frames, shown.getvalue()
 
     published, shown = asyncio.run(sit())
@@ -84,7 +84,7 @@ def test_an_answer_that_the_tables_have_already_is_shown_before_the_chat_ends_wi
         events.put_nowait(stored(LLMFullResponseStartFrame()))
         events.put_nowait(Line(None))
         async with asyncio.timeout(IN_PROCESS):
-            await Session(Ahead(), Published(events), "ctx", page, events, answering=True).run()
+            await ChatSession(Ahead(), Published(events), "ctx", page, events, answering=True).run()
         return shown.getvalue()
 
     assert "Here it is." in asyncio.run(sit())
@@ -121,7 +121,7 @@ def test_a_call_that_waits_for_its_client_is_said_to_once():
             events.put_nowait(stored(frame))
         page = Screen(Console(file=shown, width=100), "ctx")
         async with asyncio.timeout(IN_PROCESS):
-            await Session(Work(), Published(events), "ctx", page, events, answering=True).run()
+            await ChatSession(Work(), Published(events), "ctx", page, events, answering=True).run()
         return shown.getvalue()
 
     assert [line.strip() for line in asyncio.run(sit()).splitlines()] == [
