@@ -32,7 +32,7 @@ from frameledger.frames import (
 from frameledger.partition import partition_for
 from frameledger.record import LogPosition, Outgoing, outgoing
 from frameledger_services.claims import unserved
-from frameledger_services.cli.doctor import checks, servers
+from frameledger_services.cli.doctor import partitions, servers
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import batch_fold
@@ -186,7 +186,7 @@ def test_ctrl_c_says_what_was_published_and_the_same_command_prints_the_receipt_
 
 
 def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command, monkeypatch):
-    monkeypatch.setattr(checks, "PATIENCE", 0.0)
+    monkeypatch.setattr(partitions, "PATIENCE", 0.0)
     foreign = next(f"c{n}".encode() for n in range(99) if partition_for(f"c{n}".encode(), 4) != 0)
 
     async def run():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frameledger_services.cli.doctor import checks, servers
+from frameledger_services.cli.doctor import checks, partitions, servers, topics
 from frameledger_services.event_log.topics import PartitionState, TopicDescription
 from frameledger_services.store.partition_progress import PartitionProgress
 from frameledger_services.store.server import Server
@@ -63,32 +63,32 @@ def test_what_a_server_says_is_told(change, state, said):
 @pytest.mark.regression("trial C6")
 def test_partitions_below_their_copies_are_told():
     some_away = topic(PartitionState(1, 3, 3), PartitionState(2, 3, 2), **{"min.insync.replicas": "2"})
-    (finding,) = checks._copies(some_away)
+    (finding,) = topics.copies(some_away)
     assert (finding.state, "partition 1 of llm.frames" in finding.found) == ("warn", True)
     too_many_away = topic(PartitionState(1, 3, 1), PartitionState(None, 3, 0), **{"min.insync.replicas": "2"})
-    (finding,) = checks._copies(too_many_away)
+    (finding,) = topics.copies(too_many_away)
     assert finding.state == "fail"
     assert "partitions 0, 1" in finding.found
-    assert list(checks._copies(topic(*whole(2)))) == []
+    assert list(topics.copies(topic(*whole(2)))) == []
 
 
 @pytest.mark.regression("trial C6")
 def test_that_nobody_reads_is_said_with_what_could_not_be_asked():
-    said = checks._owners("llm.frames", [], topic(*whole(2)), pooled=False).found
+    said = partitions.owners("llm.frames", [], topic(*whole(2)), pooled=False).found
     assert said == "No projector has ever read llm.frames."
     for away in (None, topic(PartitionState(None, 3, 0), PartitionState(1, 3, 3))):
-        assert "may be waiting" in checks._owners("llm.frames", [], away, pooled=False).found
-    unknown = checks._owners("llm.frames", READ, None, pooled=False)
+        assert "may be waiting" in partitions.owners("llm.frames", [], away, pooled=False).found
+    unknown = partitions.owners("llm.frames", READ, None, pooled=False)
     assert unknown.state == "ok"
     assert "according to the tables" in unknown.found
 
 
 @pytest.mark.regression("trial C6")
 def test_sessions_behind_a_pooler_are_no_proof_of_projectors():
-    finding = checks._owners("llm.frames", READ, topic(*whole(2)), pooled=True)
+    finding = partitions.owners("llm.frames", READ, topic(*whole(2)), pooled=True)
     assert finding.state == "warn"
     assert "a pooler keeps the sessions of stopped projectors" in finding.found
-    assert checks._owners("llm.frames", READ, topic(*whole(2)), pooled=False).state == "ok"
+    assert partitions.owners("llm.frames", READ, topic(*whole(2)), pooled=False).state == "ok"
 
 
 def findings_of_the_page() -> set[str]:
