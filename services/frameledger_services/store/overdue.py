@@ -1,12 +1,12 @@
-"""Speakers whose stop does not come, and the conditions that all questions for overdue things share.
+"""Speakers whose stop is missing, and the conditions that all queries for overdue work share.
 
-Each function runs one statement and changes nothing. It reads what is open, by the partial index that holds just that,
-and a bounded number of frames of it, however long the conversation. It returns at most `MOST_ROWS` rows.
+Each function runs one statement and changes nothing. It reads what is open, by the partial index on exactly that, and a
+bounded number of its frames, however long the conversation. It returns at most `MOST_ROWS` rows.
 
-Two clocks. Silence is counted from when we could know of the last sign of life, which is when its frame was written to
-the tables (`recorded_at`): nobody is late because the projector was away for an hour. A call's deadline is counted from
-its dispatch. Both look only at partitions whose projection reached the log's end a moment ago (`current`), so that
-nothing is judged that is settled on the log already. Contexts that are parked, recordings or ended are not judged.
+There are two clocks. Silence is counted from when the last frame became known, which is when it was written to the
+tables (`recorded_at`): nothing is overdue because the projector was away for an hour. A call's deadline is counted from
+its dispatch. Both consider only partitions whose projection recently reached the end of the log (`current`), so that
+nothing is judged that is already settled on the log. Contexts that are parked, recordings or ended are not judged.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Row = TypeVar("Row")
 MOST_ROWS = 200
 
 WINDOW = 10_000
-"""Only so many of a context's newest frames are searched; a speaker of which they hold none has been silent."""
+"""Only this many of a context's newest frames are searched; a speaker without a frame among them has been silent."""
 
 JUDGED = "head.parked_version IS NULL AND NOT head.recording AND NOT head.ended"
-"""Of a context `head`: what is overdue in it is settled."""
+"""The condition on a context `head` that its overdue work is settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverdueTurn:
-    """A turn of the user without a sign of life since `heard_version`. `version` is that of the context.
+    """A turn of the user without a frame of the user since `heard_version`. `version` is that of the context.
 
-    `waits`: it was stopped, and its final words do not come; else its stop does not come. `causation_id` is the frame
-    that opened it.
+    `waits`: it was stopped, and its final words are missing; else its stop is missing. `causation_id` is the frame that
+    opened it.
     """
 
     context_id: str
@@ -50,7 +50,7 @@ class OverdueTurn:
 
 @dataclass(frozen=True, slots=True)
 class OverdueSpeech:
-    """A speech of the bot, begun at `since_version`, whose stop does not come. `version` is that of the context, and
+    """A speech of the bot, begun at `since_version`, whose stop is missing. `version` is that of the context, and
     `causation_id` the frame that began it."""
 
     context_id: str
@@ -62,8 +62,8 @@ class OverdueSpeech:
 async def turns(
     connection: Connection, silent: float | None, final_words: float | None, current: Sequence[int]
 ) -> list[OverdueTurn]:
-    """Returns turns without a sign of the user for so many seconds: `silent` while he speaks, `final_words` once he
-    stopped. None leaves the turns of that kind alone."""
+    """Returns turns without a frame of the user for this many seconds: `silent` while the user speaks, `final_words`
+    after the stop. None excludes the turns of that kind."""
     return await rows(
         connection,
         OverdueTurn,
@@ -86,7 +86,8 @@ async def turns(
 
 
 async def speeches(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueSpeech]:
-    """Returns speeches of the bot without a sign of it for `limit` seconds: neither a start nor a word of an answer."""
+    """Returns speeches of the bot without a frame of it for `limit` seconds: neither a start nor a word of an
+    answer."""
     return await rows(
         connection,
         OverdueSpeech,
@@ -127,7 +128,7 @@ def newest_frame(since: str, matching: str) -> str:
 
 
 async def rows(connection: Connection, row: type[Row], statement: str, **parameters: Any) -> list[Row]:
-    """Returns what the statement selects, each row as a `row`."""
+    """Returns the selected rows, each as a `row`."""
     async with connection.cursor(row_factory=class_row(row)) as cursor:
         await cursor.execute(statement, parameters)
         return await cursor.fetchall()

@@ -1,7 +1,8 @@
-"""A response that never ends by itself: events to one client, as it takes them.
+"""A response that never ends by itself: it sends events to one client at the client's pace.
 
-Own, and not sse-starlette's: that has four tasks for each stream and a lock, replaces uvicorn's signal handler when it
-is imported, and cannot cut off a client that reads nothing. Here a heartbeat is a wait that ended, so one task writes.
+It does not use sse-starlette, which has four tasks and a lock for each stream, replaces uvicorn's signal handler when
+it is imported, and cannot disconnect a client that reads nothing. Here a heartbeat is sent when a wait times out, so
+one task writes.
 """
 
 from __future__ import annotations
@@ -18,27 +19,28 @@ from frameledger_services.gateway.metrics import StreamEnd
 
 HEARTBEAT_SECONDS = 15.0
 SEND_SECONDS = 20.0
-"""A client that takes nothing for so long is cut off; it comes back with its version."""
+"""A client that reads nothing for this time is disconnected; it resumes from its version."""
 
 LIFE_SECONDS = 15 * 60.0
 LIFE_JITTER = 0.2
-"""A stream ends after so long, more or less by this part: streams move to new processes, and not all at once."""
+"""The duration of a stream varies randomly by this share, so that streams move to new processes one after another."""
 
 HEADERS = {
     "Cache-Control": "no-store",
-    # nginx would collect events before it passes them on.
+    # Otherwise nginx buffers events before it forwards them.
     "X-Accel-Buffering": "no",
 }
 
 
 class EventStream(Response):
-    """Sends a client what its follower is given."""
+    """Sends a client the chunks that its follower receives."""
 
     media_type = "text/event-stream"
 
     def __init__(self, follower: Follower, first: Chunk | None, *, is_patient: bool = False) -> None:
-        """`first` is what the follower was given already. `is_patient`: it goes on where the conversation is erased."""
-        # Not the base's, which would say how long the body is.
+        """`first` is the chunk that the follower has already received. `is_patient`: the stream continues after an
+        erasure of the conversation."""
+        # Not those of the base class, which include the length of the body.
         self.status_code = 200
         self.background = None
         self.init_headers(HEADERS)
@@ -47,7 +49,7 @@ class EventStream(Response):
         self._is_patient = is_patient
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the client is gone, the follower is closed, the conversation is erased or the time is over."""
+        """Send until the client disconnects, the follower is closed, the conversation is erased or the time is over."""
         why: StreamEnd = "left"
         watching = asyncio.create_task(self._close_at_disconnect(receive))
         try:
@@ -63,7 +65,7 @@ class EventStream(Response):
         except TimeoutError:
             why = "slow"
             if protocol.abort(scope):
-                # The server takes the answer for a broken one until it has noticed that the client is gone.
+                # The server treats the response as broken until it has noticed that the client disconnected.
                 await watching
         finally:
             self._follower.count_end(why)
@@ -96,5 +98,5 @@ class EventStream(Response):
         self._follower.close()
 
     def _is_last(self, chunk: Chunk) -> bool:
-        """Nothing comes behind it: the conversation was erased."""
+        """Returns whether nothing follows the chunk, because the conversation was erased."""
         return chunk.erased_version is not None and not chunk.exists and not self._is_patient

@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What a follower receives at once."""
+    """The frames that a follower receives at once."""
 
     data: bytes
     """Events; empty if the conversation does not exist."""
 
     version: int
-    """The cursor behind it."""
+    """The follower's cursor after this chunk."""
 
     is_all: bool
-    """The conversation had no more frames when it was read."""
+    """Whether the conversation had no more frames when it was read."""
 
     exists: bool
     erased_version: int | None
     """The version up to which frames that the client has, or would have received, are erased; None if none are."""
 
     ended: bool
-    """The conversation is ended, unless it is reopened later."""
+    """Whether the conversation is ended, unless it is reopened later."""
 
     frames: Sequence[PagedFrame] = ()
     """The frames in `data`, and those whose types were not requested."""
@@ -48,10 +48,10 @@ class Follower:
     def __init__(self, hub: Hub, cursor: StreamCursor) -> None:
         self.cursor = cursor
         self.is_greeted = False
-        """It has received its first chunk, possibly empty."""
+        """Whether it has received its first chunk, which may be empty."""
 
         self.has_news = True
-        """There may be frames after its cursor."""
+        """Whether there may be frames after its cursor."""
 
         self.partitions: frozenset[int | None] = frozenset([None])
         """The partitions that its frames come from; None means any."""

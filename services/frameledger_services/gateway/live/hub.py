@@ -1,12 +1,12 @@
 """The hub: all streams of this process, on one connection that listens and one that reads.
 
-A follower asks for what is behind its cursor when its client has taken what it was given before; so nothing is queued
-for a client that is slow. Who has asked waits until something may have come: a projector's notification wakes the
-followers of the partitions that it names, and what they ask for is read for all of them in one statement, at most once
-in `TICK_SECONDS`. Followers with the same cursor share what was read, as the same bytes.
+A follower asks for the frames after its cursor when its client has read the previous ones; so nothing is queued for a
+slow client. A follower that has asked waits until frames may have been stored: a projector's notification wakes the
+followers of the partitions that it names, and their frames are read for all of them in one statement, at most once in
+`TICK_SECONDS`. Followers with the same cursor share the same bytes.
 
-A notification may be lost, and some changes have none: so from time to time everybody is woken. While the database is
-away followers wait; nothing is lost, since a cursor moves only when its follower has been given what is behind it.
+A notification may be lost, and some changes have none; so all followers are woken from time to time. During an outage
+of the database followers wait; nothing is lost, because a cursor moves only when its follower has received the frames.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from frameledger_services.supervision import Backoff
 
 TICK_SECONDS = 0.02
 LOOK_SECONDS = 5.0
-"""How often everybody is woken while notifications are received."""
+"""Interval at which all followers are woken while notifications are received."""
 
 BLIND_LOOK_SECONDS = 1.0
-"""The same while they are not."""
+"""The same while no notifications are received."""
 
 MOST_FOLLOWERS = 2_000
 MOST_FRAMES = 500
 MOST_BYTES = 1 << 20
-"""What one follower is given at once, at most."""
+"""Maximum bytes that one follower receives at once."""
 
 STATEMENT_CURSORS = 256
 STATEMENT_BYTES = 16 << 20
 LEAST_BYTES = 64 << 10
-"""Limits of one statement: if many cursors are far behind, each is given less at once, but no less than this."""
+"""Limits of one statement: if many cursors are far behind, each receives less at once, but at least this much."""
 
 _NAME = "frameledger-gateway"
 
@@ -54,7 +54,7 @@ _log = logs.get_logger("gateway")
 
 
 class TooManyFollowersError(TransientError):
-    """This process has as many followers as it may have.
+    """This process has reached its maximum number of followers.
 
     Remedy: Follow again later, or at another gateway.
     """
@@ -62,7 +62,7 @@ class TooManyFollowersError(TransientError):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What followers have in common that are given the same bytes."""
+    """What followers have in common that receive the same bytes."""
 
     cursor: StreamCursor
     is_greeted: bool
@@ -72,7 +72,7 @@ class Hub:
     """All followers of this process. One connection listens for notifications and one reads for all of them."""
 
     def __init__(self, settings: Settings, metrics: StreamMetrics | None = None) -> None:
-        """Connects to nothing before it runs."""
+        """Does not connect before `run`."""
         self.metrics = metrics or StreamMetrics()
         self.metrics.watch(lambda: len(self._followers))
         self._settings = settings
@@ -81,12 +81,12 @@ class Hub:
         self._followers: set[Follower] = set()
         self._by_partition: defaultdict[int | None, set[Follower]] = defaultdict(set)
         self._due: dict[Follower, None] = {}
-        """In the order in which they were woken."""
+        """Ordered by the time at which they were woken."""
 
         self._wake = asyncio.Event()
         self._is_needed = asyncio.Event()
         self.is_listening = False
-        """Projectors' notifications are received."""
+        """Whether projectors' notifications are received."""
 
         self._closed = False
 
@@ -96,8 +96,8 @@ class Hub:
         after: int | None,
         types: Iterable[str] | None = None,
     ) -> Follower:
-        """Returns a follower of a conversation behind a version, None for the newest; of frames of some types only, if
-        `types` are given.
+        """Returns a follower of a conversation that starts after a version, None for the newest; only of frames of some
+        types if `types` are given.
 
         Raises `TooManyFollowersError`. After `close` the follower is closed from the beginning.
         """
@@ -111,23 +111,24 @@ class Hub:
         return follower
 
     def check_room(self) -> None:
-        """Raise `TooManyFollowersError` if there is no room for one more follower now."""
+        """Raise `TooManyFollowersError` if there is no room for another follower now."""
         if len(self._followers) >= MOST_FOLLOWERS:
             raise TooManyFollowersError
 
     def close(self) -> None:
-        """Close all followers, and take no more."""
+        """Close all followers, and accept no more."""
         self._closed = True
         for follower in list(self._followers):
             follower.close()
 
     @property
     def is_closed(self) -> bool:
-        """It takes no more followers."""
+        """Returns whether it accepts no more followers."""
         return self._closed
 
     async def run(self) -> None:
-        """Work until cancelled, from the first follower on. Outages and other errors of the database are waited out."""
+        """Run until cancelled; connects for the first follower. Waits through outages and other errors of the
+        database."""
         await self._is_needed.wait()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -138,24 +139,24 @@ class Hub:
             await self._database.close()
 
     def has(self, follower: Follower) -> bool:
-        """Returns whether it is one of this hub's, and not closed."""
+        """Returns whether the follower is one of this hub's, and not closed."""
         return follower in self._followers
 
     def leave(self, follower: Follower) -> None:
-        """Forget a follower."""
+        """Remove a follower."""
         self._followers.discard(follower)
         self._due.pop(follower, None)
         self._register(follower, frozenset())
 
     def wake(self, follower: Follower) -> None:
-        """Note that something may be behind its cursor."""
+        """Note that there may be frames after the follower's cursor."""
         follower.has_news = True
         if follower.is_asking:
             self._due[follower] = None
             self._wake.set()
 
     def moved(self, topic: str, partitions: Iterable[int]) -> None:
-        """Wake the followers of partitions of a topic; of no partitions, everybody."""
+        """Wake the followers of these partitions of a topic; all followers if there are none."""
         if topic and topic != self._topic:
             return
         moved = list(partitions)
@@ -164,7 +165,7 @@ class Hub:
                 self.wake(follower)
 
     async def _listen(self) -> None:
-        """Receive what projectors notify."""
+        """Receive projectors' notifications."""
         backoff = Backoff()
         while True:
             try:
@@ -172,7 +173,8 @@ class Hub:
                     async for payload in projections.notifications(connection):
                         self.is_listening = True
                         backoff.reset()
-                        # The first one has no partitions: what came while nobody listened is looked for.
+                        # The first one has no partitions: it wakes all, for frames that were stored while no
+                        # notifications were received.
                         self.moved(*projections.read_notification(payload))
             except (psycopg.Error, FrameledgerError) as error:
                 self.is_listening = False
@@ -181,13 +183,13 @@ class Hub:
                 await asyncio.sleep(seconds)
 
     async def _look(self) -> None:
-        """Wake everybody from time to time."""
+        """Wake all followers from time to time."""
         while True:
             await asyncio.sleep(LOOK_SECONDS if self.is_listening else BLIND_LOOK_SECONDS)
             self.moved("", ())
 
     async def _read(self) -> None:
-        """Give those who are due what is behind their cursors."""
+        """Give the waiting followers the frames after their cursors."""
         loop, backoff, last = asyncio.get_running_loop(), Backoff(), float("-inf")
         while True:
             await self._wake.wait()
@@ -215,18 +217,18 @@ class Hub:
                 self._wake.set()
 
     def _take(self) -> Mapping[_Place, Sequence[Follower]]:
-        """Take those who are due from the list, as many as one statement reads for."""
+        """Remove followers from the waiting list, as many as one statement reads for, and return them."""
         places: defaultdict[_Place, list[Follower]] = defaultdict(list)
         for follower in list(self._due):
             if not follower.is_asking:
-                # Its wait ended meanwhile; it still knows that there is news.
+                # Its wait ended meanwhile; `has_news` is kept.
                 del self._due[follower]
                 continue
             place = _Place(follower.cursor, follower.is_greeted)
             if place in places or len(places) < STATEMENT_CURSORS:
                 places[place].append(follower)
                 del self._due[follower]
-                # What is notified from here on may be missing in what is read.
+                # Frames that are announced from here on may be missing from this read.
                 follower.has_news = False
         return places
 
@@ -259,7 +261,8 @@ class Hub:
                 self.wake(follower)
 
     def _partitions(self, context_id: str, reading: Reading) -> frozenset[int | None]:
-        """Where the next frames of a conversation may come from: where its last one lies, and where its key belongs."""
+        """Returns the partitions that may contain the next frames of a conversation: that of its last frame, and that
+        of its key."""
         last = reading.frames[-1].partition if reading.frames else -1
         home = None if reading.partitions is None else home_partition(context_id.encode(), reading.partitions)
         return frozenset([home] if last < 0 else [home, last])
@@ -285,7 +288,7 @@ def assemble(cursor: StreamCursor, reading: Reading, *, is_greeted: bool) -> Chu
         events.append(stream_events.gone(erased))
         version = erased
     elif version > max(newest, erased or 0):
-        # There are no frames behind such a cursor: the next reading has those from the beginning.
+        # There are no frames after such a cursor; the next read returns those from the beginning.
         events.append(stream_events.reset(newest))
         version = 0
     for frame in reading.frames:

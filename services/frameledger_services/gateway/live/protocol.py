@@ -1,10 +1,10 @@
-"""The connection as uvicorn serves it, with a way to cut it off, and with one write for a short answer.
+"""uvicorn's protocol with two changes: a connection can be aborted, and a short response is one write.
 
-A server closes a connection once its client has taken what is in the buffer; a client that takes nothing would keep
-connection and buffer for as long as it likes.
+A server closes a connection when its client has read the buffer; a client that reads nothing would keep connection and
+buffer indefinitely.
 
-uvicorn writes the head of an answer by itself, and the body behind it: twice the calls of the system, and a client that
-wakes up for a head alone. Here the head waits for what comes next, until the event loop comes round at most.
+uvicorn writes the head of a response and then the body: two system calls, and a client that wakes up for the head
+alone. Here the head waits for the next write, at most until the next iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ class AbortableProtocol(HttpToolsProtocol):
     """Gives every request the extension `EXTENSION`."""
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Called when a request begins."""
         super().on_message_begin()
         self.scope["extensions"] = {EXTENSION: {"abort": self.transport.abort}}
 
     def on_headers_complete(self) -> None:
-        """Its answer can begin: the cycle that makes it writes to the transport from the next turn of the loop on."""
+        """Called when the response can begin: its cycle writes to the transport from the next iteration of the loop
+        on."""
         super().on_headers_complete()
         self.cycle.transport = _HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
 
 
 class _HeadWithBody:
-    """The transport of one answer, as far as uvicorn's cycle uses it: what is written first waits for what follows."""
+    """The transport of one response, as far as uvicorn's cycle uses it: the first write waits for the next one."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -41,7 +42,7 @@ class _HeadWithBody:
         self._has_begun = False
 
     def write(self, data: bytes) -> None:
-        """Write it now, behind what waits; or let it wait, if it is the first."""
+        """Write the data after the waiting data; or let it wait if it is the first."""
         if not self._has_begun:
             self._has_begun = True
             self._head = data
@@ -53,12 +54,12 @@ class _HeadWithBody:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Write what waits, and close once it is taken."""
+        """Write the waiting data, and close when it has been sent."""
         self._flush()
         self._transport.close()
 
     def is_closing(self) -> bool:
-        """Returns whether it is closed, or will be."""
+        """Returns whether it is closed or closing."""
         return self._transport.is_closing()
 
     def _flush(self) -> None:
@@ -68,7 +69,7 @@ class _HeadWithBody:
 
 
 def abort(scope: Any) -> bool:
-    """Cut the connection of a request off. Returns whether its server can."""
+    """Abort the connection of a request. Returns whether its server supports that."""
     extension = scope.get("extensions", {}).get(EXTENSION)
     if extension is None:
         return False

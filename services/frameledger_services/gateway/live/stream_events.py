@@ -1,4 +1,4 @@
-"""The events of a stream, as bytes: what `text/event-stream` calls a frame, a head, a reset and an end.
+"""The events of a stream as bytes of `text/event-stream`: frame, head, reset and end.
 
 The `id` of an event is the version up to which a client has everything, so a browser resumes by itself.
 """
@@ -15,10 +15,10 @@ from frameledger_services.store.following import StreamHead
 from frameledger_services.store.wanted_frames import PagedFrame
 
 BEGIN = b"retry: 2000\n\n"
-"""Who was cut off comes back after so many milliseconds."""
+"""The time in milliseconds after which a disconnected client reconnects."""
 
 HEARTBEAT = b": heartbeat\n\n"
-"""A comment, which clients ignore, so that nothing between us and them takes the connection for dead."""
+"""A comment, which clients ignore. It keeps intermediaries from closing the connection as idle."""
 
 
 def frame(stored: PagedFrame) -> bytes:
@@ -27,19 +27,19 @@ def frame(stored: PagedFrame) -> bytes:
 
 
 def head(now: StreamHead) -> bytes:
-    """Returns the event that says that a client has everything that there is."""
+    """Returns the event that says that a client has all frames."""
     about = {"version": now.version, "status": now.status, "open_run_id": now.open_run_id}
     return _event("head", now.version, orjson.dumps(about))
 
 
 def reset(newest: int) -> bytes:
-    """Returns the event for a client that has more than there is, as after a database was restored: it forgets what it
-    has, and gets everything from version 1."""
+    """Returns the event for a client that has more frames than exist, as after a database was restored: it discards
+    what it has and receives everything from version 1."""
     return _event("reset", 0, _json({"newest": newest}))
 
 
 def gone(version: int) -> bytes:
-    """Returns the event for a client whose conversation was erased up to a version: it forgets what it has."""
+    """Returns the event for a client whose conversation was erased up to a version: it discards what it has."""
     return _event("gone", version, _json({"version": version}))
 
 

@@ -1,4 +1,5 @@
-"""`GET /v1/contexts/{id}/stream`: a conversation's frames as server-sent events, from a version on and as they come."""
+"""`GET /v1/contexts/{id}/stream`: a conversation's frames as server-sent events, from a version on and as they are
+stored."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.store.following import TYPES_SEPARATOR
 
 FIRST_SECONDS = 5.0
-"""A new client waits no longer than this for a database that does not answer."""
+"""Maximum wait of a new client for a database that does not respond."""
 
 _VERSION = parameters.integer("version", "")
 
@@ -102,7 +103,7 @@ async def _answer(follower: Follower, after: int | None, *, is_resumed: bool, is
     if first is None:
         if not is_resumed:
             raise ProblemError("database-away", "PostgreSQL does not respond.")
-        # A browser takes any error for the end, so one that comes back is let wait for the database.
+        # A browser treats any error as the end, so a client that reconnects waits for the database.
     elif not (first.exists or first.erased_version is not None or is_patient):
         raise NoSuchContextError(follower.cursor.context_id)
     elif _is_over(first, after) and not is_patient:
@@ -111,6 +112,6 @@ async def _answer(follower: Follower, after: int | None, *, is_resumed: bool, is
 
 
 def _is_over(first: Chunk, after: int | None) -> bool:
-    """Returns whether there is nothing to send, and nothing to wait for."""
+    """Returns whether there is nothing to send and nothing to wait for."""
     has_nothing_new = after is None or first.version == after
     return has_nothing_new and (first.ended or not first.exists)
