@@ -1,6 +1,7 @@
 """Mistakes of users, and the errors of the command line: what happened, to what, and what to do next."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -39,6 +40,49 @@ def test_what_is_no_id_of_a_conversation_is_a_wrong_argument(command, words, nam
     assert said.exit_code == 2
     assert "CONTEXT" in said.stderr
     assert "1 to 255 bytes" in said.stderr
+
+
+@pytest.mark.regression("journey 31")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "{}"],
+        ["search", "{}"],
+        ["fork", "ctx", "{}"],
+        ["calls", "list", "{}"],
+        ["export", "ctx", "{}"],
+    ],
+)
+def test_an_argument_that_is_not_text_is_a_wrong_argument(command, words):
+    said = command(*(word.replace("{}", os.fsdecode(b"\xff")) for word in words))
+    assert said.exit_code == 2
+    assert "is not text" in said.stderr
+
+
+@pytest.mark.regression("journey 31")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+@pytest.mark.parametrize(("to", "code"), [(">/dev/full", 1), (">&-", 0)])
+def test_an_output_that_cannot_be_written_is_no_traceback(to, code):
+    script = f'exec "$0" -m frameledger_services asyncapi {to}'
+    ran = subprocess.run(["sh", "-c", script, sys.executable], stderr=subprocess.PIPE, check=False)
+    assert ran.returncode == code
+    assert ran.stderr == (b"The output cannot be written: No space left on device.\n" if code else b"")
+
+
+@pytest.mark.regression("journey 31")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list", "--limit", "{}"],
+        ["list", "--skip", "{}"],
+        ["why", "ctx", "{}"],
+        ["timeline", "ctx", "--to", "{}"],
+    ],
+)
+def test_a_number_that_no_database_has_is_a_wrong_argument(command, words):
+    said = command(*(word.replace("{}", str(2**63 - 1)) for word in words))
+    assert said.exit_code == 2
+    assert "the largest number is 1,000,000,000,000,000,000" in " ".join(said.stderr.replace("│", "").split())
 
 
 def test_an_address_that_is_none_is_answered_with_the_form_of_one(command, monkeypatch):

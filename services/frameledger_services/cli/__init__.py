@@ -11,7 +11,9 @@ Exit codes of every command: 0 success; 1 failure (a missing file, an unreachabl
 usage. A command fails with `output.fail`, which prints the problem and the remedy to standard error.
 """
 
+import errno
 import io
+import os
 import sys
 from typing import Annotated
 
@@ -211,13 +213,27 @@ GROUPS = {
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 
+DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""Errors of a stream that is redirected to a file."""
+
+
 def main() -> None:
     """Run the command that `sys.argv` names, and exit with its exit code."""
+    if sys.stdout is None:
+        # The shell closed it (`>&-`), so nobody reads the output.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # open as long as the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Characters that the terminal's encoding lacks are escaped instead of raising an error.
             stream.reconfigure(errors="backslashreplace")
-    application()(prog_name="frameledger")
+    try:
+        application()(prog_name="frameledger")
+    except OSError as error:
+        if error.errno not in DISK_ERRORS or error.filename is not None:
+            raise
+        # What is left in the buffer would raise the same error when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(f"The output cannot be written: {error.strerror}.")
 
 
 def application() -> typer.Typer:

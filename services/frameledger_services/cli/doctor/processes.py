@@ -29,7 +29,7 @@ def of(found: Mapping[str, Mapping[str, str]]) -> list[Finding]:
         Finding(
             "ready",
             "fail",
-            f"The {name} is not ready: {', '.join(f'{check}: {said}' for check, said in checks.items())}",
+            f"The {name} is not ready: {'; '.join(f'{check}: {said}' for check, said in checks.items())}",
             f"See `frameledger status` and the log of the {name}.",
         )
         for name, checks in found.items()

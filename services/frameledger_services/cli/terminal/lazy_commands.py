@@ -5,8 +5,10 @@ The modules of commands import their dependencies, and `frameledger --version` n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +20,11 @@ from frameledger_services import extras
 
 STYLE: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_show_locals": False}
 """Options of every Typer app. Tracebacks omit local variables, which would print conversations."""
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+LARGEST_NUMBER = 10**18
+"""PostgreSQL takes larger ones, but no sum with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +67,25 @@ def imported(name: str, table: Mapping[str, LazyCommand]) -> Any:
     extras.check(*table[name].extras)
     app = typer.Typer(**STYLE)
     app.add_typer(import_module(f"frameledger_services.cli.{table[name].module}").commands)
-    return get_group(app).commands[name]
+    command = get_group(app).commands[name]
+    _check_values(command)
+    return command
+
+
+def _check_values(command: Any) -> None:
+    """Have every argument and option of a command, and of its subcommands, refuse text and numbers that no server
+    takes. Paths may have any bytes."""
+    for parameter in command.params:
+        parameter.callback = partial(_check_value, parameter.callback)
+    for inner in getattr(command, "commands", {}).values():
+        _check_values(inner)
+
+
+def _check_value(checked_by: Callable[..., Any] | None, ctx: Any, parameter: Any, value: Any) -> Any:
+    for one in value if isinstance(value, list | tuple) else [value]:
+        # Bytes of the command line that are not text in the locale's encoding are surrogates.
+        if isinstance(one, str) and SURROGATE.search(one):
+            raise typer.BadParameter(f"{one!r} is not text", ctx=ctx, param=parameter)
+        if isinstance(one, int) and one > LARGEST_NUMBER:
+            raise typer.BadParameter(f"the largest number is {LARGEST_NUMBER:,}", ctx=ctx, param=parameter)
+    return value if checked_by is None else checked_by(ctx, parameter, value)

@@ -12,6 +12,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.embedded.record import Phase, Process, Record, State, find_process
 from frameledger_services.settings_sources import read_running
 
@@ -91,7 +92,7 @@ def status_page(report: Report) -> RenderableType:
             "\n".join(one for one in (process.address, process.metrics) if one),
             Text(process.state, COLOURS.get(process.state, "")),
             "" if process.uptime_seconds is None else _duration(process.uptime_seconds),
-            process.word or (f"restarted {process.restarts} times" if process.restarts else ""),
+            process.word or (f"restarted {plural(process.restarts, 'time')}" if process.restarts else ""),
         )
     if report.supervisor is None:
         what = (
