@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from frameledger.record import FIRST_GENERATION, LogPosition
 from frameledger_services import database
 from frameledger_services.cli.repair import dlq
+from frameledger_services.cli.repair import retry as republish
 from frameledger_services.store import dead_letters, schema
 from frameledger_services.store.dead_letters import AT_ONCE, DeadLetter
 
@@ -62,7 +63,7 @@ def retry(monkeypatch):
         pass
 
     monkeypatch.setattr(database, "connect", connect)
-    monkeypatch.setattr(dlq, "Producer", Producer)
+    monkeypatch.setattr(republish, "Producer", Producer)
     monkeypatch.setattr(schema, "check", nothing)
     monkeypatch.setattr(dead_letters, "at", at)
     monkeypatch.setattr(dead_letters, "note_retried", nothing)
