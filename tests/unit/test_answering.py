@@ -475,3 +475,31 @@ def test_a_model_that_makes_more_calls_than_a_run_may_makes_none(most, made):
     assert stage.errors() == ([] if made else [("too_many_calls", False, said)])
     assert stage.log[-1].type == "LLMFullResponseEndFrame"
     assert (stage.log[-1].finish_reason == "error") == (not made)
+
+
+@pytest.mark.regression("worker 27")
+@pytest.mark.parametrize("error", [RuntimeError, ProviderRefusedError, ProviderUnavailableError])
+def test_a_run_that_is_stopped_publishes_nothing_more_though_closing_its_stream_fails(error):
+    stage = Stage(attempts=(None,))
+
+    async def answer_and_break(request):
+        try:
+            yield LLMTextFrame(text="Well,")
+            await asyncio.Event().wait()
+        finally:
+            raise error("The connection is closed already.")
+
+    vars(stage.model)["answer"] = answer_and_break
+
+    async def life():
+        answering = asyncio.create_task(answer(RUN, stage.model, stage.world()))
+        async with asyncio.timeout(IN_PROCESS):
+            while "".join(stage.types()) != "FullResponseStartText":
+                stage.published.clear()
+                await stage.published.wait()
+            answering.cancel()
+            await asyncio.wait([answering])
+        return answering.cancelled()
+
+    assert asyncio.run(life())
+    assert stage.types() == ["FullResponseStart", "Text"]

@@ -303,15 +303,26 @@ class _Attempt:
 
 @asynccontextmanager
 async def _closing(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterator[AsyncIterator[AnyFrame]]:
-    """Yields the answer's frames. At the end of the block the stream is closed within `CLOSING_SECONDS`."""
+    """A block with the answer's frames. When it is left, the stream is closed within `CLOSING_SECONDS`.
+
+    Raises `CancelledError` if the run is stopped, also where closing the stream raised something else: that would be
+    taken for a failure of the answer, and the model asked again.
+    """
     try:
-        yield frames
-    finally:
         try:
-            async with asyncio.timeout(CLOSING_SECONDS):
-                await frames.aclose()
-        except (TimeoutError, ProviderError) as error:
-            _log.warning("run.stream_not_closed", reason=str(error))
+            yield frames
+        finally:
+            try:
+                async with asyncio.timeout(CLOSING_SECONDS):
+                    await frames.aclose()
+            except (TimeoutError, ProviderError) as error:
+                _log.warning("run.stream_not_closed", reason=str(error))
+    except Exception as error:
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            raise
+        _log.warning("run.stream_not_closed", reason=str(error))
+        raise asyncio.CancelledError from error
 
 
 def _pause(before: int, asked: float | None) -> float:
