@@ -17,6 +17,7 @@ BEGIN = ROOT / "infra" / "docs" / "begin.md"
 HOW_TO = ROOT / "infra" / "docs" / "how-to"
 AUDIT = ROOT / "infra" / "audit.md"
 README = ROOT / "README.md"
+INSTALL = [block for block in blocks(BEGIN) if block.heading == "1. Install"]
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +47,24 @@ def installable(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
+@pytest.fixture(scope="module")
+def installed(installable: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the first step of the tutorial leaves in an empty folder."""
+    folder = tmp_path_factory.mktemp("installed")
+    Reader(folder, installable).follow(INSTALL)
+    (environment,) = folder.iterdir()
+    return environment
+
+
 @pytest.fixture
-def reader(installable: dict[str, str], tmp_path: Path) -> Iterator[Reader]:
-    folder = tmp_path / "empty"
+def reader(installable: dict[str, str], installed: Path, tmp_path: Path) -> Iterator[Reader]:
+    """A reader who has done that step."""
+    folder = tmp_path / "reader"
     folder.mkdir()
+    (folder / installed.name).symlink_to(installed)
     made = Reader(folder, installable)
     try:
+        made.type(f". {installed.name}/bin/activate")
         yield made
     finally:
         made.close()
@@ -63,7 +76,7 @@ def reader(installable: dict[str, str], tmp_path: Path) -> Iterator[Reader]:
 def test_begin_ends_with_a_function_that_the_model_called_and_a_query_that_shows_it(reader):
     page = blocks(BEGIN)
     assert {block.language for block in page} == {"sh", "json", "console", "python"}
-    reader.follow(page)
+    reader.follow(block for block in page if block not in INSTALL)
     # From where it ends, with another script.
     reader.follow(blocks(HOW_TO / "resolve-a-call.md"))
 
@@ -71,10 +84,9 @@ def test_begin_ends_with_a_function_that_the_model_called_and_a_query_that_shows
 def test_what_the_readme_shows_above_the_way_of_a_frame_happens_and_the_pages_go_on_from_there(reader):
     shown = [block for block in blocks(README) if block.heading == "Frameledger"]
     assert [block.language for block in shown] == ["console", "python", "text", "sql", "text"]
-    install = [block for block in blocks(BEGIN) if block.heading == "1. Install"]
     reader.environment["FRAMELEDGER_INFERENCE_PROVIDER"] = "scripted"
     reader.environment |= {"FRAMELEDGER_GATEWAY_OPENAI": "true", "FRAMELEDGER_GATEWAY_AG_UI": "true"}
-    reader.follow([*install, *shown])
+    reader.follow(shown)
     with_curl = ["http", "openai", "ag-ui", "tokens"] if shutil.which("curl") else []
     for page in (
         "publish",
