@@ -11,6 +11,7 @@ from click import Context
 from typer.testing import CliRunner
 
 from frameledger_services.cli import COMMANDS, application
+from frameledger_services.cli.terminal import backend
 from frameledger_services.cli.terminal.lazy_commands import imported
 from frameledger_services.store.connections import failure
 
@@ -83,6 +84,13 @@ def test_a_number_that_no_database_has_is_a_wrong_argument(command, words):
     said = command(*(word.replace("{}", str(2**63 - 1)) for word in words))
     assert said.exit_code == 2
     assert "the largest number is 1,000,000,000,000,000,000" in " ".join(said.stderr.replace("│", "").split())
+
+
+@pytest.mark.regression("journey 32")
+def test_a_reader_of_the_output_that_has_ended_is_left_to_the_command_line(capsys):
+    with pytest.raises(BrokenPipeError), backend.exit_on_error(OSError):
+        raise BrokenPipeError
+    assert capsys.readouterr().err == ""
 
 
 def test_an_address_that_is_none_is_answered_with_the_form_of_one(command, monkeypatch):

@@ -31,6 +31,9 @@ def exit_on_error(*more: type[Exception]) -> Iterator[None]:
     caught: tuple[type[Exception], ...] = (*expected, ExceptionGroup)
     try:
         yield
+    except BrokenPipeError:
+        # Whoever read the output has ended, such as `head`: Typer ends the command without a word.
+        raise
     except caught as error:
         typer.echo(str(expected_error(error, expected)), err=True)
         raise typer.Exit(1) from error
