@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from frameledger_services.cli.terminal.output import WIDTH_OF_A_FILE
-from frameledger_services.cli.up.render import ProcessReport, Report, status_page
+from frameledger_services.cli.up.report import ProcessReport, Report, status_page
 from frameledger_services.embedded.record import State
 
 METRICS = "http://127.0.0.1:18094/metrics"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,20 +12,15 @@ import typer
 from psycopg import AsyncConnection
 
 from frameledger_services.cli.rerun import render, report, to_json
+from frameledger_services.cli.rerun.desk import RerunOptions, desk_with
 from frameledger_services.cli.terminal import backend, moment, options, output
-from frameledger_services.client import Client
 from frameledger_services.forks import batch, prices
-from frameledger_services.forks.compared import Compared, compared
-from frameledger_services.forks.original import Original, original
-from frameledger_services.forks.rerun import Changes, Rerunner
+from frameledger_services.forks.compared import Compared
+from frameledger_services.forks.rerun import Changes
 from frameledger_services.forks.summary import Summary
 from frameledger_services.providers import plugins
-from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.settings import Settings
 from frameledger_services.store import reruns
-from frameledger_services.store.connections import Connections
-
-SOURCE = "frameledger/rerun"
 
 commands = typer.Typer()
 
@@ -146,7 +138,7 @@ def rerun(
         if named:
             plugins.require_key(named, settings)
         paid = None if price_list is None else prices.read(price_list)
-        asked = Asked(settings, named, Changes(model, system), times, paid)
+        asked = RerunOptions(settings, named, Changes(model, system), times, paid)
         if all_runs:
             names = [*dict.fromkeys([*([context] if context else []), *(contexts or [])])]
             same = asyncio.run(_all(asked, names, since, jobs, report_to or report.default_path(), as_json))
@@ -157,19 +149,8 @@ def rerun(
         raise typer.Exit(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The options of a rerun."""
-
-    settings: Settings
-    provider: str | None
-    changes: Changes
-    times: int
-    prices: prices.Prices | None
-
-
-async def _one(asked: Asked, context_id: str, at: moment.At | None, as_json: bool) -> bool:
-    async with _reruns(asked) as desk:
+async def _one(asked: RerunOptions, context_id: str, at: moment.At | None, as_json: bool) -> bool:
+    async with desk_with(asked) as desk:
         version = await desk.connections.read(_version, context_id, at)
         found = await desk.rerun(batch.RunAt(context_id, version))
     if as_json:
@@ -180,7 +161,7 @@ async def _one(asked: Asked, context_id: str, at: moment.At | None, as_json: boo
 
 
 async def _all(
-    asked: Asked,
+    asked: RerunOptions,
     context_ids: Sequence[str],
     since: moment.At | None,
     jobs: int,
@@ -200,7 +181,7 @@ async def _all(
                 else:
                     console.print(render.line(one))
 
-            async with _reruns(asked) as desk:
+            async with desk_with(asked) as desk:
                 runs = batch.answered_runs(
                     desk.connections, context_ids, None if since is None else since.time
                 )
@@ -219,46 +200,6 @@ async def _all(
         render.summary(found, console)
         console.print(f"\nFull report: {path}", soft_wrap=True)
     return found.same == found.reruns
-
-
-class _Desk:
-    """The resources of reruns: a client, database connections, and a client of each provider."""
-
-    def __init__(self, asked: Asked, client: Client, connections: Connections, stack: AsyncExitStack) -> None:
-        self.connections = connections
-        self._asked = asked
-        self._client = client
-        self._stack = stack
-        self._rerunners: dict[str | None, Rerunner] = {}
-
-    async def rerun(self, run: batch.RunAt) -> Compared:
-        """Rerun one version with the configured number of repetitions."""
-        found = await self.connections.read(original, run.context_id, run.version)
-        rerunner = self._rerunner(found)
-        answers = [await rerunner.rerun(found) for _ in range(self._asked.times)]
-        return compared(found, answers, self._asked.prices)
-
-    def _rerunner(self, found: Original) -> Rerunner:
-        name = self._asked.provider or (found.answer.provider if found.answer else None)
-        if name not in self._rerunners:
-            if name is not None:
-                plugins.require_key(name, self._asked.settings)
-            model = OutOfBand(self._asked.settings, provider=name)
-            self._stack.push_async_callback(model.close)
-            self._rerunners[name] = Rerunner(model, self._asked.changes, self._publish, time.monotonic)
-        return self._rerunners[name]
-
-    async def _publish(self, context_id: str, frames: Sequence[Any], cause: str | None) -> None:
-        await self._client.publish(context_id, *frames, causation_id=cause)
-
-
-@asynccontextmanager
-async def _reruns(asked: Asked) -> AsyncIterator[_Desk]:
-    async with AsyncExitStack() as stack:
-        connections = Connections(asked.settings)
-        stack.push_async_callback(connections.close)
-        client = await stack.enter_async_context(Client(asked.settings, source=SOURCE))
-        yield _Desk(asked, client, connections, stack)
 
 
 async def _version(connection: AsyncConnection[Any], context_id: str, at: moment.At | None) -> int:

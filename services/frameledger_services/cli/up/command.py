@@ -16,6 +16,8 @@ import typer
 from frameledger_services import process
 from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.cli.up import imports, lag, render, services
+from frameledger_services.cli.up.report import report as report_of
+from frameledger_services.cli.up.report import status_page
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.settings_sources import SETTINGS_FILE, load
 
@@ -128,13 +130,13 @@ def status(
 
     settings = settings_of(data_dir, look_for_running=False)
     directory = settings.data_dir.resolve()
-    report = render.report(directory, read_record(directory), now=time.time())
+    report = report_of(directory, read_record(directory), now=time.time())
     partitions = lag.reach(settings)
     if as_json:
         whole = report.model_dump(mode="json") | {"partitions": lag.as_json(partitions)}
         typer.echo(json.dumps(whole, indent=2, ensure_ascii=False))
     else:
-        output.console().print(render.status_page(report))
+        output.console().print(status_page(report))
         if partitions:
             output.console().print("", lag.table(partitions), sep="\n")
     if not report.running:

@@ -1,0 +1,75 @@
+"""Reruns with one set of options, and the clients and connections that they share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from frameledger_services.client import Client
+from frameledger_services.forks import batch, prices
+from frameledger_services.forks.compared import Compared, compared
+from frameledger_services.forks.original import Original, original
+from frameledger_services.forks.rerun import Changes, Rerunner
+from frameledger_services.providers import plugins
+from frameledger_services.providers.out_of_band import OutOfBand
+from frameledger_services.settings import Settings
+from frameledger_services.store.connections import Connections
+
+SOURCE = "frameledger/rerun"
+
+
+@dataclass(frozen=True, slots=True)
+class RerunOptions:
+    """The options of a rerun."""
+
+    settings: Settings
+    provider: str | None
+    changes: Changes
+    times: int
+    prices: prices.Prices | None
+
+
+class Desk:
+    """The resources of reruns: a client, database connections, and a client of each provider."""
+
+    def __init__(
+        self, asked: RerunOptions, client: Client, connections: Connections, stack: AsyncExitStack
+    ) -> None:
+        self.connections = connections
+        self._asked = asked
+        self._client = client
+        self._stack = stack
+        self._rerunners: dict[str | None, Rerunner] = {}
+
+    async def rerun(self, run: batch.RunAt) -> Compared:
+        """Rerun one version with the configured number of repetitions."""
+        found = await self.connections.read(original, run.context_id, run.version)
+        rerunner = self._rerunner(found)
+        answers = [await rerunner.rerun(found) for _ in range(self._asked.times)]
+        return compared(found, answers, self._asked.prices)
+
+    def _rerunner(self, found: Original) -> Rerunner:
+        name = self._asked.provider or (found.answer.provider if found.answer else None)
+        if name not in self._rerunners:
+            if name is not None:
+                plugins.require_key(name, self._asked.settings)
+            model = OutOfBand(self._asked.settings, provider=name)
+            self._stack.push_async_callback(model.close)
+            self._rerunners[name] = Rerunner(model, self._asked.changes, self._publish, time.monotonic)
+        return self._rerunners[name]
+
+    async def _publish(self, context_id: str, frames: Sequence[Any], cause: str | None) -> None:
+        await self._client.publish(context_id, *frames, causation_id=cause)
+
+
+@asynccontextmanager
+async def desk_with(asked: RerunOptions) -> AsyncIterator[Desk]:
+    """Yields a desk, and closes its connections and clients at the end of the block."""
+    async with AsyncExitStack() as stack:
+        connections = Connections(asked.settings)
+        stack.push_async_callback(connections.close)
+        client = await stack.enter_async_context(Client(asked.settings, source=SOURCE))
+        yield Desk(asked, client, connections, stack)
