@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.bounds import IN_PROCESS
+from tests.support.turns import turns
 
 from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
 from frameledger_services.functions import FunctionService, NotRunningError
@@ -69,7 +70,8 @@ async def names_after(error):
         service.error = error
         with pytest.raises(type(error)):
             await service.set_tools("c", [search])
-        assert lists._publishing == set()
+        await turns()
+        assert not lists._publishing
     return service.registry.advertised_names("c")
 
 
@@ -165,6 +167,34 @@ def test_lists_of_one_conversation_that_are_set_at_once_take_effect_one_after_th
             end.set_result(None)
             assert await asyncio.gather(*setting, return_exceptions=True) == [error, None]
         assert service.registry.advertised_names("c") == {"search"}
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("worker 42")
+def test_of_two_lists_that_are_not_folded_yet_the_first_that_is_leaves_the_other_awaited():
+    async def run():
+        service, folded = Refusing(Settings()), []
+
+        class Folding:
+            @asynccontextmanager
+            async def folding(self, context_id, frame_id):
+                folded.append(asyncio.get_running_loop().create_future())
+                yield folded[-1]
+
+        async with running(service) as lists:
+            service._running.statuses = Folding()
+            await service.set_tools("c", [look])
+            await service.set_tools("c", [search])
+            await turns()
+            awaited = []
+            for version, one in enumerate(folded, start=7):
+                awaited.append("c" in lists._publishing)
+                one.set_result(SimpleNamespace(version=version))
+                await turns()
+            assert awaited == [True, True]
+            assert not lists._publishing
+            assert lists._seen == {"c": 8}
 
     asyncio.run(run())
 

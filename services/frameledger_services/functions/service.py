@@ -326,16 +326,14 @@ class FunctionService(Hooks, work.BackgroundService):
         # Calls may come as soon as the list is published, so its handlers are registered first.
         self.registry.advertise(context_id, handlers)
         running.tool_lists.publishing(context_id)
-        advertising: asyncio.Task[None] | None = None
+        advertising = running.background.start(self._until_advertised(running, context_id, str(frame.id)))
+        # Not in the task itself: one that is cancelled before its first step does not get to its end.
+        advertising.add_done_callback(lambda _: running.tool_lists.not_awaited(context_id))
         try:
             await self._update_registration()
-            advertising = running.background.start(self._until_advertised(running, context_id, str(frame.id)))
             await self.push_frame(context_id, frame)
         except BaseException as error:
-            if advertising is not None:
-                advertising.cancel()
-            # A task that is cancelled before its first step does not get to its own end.
-            running.tool_lists.not_published(context_id)
+            advertising.cancel()
             if isinstance(error, RecordRefusedError | NotRunningError | ValueError):
                 # It is not on the log. After any other error it may be, and its handlers stay until a list says more.
                 self.registry.restore_advertised(context_id, before)
@@ -348,11 +346,9 @@ class FunctionService(Hooks, work.BackgroundService):
                 asyncio.timeout(ADVERTISED_SECONDS),
                 running.statuses.folding(context_id, frame_id) as folded,
             ):
-                running.tool_lists.published(context_id, (await folded).version or 0)
+                running.tool_lists.folded(context_id, (await folded).version or 0)
         except TimeoutError:
             _log.warning("functions.tools_not_folded", context_id=context_id)
-        finally:
-            running.tool_lists.not_published(context_id)
 
     async def _session(self, running: Runtime) -> work.Session:
         """Waits for a worker, which an outage leaves the service without. Raises `NotRunningError` if it stops

@@ -4,6 +4,7 @@ ends. A process that outlives many conversations does not keep the tools of all 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 
 from frameledger_services import logs
@@ -24,26 +25,32 @@ class ToolListFollower:
         self._registry = registry
         self._connections = connections
         self._seen: dict[str, int] = {}
-        self._publishing: set[str] = set()
+        self._publishing: Counter[str] = Counter()
+        """How many new lists of a context are awaited: the next one may be published before the last one is folded."""
 
     def publishing(self, context_id: str) -> None:
-        """A new list is about to be published: until it is folded, the stored list is not looked at."""
-        self._publishing.add(context_id)
+        """A new list is about to be published: until it is no longer awaited, the stored list is not looked at."""
+        self._publishing[context_id] += 1
 
-    def published(self, context_id: str, version: int) -> None:
+    def folded(self, context_id: str, version: int) -> None:
         """The new list was folded at that version. Older lists are ignored from now on."""
         self._seen[context_id] = max(version, self._seen.get(context_id, 0))
-        self._publishing.discard(context_id)
 
-    def not_published(self, context_id: str) -> None:
-        """The new list is not on the log, or was not folded in time: the stored list counts again."""
-        self._publishing.discard(context_id)
+    def not_awaited(self, context_id: str) -> None:
+        """The new list was folded, is not on the log, or was not folded in time. Without another one, the stored list
+        counts again."""
+        self._publishing[context_id] -= 1
+        if not self._publishing[context_id]:
+            del self._publishing[context_id]
 
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
-            followed = self._registry.advertising() - self._publishing
-            self._seen = {key: seen for key, seen in self._seen.items() if key in followed | self._publishing}
+            advertising = self._registry.advertising()
+            followed = advertising - self._publishing.keys()
+            self._seen = {
+                key: seen for key, seen in self._seen.items() if key in advertising or key in self._publishing
+            }
             if followed:
                 try:
                     await self._poll({context_id: self._seen.get(context_id, 0) for context_id in followed})
