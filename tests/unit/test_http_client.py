@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import re
 from contextlib import aclosing, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from tests.bounds import IN_PROCESS, scaled
@@ -244,10 +246,23 @@ def test_requests_go_through_the_proxy_of_the_environment(use, monkeypatch):
     assert proxy.asked[0].startswith("HEAD http://gateway.invalid/v1/contexts/a HTTP/1.1\r\n")
 
 
-def test_a_gateway_that_the_environment_exempts_is_asked_without_the_proxy(use, monkeypatch):
+def test_a_proxy_that_does_not_speak_http_is_an_error_at_once(use, monkeypatch):
     async def work(client, _):
+        for name in ("http_proxy", "all_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("all_proxy", "socks5://proxy.invalid")
+        monkeypatch.setenv("no_proxy", "")
+        with pytest.raises(SettingsError, match=r"another kind than http, socks5://proxy.invalid"):
+            await client.newest_version("a")
+
+    use([answer(200, b"", "text/plain", 'ETag: "7"')], work)
+
+
+@pytest.mark.parametrize("exempt", ["127.0.0.1", "127.0.0.1:{port}"])
+def test_a_gateway_that_the_environment_exempts_is_asked_without_the_proxy(use, monkeypatch, exempt):
+    async def work(client, gateway):
         monkeypatch.setenv("http_proxy", "http://proxy.invalid")
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        monkeypatch.setenv("no_proxy", exempt.format(port=urlsplit(gateway.url).port))
         return await client.newest_version("a")
 
     newest, _ = use([answer(200, b"", "text/plain", 'ETag: "7"')], work)
@@ -377,6 +392,37 @@ def test_a_stream_that_breaks_goes_on_behind_the_last_frame(use):
     assert found == [1, 2, 3, 4]
     asked = [head.split(" ")[1].partition("?")[2] for head in scripted.asked]
     assert asked == [f"after={version}&wait=1" for version in (0, 2, 2, 2, 3)]
+
+
+def test_a_proxy_that_says_nothing_is_left(use, monkeypatch):
+    """For `https` it is asked for a tunnel before anything is sent to the gateway."""
+    monkeypatch.setattr(requests, "CONNECT_SECONDS", 0.05)
+
+    async def work(_, proxy):
+        monkeypatch.setenv("https_proxy", proxy.url)
+        async with HttpClient("https://gateway.invalid", "") as client:
+            with pytest.raises(GatewayUnavailableError):
+                await anext(client.follow("a"))
+
+    use([None], work)
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("http://b\u00fccher.example/\u00fc b/", "http://xn--bcher-kva.example/%C3%BC%20b"),
+        ("https://frameledger.example:8443", "https://frameledger.example:8443"),
+        ("http://[::1]:81/", "http://[::1]:81"),
+    ],
+)
+def test_an_address_is_written_as_requests_need_it(address, url):
+    assert requests.Requests(address, None).address("a", "/frames") == f"{url}/v1/contexts/a/frames"
+
+
+@pytest.mark.parametrize("address", ["http://a:99999", "http://a..b", "http://[::1"])
+def test_what_cannot_be_an_address_is_an_error_that_names_it(address):
+    with pytest.raises(SettingsError, match=re.escape(repr(address))):
+        HttpClient(address, "")
 
 
 def test_a_stream_that_falls_silent_is_left_and_resumed(use, monkeypatch):

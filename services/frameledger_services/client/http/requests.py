@@ -16,6 +16,7 @@ from yarl import URL
 from frameledger_services.client.errors import GatewayUnavailableError
 from frameledger_services.client.http.answers import Answer
 from frameledger_services.client.http.problems import error_of, problem_of
+from frameledger_services.settings import SettingsError
 from frameledger_services.supervision import Backoff
 
 CONNECT_SECONDS = 10.0
@@ -38,10 +39,16 @@ class Requests:
     """Requests about conversations to one gateway."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        """Connects to nothing yet. Raises ValueError for a token that cannot be one."""
-        self.url = url.rstrip("/")
+        """Connects to nothing yet. Raises `SettingsError` for an address or a token that cannot be one."""
+        try:
+            address = URL(url)
+            # Labels that are empty or too long would only be found when the name is resolved.
+            (address.host or "").encode("idna")
+            self.url = str(address).rstrip("/")
+        except ValueError as error:
+            raise SettingsError([f"{url!r} is no address of a gateway: {error}"]) from error
         if token and not token.isascii():
-            raise ValueError("A token is ASCII; FRAMELEDGER_TOKEN is not.")
+            raise SettingsError(["A token is ASCII; FRAMELEDGER_TOKEN is not."])
         self._headers = {"Authorization": f"Bearer {token.strip()}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -136,7 +143,9 @@ class Requests:
         async with self._session.request(
             method,
             URL(self.address(context_id, path), encoded=True),
-            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=silent),
+            timeout=aiohttp.ClientTimeout(
+                connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=silent
+            ),
             allow_redirects=False,
             **request,
         ) as response:
@@ -155,7 +164,7 @@ class Requests:
 
 def _session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
     """Returns connections for one gateway. It needs a running event loop."""
-    proxy = _proxy(URL(url, encoded=True))
+    proxy = _proxy(URL(url))
     return aiohttp.ClientSession(
         # As many streams as the caller follows.
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_SECONDS),
@@ -169,12 +178,22 @@ def _session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
 
 def _proxy(url: URL) -> URL | None:
     """Returns the proxy that the environment names. aiohttp's own way, `trust_env`, reads `.netrc` for every request,
-    and refuses a token beside what it finds there."""
-    if url.host is None or proxy_bypass(url.host):
+    and refuses a token beside what it finds there. Raises `SettingsError` for a proxy that does not speak HTTP."""
+    if proxy_bypass(f"{url.host_subcomponent}:{url.port}"):
         return None
     proxies = getproxies()
-    found = proxies.get(url.scheme) or proxies.get("all")
-    return None if found is None else URL(found if "://" in found else f"http://{found}")
+    named = proxies.get(url.scheme) or proxies.get("all")
+    if not named:
+        return None
+    found = URL(named if "://" in named else f"http://{named}")
+    if found.scheme not in ("http", "https"):
+        raise SettingsError(
+            [
+                f"The environment names a proxy of another kind than http, {found.scheme}://{found.host}. Set NO_PROXY "
+                f"for {url.host}, or name an http proxy."
+            ]
+        )
+    return found
 
 
 async def _answer(response: aiohttp.ClientResponse) -> Answer:
