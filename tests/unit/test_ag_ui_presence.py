@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from starlette.requests import Request
+from tests.support.turns import turns
 
 from frameledger_services.gateway.access.caller import LOOPBACK, Caller, set_caller
 from frameledger_services.gateway.ag_ui.presence import Presence
@@ -32,6 +33,26 @@ class Client:
 
     async def publish(self, context_id, frame, **_):
         self.published.append(frame.type)
+
+
+@pytest.mark.regression("gateway 2")
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_run_is_not_interrupted_while_its_client_comes_back_however_long_that_takes(follows):
+    async def run():
+        client = Client()
+        settings = Settings(gateway_ag_ui_reconnect_secs=0)
+        presence = Presence(Parts(settings, client, Database(), None, asyncio.Event()))
+        presence.came("shop")
+        presence.ended("shop", "r1", "gateway", has_left=True)
+        with presence.held("shop", "r1"):
+            await turns()
+            assert client.published == []
+            if follows:
+                presence.came("shop")
+        await turns()
+        return client.published
+
+    assert asyncio.run(run()) == ([] if follows else ["InterruptionFrame"])
 
 
 def asked_next(run_id):

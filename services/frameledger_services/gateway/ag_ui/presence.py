@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from uuid import uuid5
 
 from frameledger.errors import FrameledgerError
@@ -43,14 +44,27 @@ class Presence:
             self._absent[thread_id] = (task, run_id, source)
 
     async def asks(self, thread_id: str, run_id: str) -> None:
-        """A client asks for a run: another one that its client has left is interrupted now. The same one is asked for
-        by a client that was cut off and comes back."""
+        """A client asks for a run: another one that its client has left is interrupted now."""
         absent = self._absent.get(thread_id)
         if absent is None or absent[1] == run_id:
             return
         task, left, source = self._absent.pop(thread_id)
         task.cancel()
         await self._interrupt(thread_id, left, source)
+
+    @contextmanager
+    def held(self, thread_id: str, run_id: str) -> Iterator[None]:
+        """Within the block this run is not interrupted for having no client: one that was cut off comes back. If it
+        does not follow the run at the end of the block, it has left again."""
+        absent = self._absent.get(thread_id)
+        if absent is None or absent[1] != run_id:
+            yield
+            return
+        self.came(thread_id)
+        try:
+            yield
+        finally:
+            self.ended(thread_id, run_id, absent[2], has_left=True)
 
     async def _wait(self, thread_id: str, run_id: str, source: str) -> None:
         with suppress(TimeoutError):

@@ -47,10 +47,11 @@ def routes(parts: Parts) -> list[BaseRoute]:
         # Before anything is said: without room for a follower nobody could tell the run.
         parts.hub.check_room()
         await presence.asks(wanted.thread_id, wanted.run_id)
-        asked = await Question(parts, request, wanted, tools).ask()
-        read_log.note(request.scope, wanted.thread_id, asked.version)
-        names = [one.name for one in wanted.tools or ()]
-        return await stream(request, wanted.thread_id, asked, wanted.parent_run_id, names)
+        with presence.held(wanted.thread_id, wanted.run_id):
+            asked = await Question(parts, request, wanted, tools).ask()
+            read_log.note(request.scope, wanted.thread_id, asked.version)
+            names = [one.name for one in wanted.tools or ()]
+            return await stream(request, wanted.thread_id, asked, wanted.parent_run_id, names)
 
     async def reconnect(request: Request) -> Response:
         _check(parts, request)
@@ -58,10 +59,11 @@ def routes(parts: Parts) -> list[BaseRoute]:
         asked = await parts.database.read(client_requests.last_asked_run, context_id)
         if asked is None:
             raise await contexts.missing(parts, context_id)
-        goes_on, version = await parts.database.read(conversation_state.goes_on, context_id)
-        if last == version and not goes_on:
-            return Response(status_code=204, headers={"Cache-Control": "no-store"})
-        return await stream(request, context_id, asked, None)
+        with presence.held(context_id, asked.run_id):
+            goes_on, version = await parts.database.read(conversation_state.goes_on, context_id)
+            if last == version and not goes_on:
+                return Response(status_code=204, headers={"Cache-Control": "no-store"})
+            return await stream(request, context_id, asked, None)
 
     async def stream(
         request: Request, thread_id: str, asked: AskedRun, parent: str | None, tools: Collection[str] = ()
