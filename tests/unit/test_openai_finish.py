@@ -64,6 +64,27 @@ def test_the_free_text_of_a_custom_tool_that_was_cut_off_is_no_call():
         custom("length", "print(")
 
 
+@pytest.mark.regression("worker 37")
+@pytest.mark.parametrize("place", [{}, {"index": 0}])
+def test_calls_of_custom_tools_at_one_place_are_told_by_their_ids(place):
+    answer = OpenAIAnswer("openai", lambda calls: FunctionCallsStartedFrame(function_calls=calls))
+    for id_, text in (("c1", "one"), ("c2", "two")):
+        call = {**place, "id": id_, "type": "custom", "custom": {"name": "run", "input": text}}
+        answer.take({"choices": [{"delta": {"tool_calls": [call]}}]})
+    answer.take({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    announced, _ = answer.end()
+    calls = [(call.tool_call_id, call.arguments) for call in announced.function_calls]
+    assert calls == [("c1", '{"input":"one"}'), ("c2", '{"input":"two"}')]
+
+
+@pytest.mark.regression("worker 34")
+def test_a_call_without_arguments_is_whole_if_the_server_ends_with_a_word_of_its_own():
+    announced, _ = ended("eos", "")
+    assert announced.function_calls[0].arguments == "{}"
+    with pytest.raises(IncompleteCallError):
+        ended("length", "")
+
+
 def test_arguments_that_are_bad_in_themselves_go_where_the_model_can_read_what_was_wrong():
     announced, end = ended("tool_calls", "{no json")
     assert announced.function_calls[0].arguments == "{no json"

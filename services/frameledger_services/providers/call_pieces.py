@@ -8,9 +8,13 @@ from dataclasses import dataclass
 
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
 from frameledger_services.providers.errors import ConnectionLostError, IncompleteCallError
+from frameledger_services.providers.request import encoded
 
 Announce = Callable[[Sequence[FunctionCallFromLLM]], FunctionCallsStartedFrame]
 """Makes the announcement of an answer's calls."""
+
+CUSTOM_INPUT = "input"
+"""The argument of a call of a custom tool, whose input is free text: calls on the log have JSON."""
 
 _ID_BYTES = 255
 """More than this no frame's id can hold."""
@@ -21,10 +25,20 @@ class _Call:
     tool_call_id: str
     function_name: str
     pieces: list[str]
+    is_text: bool = False
+    """It is of a custom tool, whose input is free text."""
 
     @property
     def arguments(self) -> str:
-        return "".join(self.pieces)
+        """As JSON text, as far as they came."""
+        came = "".join(self.pieces)
+        return encoded({CUSTOM_INPUT: came}).decode() if self.is_text else came
+
+    def is_whole(self, *, empty_is_whole: bool) -> bool:
+        """Returns whether nothing of it was cut off. Of a free text nobody can tell."""
+        return not self.is_text and (
+            _is_json(self.arguments) or (empty_is_whole and not self.arguments.strip())
+        )
 
 
 class CallPieces:
@@ -48,10 +62,12 @@ class CallPieces:
         tool_call_id: str | None = None,
         function_name: str | None = None,
         arguments: str | None = None,
+        custom_input: str | None = None,
     ) -> None:
         """One piece: what it brings is joined to what its call has so far; an id or a name is given once.
 
-        A server that gives no places is taken to mean 0.
+        A call of a custom tool has `custom_input` instead of `arguments`. A server that gives no places is taken to
+        mean 0.
         """
         place = place or 0
         call = self._at.get(place)
@@ -60,8 +76,10 @@ class CallPieces:
             self._calls.append((place, call))
         call.tool_call_id = call.tool_call_id or tool_call_id or ""
         call.function_name = call.function_name or function_name or ""
-        if arguments:
-            call.pieces.append(arguments)
+        if custom_input is not None:
+            call.is_text = True
+        if piece := custom_input or arguments:
+            call.pieces.append(piece)
 
     def broken_off(self, provider: str) -> ConnectionLostError:
         """Returns the error of a stream that ended without a finish reason: the rest was lost, even if the calls look
@@ -69,16 +87,17 @@ class CallPieces:
         where = f", in a call of {self._calls[-1][1].function_name or 'a function'}" if self._calls else ""
         return ConnectionLostError(f"{provider} ended its answer{where} without saying why.")
 
-    def whole(self, *, stopped_early: bool) -> list[FunctionCallFromLLM]:
+    def whole(self, *, stopped_early: bool, empty_is_whole: bool = False) -> list[FunctionCallFromLLM]:
         """The calls in the order of their places, each with its arguments as the JSON text that came.
 
         `stopped_early` says that the model was cut short: then arguments that are no JSON were cut off, and that is an
         `IncompleteCallError`. Where the model ended by itself, bad arguments are its own, and go where the model can
-        read what was wrong with them. No arguments at all are an empty object.
+        read what was wrong with them. No arguments at all are an empty object; of a model that was cut short only with
+        `empty_is_whole`.
         """
         ordered = [call for _, call in sorted(self._calls, key=lambda one: one[0])]
         for call in ordered:
-            if not call.function_name or (stopped_early and not _is_json(call.arguments)):
+            if not call.function_name or (stopped_early and not call.is_whole(empty_is_whole=empty_is_whole)):
                 name = call.function_name or "a function that was not named yet"
                 raise IncompleteCallError(
                     f"The answer ended in the middle of a call of {name}; nothing of it was called."

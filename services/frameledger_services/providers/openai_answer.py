@@ -29,9 +29,6 @@ _FINISH: dict[str, FinishReason] = {
     "content_filter": "content_filter",
 }
 
-CUSTOM_INPUT = "input"
-"""The argument of a call of a custom tool, whose input is free text: calls on the log have JSON."""
-
 _BROKE_OFF = frozenset({"error", "abort", "insufficient_system_resource"})
 """Reasons of compatible servers that did not get to the end of an answer."""
 
@@ -44,7 +41,6 @@ class OpenAIAnswer:
         self._provider = provider
         self._announce = announce
         self._calls = CallPieces()
-        self._inputs: dict[int, str] = {}
         self._thinking = False
         self._refused = False
         self.usage: Usage | None = None
@@ -77,16 +73,14 @@ class OpenAIAnswer:
         yield from self._text(text(delta.get("content")) + refusal)
         calls = delta.get("tool_calls")
         for call in [calls] if isinstance(calls, dict) else objects(calls):
-            place = number(call.get("index")) or 0
             function, custom = an_object(call.get("function")), an_object(call.get("custom"))
             self._calls.add(
-                place,
+                number(call.get("index")),
                 tool_call_id=text(call.get("id")),
                 function_name=text(function.get("name")) or text(custom.get("name")),
                 arguments=_arguments(function.get("arguments")),
+                custom_input=text(custom.get("input")) if custom else None,
             )
-            if custom:
-                self._inputs[place] = self._inputs.get(place, "") + text(custom.get("input"))
 
     def _thought(self, thought: str) -> Iterator[AnyFrame]:
         if thought:
@@ -114,11 +108,10 @@ class OpenAIAnswer:
         if stated in _BROKE_OFF:
             raise ProviderUnavailableError(f"{self._provider} broke off its answer: {stated}.")
         reason = _FINISH.get(stated)
-        stopped_early = reason not in ("stop", "tool_calls")
-        for place, written in self._inputs.items():
-            if not stopped_early:  # nobody could tell a text that was cut off from a whole one
-                self._calls.add(place, arguments=encoded({CUSTOM_INPUT: written}).decode())
-        calls = self._calls.whole(stopped_early=stopped_early)
+        # A word of the server's own may be its end of a turn.
+        calls = self._calls.whole(
+            stopped_early=reason not in ("stop", "tool_calls"), empty_is_whole=reason is None
+        )
         yield from self._end_thought()
         if calls:
             yield self._announce(calls)
