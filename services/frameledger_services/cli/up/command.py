@@ -229,7 +229,9 @@ def _start_detached(settings: Settings) -> bool:
                     raise failed("up", f"ended with exit code {code}", log)
                 time.sleep(POLL)
         except BaseException:
-            child.stop(DOWN_WITHIN)
+            from frameledger_services.embedded import stack
+
+            child.stop(DOWN_WITHIN + stack.stop_secs(settings))
             raise
     return True
 
