@@ -159,3 +159,34 @@ def test_announced_calls_wait_for_the_database_no_longer_than_the_lease():
         raise AssertionError("No call may start.")
 
     assert isinstance(asyncio.run(run_both(session, plan, Away(is_away))), LeaseLostError)
+
+
+@pytest.mark.regression("worker 43")
+@pytest.mark.parametrize("safe", [True, False])
+def test_a_handler_is_stopped_when_the_lease_of_its_worker_ends(safe):
+    """The timekeeper settles such a call soon after that, and a model may ask for it again."""
+
+    async def run():
+        session, begun, stopped = OneSession(), [], []
+
+        async def waits(params):
+            begun.append(params)
+            if len(begun) == 2:
+                session.lease.end()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                stopped.append(params)
+                raise
+
+        async def plan(call):
+            return CallPlan(Options(safe_to_retry=safe), 10 * IN_PROCESS, function=waits, is_async=True)
+
+        error = await run_both(session, plan)
+        await turns()
+        return error, len(stopped), said(session.publisher.frames)
+
+    error, stopped, frames = asyncio.run(run())
+    assert isinstance(error, LeaseLostError)
+    assert stopped == 2
+    assert frames == ["FunctionCallsStartedFrame"] + ["FunctionCallInProgressFrame"] * 2

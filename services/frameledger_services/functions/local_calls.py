@@ -1,7 +1,8 @@
 """Calls that an application announces itself and runs in this process, without a claim: `run_function_calls`.
 
-Their model is not run by an inference service. If the process dies, no other worker takes the calls over. The
-timekeeper settles those that had started soon after that, and those that waited for their turn at their deadlines.
+Their model is not run by an inference service. If the process dies, or its worker loses its lease, which stops their
+handlers, no other worker takes the calls over. The timekeeper settles those that had started soon after that, and those
+that waited for their turn at their deadlines.
 
 With `run_in_parallel=False` each context has one queue across batches, in the order in which they were announced here.
 The deadline of a call counts from when it is first in the queue.
@@ -216,13 +217,18 @@ class LocalCalls:
         )
         if self._draining:
             lifecycle.request_stop("draining")
-        watching = self._deps.background.start(self._watch(call, lifecycle))
+        background = self._deps.background
+        watching = background.start(self._watch(call, lifecycle))
+        leased = background.start(_stop_with_lease(session, lifecycle))
         self._running.add(lifecycle)
         try:
-            await lifecycle.run()
+            ending = await lifecycle.run()
         finally:
             watching.cancel()
+            leased.cancel()
             self._running.discard(lifecycle)
+        if ending == "release" and not session.lease.valid():
+            raise work.LeaseLostError
 
     async def _watch(self, call: CallAttempt, lifecycle: CallLifecycle) -> None:
         """A worker is sent no cancellation of a call without a claim, so its status is watched."""
@@ -240,6 +246,13 @@ class LocalCalls:
             self._batches -= 1
             if not self._batches:
                 self._idle.set()
+
+
+async def _stop_with_lease(session: work.Session, lifecycle: CallLifecycle) -> None:
+    """A worker stops the calls that it claimed when its lease ends, and knows none without a claim. The timekeeper
+    settles those soon after that, and the model may make them again: their handlers must not run any more."""
+    await session.lease.ended()
+    lifecycle.request_stop("claim_lost")
 
 
 async def _read(session: work.Session, read: Callable[[], Awaitable[T]], **about: Any) -> T:
