@@ -15,7 +15,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from tests.support.processes import CONTEXT, Process, preload, reaching
 
 from frameledger_services import process
 from frameledger_services.event_log.sender import Sender
-from frameledger_services.functions import FunctionRegistry, FunctionService
+from frameledger_services.functions import FunctionRegistry, FunctionService, NotRunningError
 from frameledger_services.settings import Settings
 from frameledger_services.work import effect_consumer, session
 
@@ -167,8 +167,9 @@ def _serve(
 
 
 async def _tell_alive(functions: FunctionService, said: Any) -> None:
-    await functions.worker_id()
-    said.send("alive")
+    with suppress(NotRunningError):
+        await functions.worker_id()
+        said.send("alive")
 
 
 def _wrap(plan: Plan, reach: Callable[[str], None]) -> None:

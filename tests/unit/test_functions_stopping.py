@@ -19,6 +19,7 @@ ASKING = {
         "c", [FunctionCallFromLLM(function_name="f", tool_call_id="t", arguments={})]
     ),
     "set_tools": lambda service: service.set_tools("c", []),
+    "worker_id": lambda service: service.worker_id(),
 }
 
 
@@ -45,5 +46,16 @@ def test_what_waits_for_a_worker_is_told_when_its_service_stops(monkeypatch, ask
         async with asyncio.timeout(IN_PROCESS):
             with pytest.raises(NotRunningError):
                 await waiting
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("worker 22")
+@pytest.mark.parametrize("asking", ASKING.values(), ids=ASKING)
+def test_a_service_that_was_not_started_says_so(asking):
+    async def scenario():
+        async with asyncio.timeout(IN_PROCESS):
+            with pytest.raises(NotRunningError, match="start"):
+                await asking(FunctionService(Settings()))
 
     asyncio.run(scenario())

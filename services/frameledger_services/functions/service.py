@@ -163,8 +163,9 @@ class FunctionService(Hooks, work.BackgroundService):
         return self._setup.app_resources
 
     async def worker_id(self) -> str:
-        """Returns the worker's id in the table `workers`, once it takes work. Each session has a new id."""
-        return (await self._worker.ready()).worker_id
+        """Returns the worker's id in the table `workers`, once it takes work. Each session has a new id. Raises
+        `NotRunningError`."""
+        return (await self._session(self._need_running())).worker_id
 
     def register_function(self, function_name: str | None, handler: Handler, **options: Any) -> None:
         """As `FunctionRegistry.register_function`. May be called while the service runs."""
