@@ -21,6 +21,8 @@ class Event(NamedTuple):
 
 _WAIT = "It recovers by itself. If it persists: `frameledger doctor`."
 
+_ALLOW = "Allow the service to write to the topic of frames, if the message says that it may not."
+
 EVENTS: Mapping[str, Event] = {
     "service.retrying": Event(
         "warning", "The broker or the database failed. The service restarts after a pause.", _WAIT
@@ -142,6 +144,9 @@ EVENTS: Mapping[str, Event] = {
     ),
     "run.stream_not_closed": Event("warning", "A provider's stream could not be closed after its answer."),
     "run.frames_not_published": Event("warning", "Publishing frames of this run is retried.", _WAIT),
+    "run.frames_refused": Event(
+        "error", "The broker permanently rejects frames of this run. Publishing them is retried.", _ALLOW
+    ),
     "run.nothing_to_answer": Event("warning", "The context of this run does not exist. The run is finished."),
     "run.not_answered": Event("warning", "The context cannot be read or is parked. The run is released."),
     # Calls
@@ -170,7 +175,7 @@ EVENTS: Mapping[str, Event] = {
     "call.arguments_unreadable": Event(
         "error", "The arguments of a call cannot be parsed. The call has an error result."
     ),
-    "call.frame_refused": Event("error", "The broker permanently rejects a frame of this call."),
+    "call.frame_refused": Event("error", "The broker permanently rejects a frame of this call.", _ALLOW),
     "call.frame_not_published": Event("warning", "Publishing a frame of this call is retried.", _WAIT),
     "call.status_unreadable": Event("warning", "Reading the status of calls is retried.", _WAIT),
     "call.announcement_unreadable": Event("warning", "Reading the calls of an answer is retried.", _WAIT),

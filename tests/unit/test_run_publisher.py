@@ -58,6 +58,20 @@ def test_what_the_broker_does_not_take_is_published_again_and_not_left_to_anothe
     assert publisher.tried == [FRAMES] * 4
 
 
+@pytest.mark.regression("worker 44")
+def test_what_the_broker_refuses_is_an_error_and_what_it_does_not_take_yet_a_warning(caplog):
+    away = UnacknowledgedError("not in time", [None, None]), BrokerError("no broker answers")
+    refused = RecordRefusedError("not allowed", [None, None])
+    publish(RunPublisher(Publisher(*away, refused), RUN))
+    assert [
+        (one.levelname, one.frameledger["event"], one.frameledger["reason"]) for one in caplog.records
+    ] == [
+        ("WARNING", "run.frames_not_published", "not in time"),
+        ("WARNING", "run.frames_not_published", "no broker answers"),
+        ("ERROR", "run.frames_refused", "not allowed"),
+    ]
+
+
 @pytest.mark.parametrize(
     "error", [TooLargeError("too large", [None]), ValueError("no JSON"), LeaseLostError()]
 )
