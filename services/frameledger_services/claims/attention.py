@@ -24,8 +24,8 @@ Reason = Literal["lost", "waiting", "ambiguous"]
 class NeedsAttention:
     """The calls that need attention for one reason, and the oldest of them.
 
-    `lost`: a worker started it, and no live worker has it. `waiting`: for a person. `ambiguous`: a person has to decide
-    whether it was executed.
+    `lost`: a worker started it under a claim, and no live worker has it. `waiting`: for a person. `ambiguous`: a person
+    has to decide whether it was executed.
     """
 
     why: Reason
