@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import deque
 from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.bounds import ONE_ANSWER
 
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import LLMMirrorFrame
+from frameledger_services.client import FramesRefusedError
 from frameledger_services.pipecat.capture import CHANGES
 from frameledger_services.pipecat.mirror import Mirror
+from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.outgoing import Encoder
 
 SESSION = UUID(int=7)
@@ -83,3 +88,30 @@ def test_messages_that_cannot_be_stored_name_their_calls_and_the_others_stay():
     assert recorded.messages[2]["tool_call_id"] == "c1"
     assert recorded.messages[2]["content"].startswith("(This message could not be stored: ")
     assert recorded.encoder.refused_here == 2
+
+
+@pytest.mark.regression("bridge 6")
+def test_a_removal_that_the_broker_rejects_holds_up_no_later_frame():
+    class Broker:
+        def __init__(self) -> None:
+            self.frames: list[Any] = []
+
+        async def publish(self, context_id: str, *frames: Any, within: float) -> None:
+            if any(one.frame.type == "LLMMessageRewriteFrame" for one in frames):
+                raise FramesRefusedError("not by this policy", [one.frame for one in frames])
+            self.frames += [one.frame for one in frames]
+
+        async def close(self) -> None:
+            pass
+
+    broker, mirror = Broker(), Mirror(known=True)
+    one, two, three = ({"role": "user", "content": text} for text in ("One", "Two", "Three"))
+    histories = enumerate(([one, two], [one], [one, three]))
+    items = deque((at, 10**18, CHANGES, mirror.changes(told), None) for at, told in histories)
+    outbox = Outbox("call-7", SESSION, items, lambda: broker)
+    outbox.start()
+    asyncio.run(outbox.finish(ONE_ANSWER))
+    assert (outbox.unpublished, outbox.refused) == (0, 1)
+    first, refused, last = broker.frames
+    assert refused.model_extra["refused"] == "LLMMessageRewriteFrame"
+    assert (first.messages, last.messages) == ((one, two), (three,))

@@ -86,8 +86,8 @@ class Encoder:
         if one.kind in HISTORY:
             fields = {key: value for key, value in json.loads(one.frame.encoded).items() if key != "id"}
             substitute = with_omissions(fields, why, lambda _: False)
-            assert substitute is not None
-            if (smaller := self.own(substitute, one.ns)).size * 2 < one.size:
+            # A removal has no message to substitute.
+            if substitute is not None and (smaller := self.own(substitute, one.ns)).size * 2 < one.size:
                 return smaller
         digest = hashlib.sha256(one.frame.encoded).hexdigest()
         told = {"type": "pipecat/RefusedFrame", "refused": one.kind, "bytes": one.size, "sha256": digest}
