@@ -87,6 +87,7 @@ class FrameledgerObserver(BaseObserver):
         self._session = SessionFrames(self.session, capture)
         self._opened = False
         self._ended = False
+        self._watching: asyncio.Task[None] | None = None
         self._reason: str | None = None
         self.restored: Restored | None = None
         """The result of `restore`; None before."""
@@ -192,6 +193,7 @@ class FrameledgerObserver(BaseObserver):
         if not self._opened:
             self._opened = True
             self._outbox.start()
+            self._watching = asyncio.create_task(self._until_over(worker))
             self._session.begin(pipecat_version(), processors)
             worker.add_event_handler("on_pipeline_finished", self._on_finished)
 
@@ -200,6 +202,11 @@ class FrameledgerObserver(BaseObserver):
             await worker.remove_observer(self)
         except Exception as error:
             self._note_failure(error)
+
+    async def _until_over(self, worker: Any) -> None:
+        """Ends the recording of a pipeline that never starts, too: it fires no `on_pipeline_finished`."""
+        await worker.wait()
+        await self._finish("CancelFrame")
 
     async def _on_finished(self, worker: Any, frame: Any) -> None:
         reason = getattr(frame, "reason", None)
@@ -216,13 +223,12 @@ class FrameledgerObserver(BaseObserver):
             ) from self._outbox.why
 
     async def _finish(self, kind: str, within: float | None = None) -> None:
-        if self._ended:
-            return
-        self._ended = True
         try:
-            self._capture.sync()
-            lost = {name: count for name, count in self.lost.items() if name != "unpublished"}
-            self._session.end(kind, self._reason, lost)
+            if not self._ended:
+                self._ended = True
+                self._capture.sync()
+                lost = {name: count for name, count in self.lost.items() if name != "unpublished"}
+                self._session.end(kind, self._reason, lost)
             await self._outbox.finish(FLUSH_SECONDS if within is None else within)
         except Exception as error:
             self._note_failure(error)

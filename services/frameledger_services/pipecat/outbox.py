@@ -77,6 +77,7 @@ class Outbox:
         self._wake = asyncio.Event()
         self._hurried = False
         self._closing = False
+        self._is_stopped = False
         self._delivery = Delivery[Waiting](
             context_id,
             logger,
@@ -153,14 +154,15 @@ class Outbox:
 
     async def finish(self, within: float) -> None:
         """Publish all waiting frames, for at most `within` seconds, and end the thread. Does nothing if it has
-        ended."""
+        ended or was stopped because the time had passed."""
         thread, loop = self._thread, self._loop
-        if thread is None or loop is None or not thread.is_alive():
+        if thread is None or loop is None or not thread.is_alive() or self._is_stopped:
             return
         self._closing = True
         atexit.unregister(self._at_exit)
         await asyncio.to_thread(thread.join, within)
         if thread.is_alive():
+            self._is_stopped = True
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._stop)
 

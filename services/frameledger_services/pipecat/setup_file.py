@@ -14,11 +14,12 @@ import os
 from itertools import chain, count
 from typing import Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 logger = logging.getLogger("frameledger.pipecat")
 
-_recorded: set[str] = set()
-"""The ids of the pipelines that run. Two with one id would fence each other."""
+_observers: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""The observers of the workers that run. Two with one id would fence each other."""
 
 
 async def setup_pipeline_worker(worker: Any) -> None:
@@ -28,10 +29,16 @@ async def setup_pipeline_worker(worker: Any) -> None:
     said = os.environ.get("PIPECAT_CONTEXT_ID") or getattr(worker, "_conversation_id", None)
     wanted = said or f"pipecat-{uuid4()}"
     numbered = (f"{wanted}-{number}" for number in count(2))
-    context_id = next(one for one in chain([wanted], numbered) if one not in _recorded)
-    worker.add_observer(FrameledgerObserver(context_id))
-    _recorded.add(context_id)
-    worker.add_event_handler("on_pipeline_finished", lambda *_: _recorded.discard(context_id))
+    for other, observer in list(_observers.items()):
+        if other.has_finished():
+            if observer.context_id.startswith(wanted):
+                # A pipeline that never started may still publish its last frames.
+                await observer.finish()
+            _observers.pop(other, None)
+    in_use = {observer.context_id for observer in _observers.values()}
+    context_id = next(one for one in chain([wanted], numbered) if one not in in_use)
+    observer = _observers[worker] = FrameledgerObserver(context_id)
+    worker.add_observer(observer)
     logger.warning("this pipeline is recorded as the conversation %s", context_id)
 
 
