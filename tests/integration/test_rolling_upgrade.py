@@ -1,11 +1,14 @@
 """A migration that only adds is made while the processes of the release before go on, and are replaced one by one."""
 
+from contextlib import suppress
+
 import psycopg
 import pytest
+from psycopg import errors
 from tests.support.killable import ALWAYS_AT_ONCE, EACH_BY_ITSELF, Plan, projector
 from tests.support.road import histories, road_of_its_own  # noqa: F401  # a fixture
 
-from frameledger_services.store import schema
+from frameledger_services.store import migration, schema
 from frameledger_services.store.tables import metadata
 
 NEXT_RELEASE = [
@@ -41,6 +44,11 @@ def test_processes_go_on_and_start_anew_over_a_migration_that_only_adds(road, sm
 
 
 def migrate(road, statements):
+    """In one transaction, tried again after a deadlock with the projector, as `migration.migrate` does."""
     with psycopg.connect(road.address) as connection:
-        for statement in statements:
-            connection.execute(statement)
+        for _ in range(migration.TRIES):
+            with suppress(errors.DeadlockDetected), connection.transaction():
+                for statement in statements:
+                    connection.execute(statement)
+                return
+    raise AssertionError("a deadlock in each try")
