@@ -161,7 +161,8 @@ class Outbox:
         self._closing = True
         atexit.unregister(self._at_exit)
         await asyncio.to_thread(thread.join, within)
-        if thread.is_alive():
+        # Not twice, if two wait: the second would cancel the closing of the client.
+        if thread.is_alive() and not self._is_stopped:
             self._is_stopped = True
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._stop)

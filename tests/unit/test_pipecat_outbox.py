@@ -1,0 +1,48 @@
+"""The end of a recording whose broker does not answer."""
+
+import asyncio
+import threading
+from collections import deque
+from uuid import UUID
+
+import pytest
+from tests.bounds import IN_PROCESS, scaled
+
+from frameledger_services.pipecat.capture import CHANGES
+from frameledger_services.pipecat.mirror import Mirror
+from frameledger_services.pipecat.outbox import Outbox
+
+
+class Silent:
+    """A client that publishes nothing, and is closed once `may_close` is set."""
+
+    def __init__(self):
+        self.closes, self.may_close, self.is_closed = threading.Event(), threading.Event(), False
+
+    async def publish(self, *_, **__):
+        await asyncio.Event().wait()
+
+    async def close(self):
+        self.closes.set()
+        await asyncio.to_thread(self.may_close.wait)
+        self.is_closed = True
+
+
+@pytest.mark.regression("bridge 9")
+def test_two_who_wait_for_the_end_stop_the_thread_once_and_its_client_is_closed():
+    client = Silent()
+    told = Mirror(known=True).changes([{"role": "user", "content": "One"}])
+    outbox = Outbox("call-7", UUID(int=7), deque([(1, 10**18, CHANGES, told, None)]), lambda: client)
+    outbox.start()
+
+    async def both():
+        async with asyncio.timeout(IN_PROCESS):
+            later = asyncio.create_task(outbox.finish(scaled(0.2)))
+            await outbox.finish(0.0)
+            await asyncio.to_thread(client.closes.wait)
+            await later
+            client.may_close.set()
+            await asyncio.to_thread(outbox._thread.join)
+
+    asyncio.run(both())
+    assert client.is_closed
