@@ -32,8 +32,10 @@ class Request:
     ) -> Self:
         """Returns the request with this body. Keys keep their order, because providers cache requests by prefix."""
         text = _text(body)
-        content = _bytes(text)
-        if surrogates.has_half(text):
+        try:
+            content = text.encode()
+        except UnicodeEncodeError:
+            content = _without_halves(text)
             body = json.loads(content)
         return cls(provider, model, body, content, builtin_tools)
 
@@ -46,14 +48,15 @@ class Request:
 def encoded(value: Any) -> bytes:
     """Returns compact JSON in UTF-8. A lone surrogate becomes the text of its escape, as in the log: APIs reject a body
     with half a character."""
-    return _bytes(_text(value))
-
-
-def _bytes(text: str) -> bytes:
+    text = _text(value)
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return surrogates.write_out_halves(text.encode(errors="backslashreplace"))
+        return _without_halves(text)
+
+
+def _without_halves(text: str) -> bytes:
+    return surrogates.write_out_halves(text.encode(errors="backslashreplace"))
 
 
 def _text(value: Any) -> str:
