@@ -21,7 +21,6 @@ from frameledger_services.event_log.producer import RecordRefusedError, TooLarge
 from frameledger_services.functions import (
     FunctionCallParams,
     ResultRefusedError,
-    call_publisher,
     notifications,
 )
 from frameledger_services.functions.call_frames import CallAttempt
@@ -32,6 +31,7 @@ from frameledger_services.functions.options import Options
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.work import Job, LeaseLostError
+from frameledger_services.work import publisher as worker_publisher
 
 DISPATCH, FIRST_START, INTERRUPTION = UUID(int=1), UUID(int=2), UUID(int=3)
 CALL = CallAttempt("scope", "c", 1, 0, "t", "f", {}, None, 1, "w", dispatched_by=DISPATCH)
@@ -519,7 +519,7 @@ def test_a_handler_that_raises_when_it_is_stopped_has_its_error_on_the_log():
 @pytest.mark.regression("fault 6")
 @pytest.mark.parametrize("safe", [True, False])
 def test_a_result_that_the_broker_refuses_is_ambiguous_and_never_told_as_failed(safe, monkeypatch):
-    monkeypatch.setattr(call_publisher, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(worker_publisher, "RETRY_SECONDS", 0.0)
     told = []
 
     async def pay(params):
@@ -540,7 +540,7 @@ def test_a_result_that_the_broker_refuses_is_ambiguous_and_never_told_as_failed(
 
 @pytest.mark.regression("fault 6")
 def test_a_result_that_is_refused_for_a_moment_is_taken(monkeypatch):
-    monkeypatch.setattr(call_publisher, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(worker_publisher, "RETRY_SECONDS", 0.0)
     refusals = [RecordRefusedError("There is no leader.", [None])] * 2
 
     async def pay(params):
@@ -570,7 +570,7 @@ def test_a_result_that_is_too_large_is_told_as_finished_and_too_large():
 @pytest.mark.parametrize("error", [RecordRefusedError, LeaseLostError])
 def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatch):
     """The task that publishes it runs in the task group of the whole service."""
-    monkeypatch.setattr(call_publisher, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(worker_publisher, "RETRY_SECONDS", 0.0)
     refusals = [error("Not authorized.", [None]) if error is RecordRefusedError else error()] * 5
 
     async def pay(params):
@@ -591,7 +591,7 @@ def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatc
 
 @pytest.mark.regression("fault 6")
 def test_a_start_that_is_too_large_and_whose_cancel_is_refused_ends_nothing_but_its_own_call(monkeypatch):
-    monkeypatch.setattr(call_publisher, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(worker_publisher, "RETRY_SECONDS", 0.0)
     refusals = [RecordRefusedError("Not authorized.", [None])] * 5
 
     def refused(frame):

@@ -9,9 +9,9 @@ from frameledger.frames import LLMFullResponseStartFrame, LLMTextFrame
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError, UnacknowledgedError
-from frameledger_services.inference import run_publisher
 from frameledger_services.inference.run_publisher import RunPublisher
 from frameledger_services.work import LeaseLostError
+from frameledger_services.work import publisher as worker_publisher
 
 RUN = ClaimedRun("effect", "ctx", 7, "run-1", 1, "claim", None)
 FRAMES = (
@@ -35,7 +35,7 @@ class Publisher:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(run_publisher, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(worker_publisher, "RETRY_SECONDS", 0.0)
 
 
 def publish(publishing):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -17,10 +18,10 @@ from frameledger.frames import (
     FunctionCallResultProperties,
     encode_frame,
 )
-from frameledger_services import call_words, logs, transient
+from frameledger_services import call_words, logs, transient, work
 from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
 from frameledger_services.functions.call_frames import SettledAs
-from frameledger_services.functions.call_state import RETRY_SECONDS, CallState
+from frameledger_services.functions.call_state import CallState
 from frameledger_services.functions.execution import text_of
 from frameledger_services.functions.handler_api import HandlerReport, ResultReport, WaitReport
 from frameledger_services.functions.notifications import context_updated
@@ -63,23 +64,15 @@ class CallPublisher:
     async def publish_by(
         self, causation_id: UUID | str | None, *frames: AnyFrame, refusals: int | None = None
     ) -> None:
-        """Publish, without waiting for the start. Raises `TooLargeError` and ValueError for what is never taken, and
-        `RecordRefusedError` after so many `refusals` by the broker; with None it tries again without end."""
-        call, refused = self._state.call, 0
-        while True:
-            try:
-                await self._state.leased.publish(call.context_id, *frames, causation_id=causation_id)
-                return
-            except TooLargeError:
-                raise
-            except RecordRefusedError as error:
-                refused += 1
-                _log.error("call.frame_refused", **call.names(), error=str(error))
-                if refused == refusals:
-                    raise
-            except transient.BROKER as error:
-                _log.warning("call.frame_not_published", **call.names(), error=str(error))
-            await asyncio.sleep(RETRY_SECONDS)
+        """As `work.until_taken`, without waiting for the start."""
+        await work.until_taken(
+            partial(
+                self._state.leased.publish, self._state.call.context_id, *frames, causation_id=causation_id
+            ),
+            on_refused=self._frame_refused,
+            on_outage=self._frame_not_published,
+            refusals=refusals,
+        )
 
     async def answer(
         self,
@@ -209,6 +202,12 @@ class CallPublisher:
         await hook.interrupted(call, interruption.version)
         await self.publish_by(interruption.frame_id, call.cancel(run_llm=False, own=own))
         hook.cancelled(call, interruption.version)
+
+    def _frame_refused(self, error: Exception) -> None:
+        _log.error("call.frame_refused", **self._state.call.names(), error=transient.reason(error))
+
+    def _frame_not_published(self, error: Exception) -> None:
+        _log.warning("call.frame_not_published", **self._state.call.names(), error=transient.reason(error))
 
     async def _after_start(self) -> None:
         if self.start is not None:

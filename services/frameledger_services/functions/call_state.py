@@ -26,7 +26,7 @@ from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Job, LeaseLostError, Session
 
 RETRY_SECONDS = 0.5
-"""Before a frame that the broker did not take is published again, and before a failed read is repeated."""
+"""Before a failed read is repeated."""
 
 _log = logs.get_logger("functions")
 

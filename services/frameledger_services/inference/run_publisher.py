@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
 from frameledger_services import logs, transient, work
 from frameledger_services.claims import ClaimedRun
-from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
-
-RETRY_SECONDS = 0.5
-"""Before frames that the broker did not take are published again."""
 
 _log = logs.get_logger("inference")
 
@@ -21,9 +17,7 @@ class RunPublisher:
     """Publishes a run's frames, as caused by the frame that opened the run.
 
     Frames that the broker does not take are published again until it does, or the lease is over, as those of calls are:
-    an outage of the broker costs no attempt, and the model is not asked again for an answer that is here. Nothing comes
-    twice or out of order by that, since each frame has an id and the later ones wait. Frames that the broker refuses,
-    such as without the right to write, are published again too: an operator may grant it, and is told by an error.
+    an outage of the broker costs no attempt, and the model is not asked again for an answer that is here.
     """
 
     def __init__(self, publisher: work.Publisher, run: ClaimedRun) -> None:
@@ -37,17 +31,17 @@ class RunPublisher:
         `LeaseLostError`."""
         # Also if it fails: the frames may arrive.
         self.if_released = "release"
-        while True:
-            try:
-                await self._publisher.publish(context_id, *frames, causation_id=self._run.causation_id)
-                return
-            except TooLargeError:
-                raise
-            except RecordRefusedError as error:
-                _log.error("run.frames_refused", **self._about(error))
-            except transient.BROKER as error:
-                _log.warning("run.frames_not_published", **self._about(error))
-            await asyncio.sleep(RETRY_SECONDS)
+        await work.until_taken(
+            partial(self._publisher.publish, context_id, *frames, causation_id=self._run.causation_id),
+            on_refused=self._refused,
+            on_outage=self._not_published,
+        )
+
+    def _refused(self, error: Exception) -> None:
+        _log.error("run.frames_refused", **self._about(error))
+
+    def _not_published(self, error: Exception) -> None:
+        _log.warning("run.frames_not_published", **self._about(error))
 
     def _about(self, error: Exception) -> dict[str, str]:
         return {

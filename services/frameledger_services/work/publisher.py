@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
 from frameledger.record import LogPosition, outgoing
+from frameledger_services import transient
 from frameledger_services.event_log.frame_defaults import with_defaults
-from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.producer import Producer, RecordRefusedError, TooLargeError
 from frameledger_services.telemetry import tracing
 from frameledger_services.work.lease import Lease
 
 WITHIN = 30.0
 """Seconds within which the broker has to acknowledge."""
+
+RETRY_SECONDS = 0.5
+"""Seconds before frames that the broker did not take are published again."""
 
 
 class Publisher:
@@ -53,3 +59,36 @@ class Publisher:
         ]
         async with self._lease.held():
             return await self._producer.publish(self._topic, records, within=within)
+
+
+async def until_taken(
+    publish: Callable[[], Awaitable[object]],
+    *,
+    on_refused: Callable[[Exception], None],
+    on_outage: Callable[[Exception], None],
+    refusals: int | None = None,
+) -> None:
+    """Publish frames that have ids, again and again until the broker takes them.
+
+    Nothing comes twice or out of order by that: a repeated id counts once, and later frames wait. Frames that the
+    broker refuses, such as without the right to write, are published again too: an operator may grant it. The two
+    functions log why the frames were not taken.
+
+    Raises `TooLargeError` and ValueError for what is never taken, `LeaseLostError`, and `RecordRefusedError` after so
+    many `refusals`; with None it tries again until the lease ends.
+    """
+    refused = 0
+    while True:
+        try:
+            await publish()
+            return
+        except TooLargeError:
+            raise
+        except RecordRefusedError as error:
+            refused += 1
+            on_refused(error)
+            if refused == refusals:
+                raise
+        except transient.BROKER as error:
+            on_outage(error)
+        await asyncio.sleep(RETRY_SECONDS)
