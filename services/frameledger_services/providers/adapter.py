@@ -85,6 +85,7 @@ class LLMAdapter(ABC):
     def messages(
         self,
         context: LLMContext,
+        tools: Sequence[Tool],
         *,
         system_replaced: bool = False,
         answers: Sequence[str | None] = (),
@@ -92,8 +93,9 @@ class LLMAdapter(ABC):
         """Returns the context's messages for this provider: the calls of an answer in one message, each followed by its
         result, under names that providers accept, and all messages checked.
 
-        `system_replaced` omits system messages. `answers` has for each message of the context the id of the answer that
-        it belongs to, or None if that is unknown; empty means unknown for all.
+        `tools` are those of the request: calls of them keep their names. `system_replaced` omits system messages.
+        `answers` has for each message of the context the id of the answer that it belongs to, or None if that is
+        unknown; empty means unknown for all.
         """
         found: list[LLMContextMessage] = []
         known: list[str | None] = []
@@ -106,7 +108,7 @@ class LLMAdapter(ABC):
                 continue
             found.append(message)
             known.append(answer)
-        offered = {tool.name for tool in tool_forms.tools_of(self.provider, context.tools)}
+        offered = {tool.name for tool in tools}
         checked = called_names.with_accepted_names(pairing.paired(gathering.gathered(found, known)), offered)
         for place, message in enumerate(checked):
             if not isinstance(message, LLMSpecificMessage):

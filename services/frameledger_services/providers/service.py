@@ -228,7 +228,7 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
             settings=settings,
             system=system,
             messages=adapter.messages(
-                context, system_replaced=system_instruction is not None, answers=answers
+                context, tools, system_replaced=system_instruction is not None, answers=answers
             ),
             tools=tools,
             tool_choice=choice,

@@ -26,7 +26,7 @@ def request_parts(stored: StoredContext) -> dict[str, Any]:
             model="",
             settings=LLMSettings(),
             system=None,
-            messages=adapter.messages(stored.context, answers=stored.answers),
+            messages=adapter.messages(stored.context, tools, answers=stored.answers),
             tools=tools,
             tool_choice=tool_forms.choice_of(adapter.provider, stored.context.tool_choice, tools),
             prompt_caching=False,
