@@ -29,7 +29,7 @@ from frameledger.evolve.changes import (
     CallWaiting,
 )
 from frameledger.partition import partition_for
-from frameledger_services.projector import batches, writer
+from frameledger_services.projector import commits, writer
 from frameledger_services.projector.ownership import ProjectorFencedError
 from frameledger_services.store import projections
 
@@ -281,7 +281,7 @@ def test_records_of_a_foreign_partition_are_forwarded_and_what_is_no_frame_is_a_
 
 @pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
 def test_who_lost_one_of_its_partitions_is_fenced_and_stores_nothing_of_any(database, monkeypatch, small):
-    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
+    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
     log = Log()
     for number in range(2 * PARTITIONS):
         log.add(f"ctx-{number}", b'{"type":"LLMRunFrame"}')

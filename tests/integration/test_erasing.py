@@ -25,7 +25,8 @@ from frameledger.ids import ContextId
 from frameledger.record import decode
 from frameledger_services.audit.verify import verify
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.projector import batch_fold, batches, stored_heads
+from frameledger_services.projector import batch_fold, commits, stored_heads
+from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.outbox_rows import effect_topics
 from frameledger_services.projector.rebuild import rebuild
@@ -89,7 +90,7 @@ def verified(address, context_id):
 def test_the_tables_are_the_fold_of_the_whole_log_however_it_is_cut(
     database, make_database, migrated_template, monkeypatch, seed, small
 ):
-    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
+    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
     records = talks_with_erasures(seed)
     live, again = database, make_database(template=migrated_template)
     project(live, records, sizes=(1, 7, 64, 3), cache_bytes=1)
@@ -129,7 +130,7 @@ def test_nothing_of_an_erased_conversation_is_found_in_any_column(database, seed
 
 @EACH_AND_ALL
 def test_the_receipt_says_what_was_erased_where_it_lies_and_by_whom(database, monkeypatch, small):
-    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
+    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
     log = Log()
     log.add("ctx", say("hello", run_llm=True))
     log.add("ctx", say("a secret"))
@@ -192,7 +193,7 @@ def test_before_and_behind_it_in_one_batch(database):
 @EACH_AND_ALL
 @pytest.mark.parametrize("cache_bytes", [1, 1 << 20], ids=["loaded", "in memory"])
 def test_an_erasure_that_is_published_twice_erases_once(database, monkeypatch, small, cache_bytes):
-    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
+    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
     log = Log()
     for value in (say("a"), ERASE, ERASE, say("b"), ERASE, say("c")):
         log.add("ctx", value)
@@ -248,7 +249,7 @@ def test_a_parked_conversation_is_erased_and_parked_no_more(database, monkeypatc
 def test_late_words_of_a_worker_are_counted_and_nothing_else(
     database, monkeypatch, small, has_begun, cache_bytes
 ):
-    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
+    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
     log = Log()
     log.add("ctx", say("hello", run_llm=True))
     project(database, log.records)
@@ -303,7 +304,7 @@ def test_what_a_foreign_partition_had_before_the_erasure_begins_no_life(database
 
 @EACH_AND_ALL
 def test_a_new_life_may_be_refused(database, monkeypatch, small):
-    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
+    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
     log = Log()
     for value in (say("hello"), ERASE, say("a secret"), ERASE.replace(b"e1", b"e2")):
         log.add("ctx", value, headers=(("note", b"a secret"),))
@@ -311,9 +312,7 @@ def test_a_new_life_may_be_refused(database, monkeypatch, small):
 
     async def run():
         async with Projecting(database) as projecting:
-            projecting.batches = batches.Batches(
-                projecting.connection, TOPICS, projecting.cache, refuse_erased=True
-            )
+            projecting.batches = Batches(projecting.connection, TOPICS, projecting.cache, refuse_erased=True)
             for record in log.records:
                 await projecting.store([record])
             return projecting.outbox

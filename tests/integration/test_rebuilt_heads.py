@@ -9,7 +9,7 @@ from tests.support.batches import Log, Projecting, value_of
 
 from frameledger import stored
 from frameledger.frames import LLMMessagesAppendFrame, encode_frame
-from frameledger_services.projector import batches
+from frameledger_services.projector import commits
 from frameledger_services.projector.stored_heads import NewerHeadError
 
 BOTH_WAYS = pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
@@ -29,7 +29,7 @@ REBUILT = "UPDATE contexts SET rebuilt = rebuilt + 1 WHERE context_id = 'ctx'"
 
 @BOTH_WAYS
 def test_a_rebuilt_conversation_is_loaded_again_and_no_partition_is_lost(database, monkeypatch, small):
-    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
+    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
     records = said("ctx", "other", "ctx", "other", "ctx", "ctx")
 
     async def run():
@@ -51,7 +51,7 @@ def test_a_rebuilt_conversation_is_loaded_again_and_no_partition_is_lost(databas
 
 @BOTH_WAYS
 def test_a_batch_waits_for_the_rebuild_of_its_conversation_and_is_folded_again(database, monkeypatch, small):
-    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
+    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
     records = said("ctx", "other", "ctx", "other")
 
     async def run():

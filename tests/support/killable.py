@@ -28,7 +28,7 @@ from frameledger_services import database, logs
 from frameledger_services.event_log.consumer import consumer
 from frameledger_services.projector import (
     batch_fold,
-    batches,
+    commits,
     decoded,
     group_member,
     instance_id,
@@ -250,7 +250,7 @@ def _wrap(points: _Points, plan: Plan) -> None:
     if plan.hanging:
         vars(watchdog)["SECONDS"] = 0.2
     if plan.small is not None:
-        vars(batches)["SMALL_RECORDS"] = plan.small
+        vars(commits)["SMALL_RECORDS"] = plan.small
     vars(database)["GuardedConnection"] = Connection
     vars(service)["consumer"] = grouped
 

@@ -1,61 +1,24 @@
-"""A batch: records of our partitions folded and stored in one transaction, each record exactly once.
+"""Batches: records become frames, and all that can be stored are, each exactly once (`commits`).
 
-If the process dies before the commit, nothing of the batch happened: the next owner of the partitions reads from the
-old `next_offset`. If it dies after the commit, all of it happened, and the next owner publishes what the outbox holds.
-There is no third case, because rows, heads, outbox and `next_offset` are one commit: of a transaction, or of the one
-statement that a small batch is. If it dies before it gets the answer, it is one of the two, and the next owner's first
-statement shows which.
-
-If the database crashes, it may lose the latest commits, whole and newest first: the log is read again from the
-`next_offset` that is left, to the same rows. So a batch may be visible before it is on disk, as long as nothing acts on
-it that would not follow from the log again. A batch that writes to the outbox, or the worker of a call, is on disk when
-its commit returns, and so is every large one. Any other is on disk when it is notified, right after (`notifier`). If a
-power cut takes the same moments from Kafka too, the conversation ends before them, in both.
+A record that cannot be stored is no error: `unstorable_records` parks its conversation, or keeps it as a dead letter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Mapping
 
-from frameledger.frames import LLMContextEraseFrame
-from frameledger.ids import ContextId
-from frameledger.record import LoggedFrame, Record
-from frameledger.stored import FOLD_VERSION
-from frameledger_services import failpoints, logs
+from frameledger.record import Record
 from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.projector.batch_fold import BatchFold, StoredIds, is_at_home
-from frameledger_services.projector.batch_span import batch_span, note_outcomes
-from frameledger_services.projector.decoded import DecodedRecord, FetchedRecord, decode_record
-from frameledger_services.projector.head import Head
+from frameledger_services.projector.batch_span import batch_span
+from frameledger_services.projector.commits import Commits
+from frameledger_services.projector.decoded import FetchedRecord, decode_record
 from frameledger_services.projector.head_cache import HeadCache
-from frameledger_services.projector.log_check import record_hash
-from frameledger_services.projector.metrics import ProjectorMetrics, clock
-from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
-from frameledger_services.projector.rebuild import DamagedFramesError, rebuild
-from frameledger_services.projector.refold import UnfoldableFrameError
-from frameledger_services.projector.rows import Rows, at
-from frameledger_services.projector.stored_heads import load, park
-from frameledger_services.projector.unstorable_records import UnstorableRecords, is_of_the_values
+from frameledger_services.projector.metrics import ProjectorMetrics
+from frameledger_services.projector.ownership import OwnedPartition, ProjectorTopics
+from frameledger_services.projector.unstorable_records import UnstorableRecords
 from frameledger_services.projector.watchdog import deadline
-from frameledger_services.projector.writer import write_parts, write_single_statement
-from frameledger_services.store import checkpoints, frame_ids, single_statement
-from frameledger_services.store import heads as head_statements
-from frameledger_services.store.batch import StaleHeadError
 from frameledger_services.store.outbox import OutboxRow
-from frameledger_services.store.projections import Progress
-from frameledger_services.telemetry.tracing import NO_SPAN
-
-SMALL_RECORDS = 64
-SMALL_BYTES = 256 * 1024
-"""A batch within both limits is written in one statement; for more rows COPY is quicker."""
-
-
-REBUILT_FOR = f"folded by fold version {FOLD_VERSION}, when its next frame arrived"
-"""Why outcomes changed, in `outcome_changes`."""
-
-_log = logs.get_logger("projector")
 
 
 class Batches:
@@ -74,16 +37,17 @@ class Batches:
     ) -> None:
         """`rebuild_frames` as in the settings. `refuse_erased`: a frame to the id of an erased conversation is a dead
         letter, and begins no other."""
-        self._connection = connection
-        self._refuse_erased = refuse_erased
         self._topics = topics
-        self._cache = cache
-        self._failpoint = failpoint or failpoints.none
-        self._rebuild_frames = rebuild_frames
-        self._of_rebuilds: list[OutboxRow] = []
-        self._metrics = metrics or ProjectorMetrics()
-        self._span = NO_SPAN
-        self._unstorable = UnstorableRecords(self)
+        self._commits = Commits(
+            connection,
+            topics,
+            cache,
+            failpoint,
+            rebuild_frames=rebuild_frames,
+            refuse_erased=refuse_erased,
+            metrics=metrics,
+        )
+        self._unstorable = UnstorableRecords(self._commits)
 
     async def store(
         self,
@@ -101,9 +65,9 @@ class Batches:
             batch = [
                 decode_record(record) if logged is None else (record, logged) for record, logged in found
             ]
-        with batch_span(self._topics.frames, self._topics.group, batch) as self._span:
+        with batch_span(self._topics.frames, self._topics.group, batch) as self._commits.span:
             stored = await self._unstorable.store(batch, owned, positions)
-        return self._rows_of_rebuilds() + stored
+        return self._commits.rows_of_rebuilds() + stored
 
     async def park(
         self, record: Record, owned: Mapping[int, OwnedPartition], why: Exception
@@ -119,182 +83,3 @@ class Batches:
     ) -> list[OutboxRow]:
         """Keep a record as a dead letter, without decoding it; its conversation continues without it."""
         return await self._unstorable.dead_letter(record, owned, why)
-
-    async def commit(
-        self,
-        batch: Sequence[DecodedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
-        stored_ids: StoredIds | None,
-        *,
-        parked_for: str | None = None,
-    ) -> list[OutboxRow]:
-        """Store a batch in one commit. With `parked_for` its conversations are parked before, for that reason."""
-        last = {record.partition: record for record, _ in batch}
-        progress = [
-            _progress(owned[partition], last.get(partition), end) for partition, end in positions.items()
-        ]
-        context_ids = {logged.context_id for _, logged in self.at_home(batch)}
-        try:
-            await self._failpoint("before load")
-            began = clock()
-            # Before the lock: what is read is ours since we took the partitions over, like all that is in memory.
-            heads = await self._heads(context_ids, may_rebuild=parked_for is None)
-            loaded = clock()
-            await self._failpoint("after load")
-            folding = self._folding(heads, stored_ids, owned)
-            if parked_for is not None:
-                for head in heads.values():
-                    park(head, parked_for)
-            with deadline():
-                parts = folding.fold(batch)
-            folded = clock()
-            if _is_small(batch) and len(parts) == 1 and not parts[0].late:
-                await self._write_at_once(progress, parts[0], folding.touched.values())
-            else:
-                await self._write_in_turn(progress, parts, folding.touched.values())
-        except StaleHeadError:
-            self._cache.drop(context_ids)
-            known = {head.context_id for head in folding.touched.values() if head.stored}
-            if (await head_statements.rebuilt(self._connection, known)).keys() < known:
-                # A head was erased without a fence: whatever else is in memory cannot be trusted either.
-                raise ProjectorFencedError(set(positions)) from None
-            # Rebuilt: nothing of the batch happened, and it is folded again, on the heads that are there now.
-            return await self.commit(batch, owned, positions, stored_ids, parked_for=parked_for)
-        except BaseException:
-            self._cache.drop(context_ids)
-            raise
-        self._metrics.load.observe(loaded - began)
-        self._metrics.fold.observe(folded - loaded)
-        self._metrics.stored(parts)
-        if folding.duplicates:
-            self._metrics.duplicates.inc(folding.duplicates)
-        note_outcomes(self._span, parts)
-        await self._failpoint("after commit")
-        for head in folding.touched.values():
-            head.stored = True
-        self._cache.put(heads.values())
-        for one in progress:
-            owned[one.partition].next_offset = one.next_offset
-        return [row for part in parts for row in part.outbox]
-
-    @cached_property
-    def _cursor(self) -> single_statement.Cursor:
-        return single_statement.cursor_of(self._connection)
-
-    async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
-        await self._failpoint("before lock")
-        began = clock()
-        held = await write_single_statement(self._cursor, self._topics.frames, progress, rows, heads)
-        _check_held(progress, held)
-        self._metrics.write.observe(clock() - began)
-
-    async def _write_in_turn(
-        self, progress: Sequence[Progress], parts: Sequence[Rows], heads: Iterable[Head]
-    ) -> None:
-        async with self._connection.transaction():
-            await self._failpoint("before lock")
-            began = clock()
-            _check_held(progress, await checkpoints.advance(self._connection, self._topics.frames, progress))
-            await self._failpoint("after lock")
-            await write_parts(self._connection, parts, heads)
-            written = clock()
-            await self._failpoint("before commit")
-        self._metrics.write.observe(written - began)
-        self._metrics.commit.observe(clock() - written)
-
-    async def stored_ids(self, batch: Sequence[DecodedRecord]) -> StoredIds:
-        """Returns the frames of the batch that are stored already."""
-        frames = [logged for _, logged in self.at_home(batch)]
-        pairs = [(logged.context_id, frame_ids.frame_uuid(logged.frame_id)) for logged in frames]
-        erasing = [
-            pair
-            for pair, logged in zip(pairs, frames, strict=True)
-            if isinstance(logged.frame, LLMContextEraseFrame)
-        ]
-        async with self._connection.transaction():
-            return StoredIds(
-                await frame_ids.payloads(self._connection, pairs),
-                await frame_ids.payloads(self._connection, erasing, "erasures"),
-            )
-
-    def at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:
-        """Yields the records that are frames of a conversation in its own partition."""
-        for record, logged in batch:
-            if isinstance(logged, LoggedFrame) and is_at_home(record, self._topics.partitions):
-                yield record, logged
-
-    def _folding(
-        self, heads: dict[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, OwnedPartition]
-    ) -> BatchFold:
-        topics = self._topics
-        held = {one.partition for one in owned.values() if one.held_until is not None}
-        return BatchFold(
-            heads,
-            topics.partitions,
-            topics.effects.__getitem__,
-            topics.dead_letters,
-            stored_ids,
-            held,
-            refuse_erased=self._refuse_erased,
-        )
-
-    async def _heads(self, context_ids: set[ContextId], *, may_rebuild: bool) -> dict[str, Head]:
-        """Returns the heads of these conversations: from the cache, all others in one query."""
-        heads: dict[str, Head] = {}
-        missing = []
-        for context_id in context_ids:
-            head = self._cache.get(context_id)
-            if head is None:
-                missing.append(context_id)
-            else:
-                heads[context_id] = head
-        if not missing:
-            return heads
-        self._metrics.head_loads.inc(len(missing))
-        rebuild = self._rebuild if may_rebuild and self._rebuild_frames else None
-        return heads | await load(self._connection, missing, rebuild, max_frames=self._rebuild_frames)
-
-    async def _rebuild(self, context_id: ContextId) -> None:
-        """Rebuild a conversation that an older release folded; one that cannot be is folded on from its old state."""
-        topics = self._topics
-        try:
-            done = await rebuild(self._connection, topics.frames, topics.effects, context_id, REBUILT_FOR)
-        except Exception as error:
-            if not isinstance(error, DamagedFramesError | UnfoldableFrameError) and not is_of_the_values(
-                error
-            ):
-                raise
-            _log.warning("projector.not_rebuilt", context_id=context_id, reason=str(error))
-            return
-        if done is not None:
-            self._of_rebuilds += done.outbox
-
-    def _rows_of_rebuilds(self) -> list[OutboxRow]:
-        """Returns the rows that rebuilds left in the outbox, each once."""
-        rows, self._of_rebuilds = self._of_rebuilds, []
-        return rows
-
-
-def _is_small(batch: Sequence[DecodedRecord]) -> bool:
-    return len(batch) <= SMALL_RECORDS and sum(len(one.value or b"") for one, _ in batch) <= SMALL_BYTES
-
-
-def _check_held(progress: Sequence[Progress], held: set[int]) -> None:
-    lost = {one.partition for one in progress} - held
-    if lost:
-        raise ProjectorFencedError(lost)
-
-
-def _progress(owned: OwnedPartition, last: Record | None, next_offset: int) -> Progress:
-    return Progress(
-        partition=owned.partition,
-        epoch=owned.epoch,
-        expected=owned.next_offset,
-        next_offset=next_offset,
-        end_offset=owned.end_offset,
-        last_offset=None if last is None else last.offset,
-        last_hash=None if last is None else record_hash(last),
-        last_logged_at=None if last is None or last.timestamp_ms is None else at(last.timestamp_ms),
-        generation=owned.generation,
-    )

@@ -19,7 +19,7 @@ to be received too.
 
 **What is no crash.** Every Python exception: `end_in_order` clears the notes. A revoked right, the wrong broker, the
 state of a newer release, a bug outside the fold are not the fault of a record, and need an operator. An error that the
-values of one record raise is found by halving the batch (`batches`).
+values of one record raise is found by halving the batch (`unstorable_records`).
 
 **What follows** from the crashes since `next_offset` last moved:
 

@@ -13,42 +13,17 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 from psycopg import errors
 
-from frameledger.record import LoggedFrame, Record
-from frameledger.stored import StoredStateError
-from frameledger_services import transient
+from frameledger.record import Record
 from frameledger_services.projector.batch_fold import PossibleDuplicateError, StoredIds, UnfoldableError
+from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.decoded import DecodedRecord, Unstorable
 from frameledger_services.projector.ownership import OwnedPartition
+from frameledger_services.projector.refused_values import OF_VALUES, is_of_the_values
 from frameledger_services.store.outbox import OutboxRow
-
-
-class Commits(Protocol):
-    """Stores batches whole: `batches.Batches`."""
-
-    async def commit(
-        self,
-        batch: Sequence[DecodedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
-        stored_ids: StoredIds | None,
-        *,
-        parked_for: str | None = None,
-    ) -> list[OutboxRow]:
-        """Store a batch in one commit. With `parked_for` its conversations are parked before, for that reason."""
-        ...
-
-    async def stored_ids(self, batch: Sequence[DecodedRecord]) -> StoredIds:
-        """Returns the frames of the batch that are stored already."""
-        ...
-
-    def at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:
-        """Yields the records that are frames of a conversation in its own partition."""
-        ...
 
 
 class UnstorableRecords:
@@ -135,19 +110,6 @@ class UnstorableRecords:
         return outbox + await self.store(after, owned, positions)
 
 
-def is_of_the_values(error: Exception) -> bool:
-    """Whether the error comes from a value in a record, which the database refuses or the driver cannot write."""
-    if isinstance(error, errors.Error):
-        # Without a SQLSTATE it is psycopg that refuses the value.
-        return transient.is_refused_data(error) or (
-            isinstance(error, errors.DataError) and not error.sqlstate
-        )
-    return isinstance(error, _OF_VALUES) and not isinstance(error, StoredStateError)
-
-
-_OF_VALUES = (ArithmeticError, MemoryError, RecursionError, TypeError, ValueError)
-
-
 def _positions_after(batch: Sequence[DecodedRecord], owned: Mapping[int, OwnedPartition]) -> dict[int, int]:
     """Returns the next offsets after these records."""
     return {record.partition: record.offset + 1 for record, _ in batch if record.partition in owned}
@@ -156,6 +118,6 @@ def _positions_after(batch: Sequence[DecodedRecord], owned: Mapping[int, OwnedPa
 def _reason(error: Exception) -> str:
     if isinstance(error, errors.Error):
         return f"the database refuses it: {error.diag.message_primary or error}"
-    if isinstance(error, _OF_VALUES):
+    if isinstance(error, OF_VALUES):
         return f"it cannot be written: {type(error).__name__}: {error}"
     return str(error)

@@ -111,7 +111,7 @@ async def write_single_statement(
     """Write a batch and advance its partitions, in one statement that commits: the fastest way for few rows.
 
     Returns the partitions that are still ours; unless those are all, nothing was written. It is on disk on return if
-    anything acts on it; see `batches`.
+    anything acts on it; see `commits`.
     """
     # The statement itself changes the heads first, since its answer depends on them.
     writes = [*_writes(rows, rows.messages()), *_head_writes(changed)]
