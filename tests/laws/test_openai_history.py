@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frameledger import async_tool_messages as background
-from frameledger_services.gateway.openai import history
+from frameledger_services.gateway.openai import history, seen_messages
 from frameledger_services.gateway.openai.history import Held
 
 Message = dict[str, Any]
@@ -84,7 +84,7 @@ def as_read(messages: list[Message]) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     for message in messages:
         role = message.get("role")
-        text = " ".join(history.text_of(message).split())
+        text = " ".join(seen_messages.text_of(message).split())
         if role not in ("user", "assistant") or not text:
             continue
         if role == "assistant" and lines and lines[-1][0] == role:

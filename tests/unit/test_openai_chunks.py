@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from frameledger.frames import LLMFullResponseEndFrame, LLMFullResponseStartFrame, LLMTextFrame, Usage
 from frameledger_services.gateway.openai import chunks, request
 from frameledger_services.gateway.openai.answer import Answer
-from frameledger_services.gateway.openai.asking import Asked
+from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.store.client_calls import ClientCall
 
 

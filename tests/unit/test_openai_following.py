@@ -8,7 +8,7 @@ import pytest
 from tests.bounds import IN_PROCESS
 
 from frameledger_services.gateway.live.follower import Chunk
-from frameledger_services.gateway.openai.asking import Asked
+from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.settings import Settings

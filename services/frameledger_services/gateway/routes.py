@@ -38,22 +38,20 @@ class DescribedRoute(Route):
         problems: Sequence[str] = (),
         parameters: Sequence[Parameter[Any]] = (),
         body: dict[str, Any] | None = None,
+        operation: str | None = None,
     ) -> None:
         """`scope` is what it needs, or all of several. `answers` are OpenAPI's, by status, or have a `model` instead of
-        content: a dataclass, or None for any object. `problems` are the words that it may answer beside `ALWAYS`."""
+        content: a dataclass, or None for any object. `problems` are the words that it may answer beside `ALWAYS`.
+        `operation` is its name in the document, without the method; the endpoint's, if not given."""
         scopes: tuple[Scope, ...] = (scope,) if isinstance(scope, str) else scope
-
-        async def checked(request: Request) -> Response:
-            for one in scopes:
-                require(request.scope, one)
-            return await endpoint(request)
-
-        super().__init__(path, checked, methods=[method], name=f"{method} {path}")
+        super().__init__(
+            path, partial(_answered, scopes, endpoint), methods=[method], name=f"{method} {path}"
+        )
         # Starlette answers HEAD wherever it answers GET.
         self.methods = {method}
         self.operation: dict[str, Any] = {
             "summary": summary,
-            "operationId": f"{method.lower()}_{endpoint.__name__.removeprefix('_')}",
+            "operationId": f"{method.lower()}_{operation or endpoint.__name__.removeprefix('_')}",
             "security": [{"token": list(scopes)}],
             "parameters": [one.described() for one in parameters],
             "responses": {
@@ -63,6 +61,13 @@ class DescribedRoute(Route):
         }
         if body is not None:
             self.operation["requestBody"] = body
+
+
+async def _answered(scopes: Sequence[Scope], endpoint: Endpoint, request: Request) -> Response:
+    """Answers a request whose caller has these scopes. Raises `forbidden` for others."""
+    for one in scopes:
+        require(request.scope, one)
+    return await endpoint(request)
 
 
 def bound(endpoint: PartsEndpoint, parts: Parts) -> Endpoint:

@@ -12,59 +12,34 @@ and no model runs twice. If the answer was cut off or failed, the history decide
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from starlette.requests import Request
 
-from frameledger.frames import (
-    AnyFrame,
-    FunctionCallCancelFrame,
-    FunctionCallResultFrame,
-    LLMContextFrame,
-    LLMMessagesAppendFrame,
-    LLMMessagesUpdateFrame,
-    LLMRunFrame,
-    LLMSetToolsFrame,
-    LLMUpdateSettingsFrame,
-)
+from frameledger.frames import AnyFrame
 from frameledger_services.client import ContextChangedError, PublishedFrame
-from frameledger_services.gateway import call_settlement, client_tools, conversation_gate, preferences
-from frameledger_services.gateway.append import KEYS
+from frameledger_services.gateway import call_settlement, conversation_gate, preferences
 from frameledger_services.gateway.openai import client_answers, conversation, history
-from frameledger_services.gateway.openai.client_answers import Calls
+from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.call_settling import CallSettling
+from frameledger_services.gateway.openai.client_answers import CallsById
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.openai.history import Held, Plan
 from frameledger_services.gateway.openai.request import CompletionRequest
+from frameledger_services.gateway.openai.request_frames import MOST_QUESTIONS, RequestFrames
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, client_requests, conversation_state, offers
-from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.client_requests import Question
 from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.conversation_state import Readiness
 
 RETRY = "x-stainless-retry-count"
 
-MOST_QUESTIONS = 10
-"""How often one `Idempotency-Key` can ask: again after an answer that was cut off, or after others came in between."""
-
 CUT_OFF = ("interrupted", "failed", "dropped", "replaced", "context_ended")
 """How a run ends that has not answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A question that is stored in the conversation."""
-
-    context_id: str
-    version: int
-    """The version of its frame; the answer comes after it."""
-
-    since: int | None = None
-    """The version that announced the calls which it answers: of these some may still be open."""
 
 
 class Asking:
@@ -123,7 +98,7 @@ class Asking:
             return None
         context_id = self._named.context_id
         if self._key is not None:
-            ids = [UUID(self._frame_id(number)) for number in range(MOST_QUESTIONS)]
+            ids = [UUID(self._frames.question_id(number)) for number in range(MOST_QUESTIONS)]
             self._used, found = await self._parts.database.read(client_requests.asked_by, context_id, ids)
         else:
             found = await self._parts.database.read(client_requests.last_question, context_id)
@@ -150,26 +125,21 @@ class Asking:
         )
 
     @property
+    def _frames(self) -> RequestFrames:
+        return RequestFrames(self._named.context_id, self._wanted, self._key, self._used)
+
+    @property
     def _headers(self) -> Mapping[str, str]:
         return conversation.in_header(self._named.context_id)
 
     def _busy(self, why: str) -> ProblemError:
         return conversation_gate.busy(self._named.context_id, why, self._headers)
 
-    def _full(self) -> ProblemError:
-        return ProblemError(
-            "answer-refused",
-            "The conversation has no room for this result (its limits `context_messages` and `context_bytes`): the "
-            "call is settled, and the model does not see what it said. A shorter history makes room.",
-            headers=self._headers,
-            code="context_full",
-        )
-
     async def _say(self, found: Readiness) -> Asked | None:
         """Publish. Returns None if it has to be compared anew: somebody said something in between, or this said a
         part of it."""
         if found.stored is None:
-            return await self._ask(await self._opening(), 0)
+            return await self._ask(self._frames.opening(await self._served()), 0)
         version = await self._set_terms(found.stored)
         if version is None:
             return None
@@ -178,18 +148,21 @@ class Asking:
             client_calls.of_clients, context_id, client_answers.call_ids(sent)
         )
         held = _held(found)
+        stored = [one.message for one in held]
         plan = self._plan(held, calls)
-        given = client_answers.given(sent, [one.message for one in held], calls)
-        # Who is told what came of another's answer leaves no call behind: it may be the other's to do.
-        if not given and (told := await self._told(found, plan, calls)) is not None:
-            return told
-        if await self._leave(plan, {call.tool_call_id for call, _ in given}):
+        given = client_answers.given(sent, stored, calls)
+        settling = CallSettling(self._parts, self._request, self._frames)
+        if not given:
+            # Who is told what came of another's answer leaves no call behind: it may be the other's to do.
+            elsewhere = await settling.answered_elsewhere(found, stored, plan, calls)
+            if elsewhere is not None:
+                return elsewhere
+        if await settling.leave(plan, {call.tool_call_id for call, _ in given}):
             return None
         if given:
-            return await self._answer(
-                given, found.version, has_more=plan.kind == "replace" or bool(plan.messages)
-            )
-        return await self._ask(self._question(plan), version)
+            has_more = plan.kind == "replace" or bool(plan.messages)
+            return await settling.answer(given, found.version, has_more=has_more)
+        return await self._ask(self._frames.question(plan), version)
 
     async def _ask(self, question: AnyFrame, version: int) -> Asked | None:
         stored = await self._publish(question, version)
@@ -201,20 +174,15 @@ class Asking:
         """Let the conversation have the settings and the functions of this request. Returns its version then; None if
         somebody said something in between. Whoever asks next says its own, so nothing is wrong if this goes no
         further."""
-        version, terms = int(stored.version), stored.context.to_wire()
-        frames: list[AnyFrame] = []
-        if changes := self._wanted.changes(terms["settings"]):
-            frames.append(LLMUpdateSettingsFrame(settings=changes))
-        if (tools := client_tools.beside(terms["tools"], self._wanted.tools)) is not None:
-            frames.append(LLMSetToolsFrame(tools=tuple(tools)))
-        for frame in frames:
+        version = int(stored.version)
+        for frame in self._frames.terms(stored.context.to_wire()):
             set_ = await self._publish(frame, version)
             if set_ is None:
                 return None
             version = set_.version or version
         return version
 
-    def _plan(self, held: Sequence[Held], calls: Calls) -> Plan:
+    def _plan(self, held: Sequence[Held], calls: CallsById) -> Plan:
         sent, stored = self._wanted.messages, [one.message for one in held]
         if self._wanted.is_only_new:
             return Plan("append", tuple(client_answers.rest(sent, calls)))
@@ -230,116 +198,18 @@ class Asking:
             return plan
         return Plan("append", tuple(client_answers.in_pairs(whole.messages, stored, calls)))
 
-    async def _leave(self, plan: Plan, answered: Collection[str]) -> bool:
-        """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
-        it replaces the history, all of them, since their place goes. Returns whether there were any."""
-        waiting = await self._parts.database.read(client_calls.waiting, self._named.context_id)
-        left = call_settlement.abandoned(
-            waiting, lambda call: call.tool_call_id in answered, is_replaced=plan.kind == "replace"
-        )
-        for call in left:
-            about = self._about(call.function_name, call.tool_call_id, call.requested_version, "left")
-            await self._say_of_call(FunctionCallCancelFrame(**about))
-        return bool(left)
-
-    async def _answer(
-        self, given: Sequence[tuple[ClientCall, Any]], version: int, *, has_more: bool
-    ) -> Asked | None:
-        """Publish the results of calls. What else is said comes behind them, and asks for the answer. Returns None if
-        that is to be said now."""
-        stored: list[PublishedFrame] = []
-        for number, (call, result) in enumerate(given, 1):
-            about = self._about(
-                call.function_name, call.tool_call_id, call.requested_version, self._wanted.sha256
-            )
-            marks = (
-                self._marks()
-                if number == len(given) and not has_more
-                else {**self._marks(), "id": about["id"]}
-            )
-            frame = FunctionCallResultFrame(
-                **{**about, **marks}, result=result, run_llm=False if has_more else None
-            )
-            stored.append(await self._say_of_call(frame))
-        if any(one.reason == "context_full" for one in stored):
-            raise self._full()
-        if has_more or all(one.reason == "place_replaced" for one in stored):
-            # Calls that have no place in the history any more are messages like others.
-            return None
-        since = min(call.requested_version for call, _ in given)
-        counting = [one.version for one in stored if one.outcome == "applied" and one.version is not None]
-        # Without any that counts, somebody else answered: what came of that is behind the version that was read.
-        return Asked(self._named.context_id, min(counting, default=version), since)
-
-    async def _told(self, found: Readiness, plan: Plan, calls: Calls) -> Asked | None:
-        """Returns where the answer is of a request that ends with a result which says nothing new, unless it wants
-        another answer."""
-        said = client_answers.last(self._wanted.messages, calls)
-        if said is None:
-            return None
-        context_id, (call, value) = self._named.context_id, said
-        if plan.kind == "append" and not plan.messages:
-            left = await self._parts.database.read(
-                client_calls.left_since, context_id, call.requested_version
-            )
-            others = await self._parts.database.read(
-                client_calls.others_waiting_since, context_id, call.requested_version
-            )
-            if others or any(not one.interrupted for one in left):
-                # Of one answer's calls some are still open, and the model goes on when all have their results; or it
-                # went on, and made others.
-                return Asked(context_id, found.version, call.requested_version)
-        if plan.kind == "replace" and call.settled_version is not None and value != call.result:
-            held = [one.message for one in _held(found)]
-            behind = _behind_result(held, call.tool_call_id)
-            if behind is not None and not any(one.get("role") == "user" for one in behind):
-                # Somebody else did the same and was first: what came of that is what there is to tell.
-                return Asked(context_id, call.settled_version, call.requested_version)
-        return None
-
-    def _about(self, function_name: str, tool_call_id: str, version: int, what: str) -> dict[str, Any]:
-        """What a frame says of a call. The same request gives it the same id: it counts once."""
-        name = f"{self._named.context_id}\ncall\n{tool_call_id}\n{version}\n{what}"
-        return call_settlement.frame_fields(str(uuid5(KEYS, name)), function_name, tool_call_id, version)
-
-    async def _opening(self) -> AnyFrame:
-        tools: list[dict[str, Any]] = []
-        if self._parts.settings.gateway_openai_tools and not conversation.is_task(self._wanted.messages):
-            tools = list((await self._parts.database.read(offers.tools_on_offer)).values())
-        tools = client_tools.beside(tools, self._wanted.tools) or tools
-        context = {
-            "messages": self._wanted.messages,
-            "tools": tools,
-            "settings": self._wanted.changes({}),
-        }
-        return LLMContextFrame.model_validate({"context": context, "run_llm": True, **self._marks()})
-
-    def _question(self, plan: Plan) -> AnyFrame:
-        if plan.kind == "replace":
-            return LLMMessagesUpdateFrame.model_validate(
-                {"messages": plan.messages, "run_llm": True, **self._marks()}
-            )
-        if not plan.messages:
-            return LLMRunFrame.model_validate(self._marks())
-        return LLMMessagesAppendFrame.model_validate(
-            {"messages": plan.messages, "run_llm": True, **self._marks()}
-        )
-
-    def _marks(self) -> dict[str, Any]:
-        marks: dict[str, Any] = {
-            "metadata": {client_requests.REQUEST: {"request_sha256": self._wanted.sha256}}
-        }
-        if self._key is not None:
-            marks["id"] = self._frame_id(min(self._used, MOST_QUESTIONS - 1))
-        return marks
-
-    def _frame_id(self, number: int) -> str:
-        return str(uuid5(KEYS, f"{self._named.context_id}\n{self._key}\nquestion\n{number}"))
+    async def _served(self) -> Sequence[dict[str, Any]]:
+        """The functions of services that a new conversation has."""
+        if not self._parts.settings.gateway_openai_tools or conversation.is_task(self._wanted.messages):
+            return ()
+        return list((await self._parts.database.read(offers.tools_on_offer)).values())
 
     async def _publish(self, frame: AnyFrame, expected: int) -> PublishedFrame | None:
         """Publish a frame that counts only if nothing has changed. Returns None if it does not."""
         try:
-            stored = await self._put(frame, expected)
+            stored = await call_settlement.publish(
+                self._parts, self._request, self._named.context_id, frame, expected
+            )
         except ContextChangedError:
             return None
         if stored.outcome == "rejected":
@@ -350,25 +220,6 @@ class Asking:
         if stored.outcome != "applied":
             raise self._busy(f"The question is stored as {stored.outcome} ({stored.reason}).")
         return stored
-
-    async def _say_of_call(self, frame: AnyFrame) -> PublishedFrame:
-        """Publish a frame that settles a call, and counts if nobody else has settled that."""
-        return await self._put(frame, None)
-
-    async def _put(self, frame: AnyFrame, expected: int | None) -> PublishedFrame:
-        return await call_settlement.publish(
-            self._parts, self._request, self._named.context_id, frame, expected
-        )
-
-
-def _behind_result(
-    held: Sequence[Mapping[str, Any]], tool_call_id: str
-) -> Sequence[Mapping[str, Any]] | None:
-    """The messages behind the newest result of a call; None if it is not there."""
-    for place in range(len(held) - 1, -1, -1):
-        if held[place].get("role") == "tool" and held[place].get("tool_call_id") == tool_call_id:
-            return held[place + 1 :]
-    return None
 
 
 def _held(found: Readiness) -> list[Held]:

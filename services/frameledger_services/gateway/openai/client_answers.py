@@ -13,11 +13,10 @@ from itertools import pairwise
 from typing import Any
 
 from frameledger_services.gateway import client_tools
-from frameledger_services.gateway.openai import history
-from frameledger_services.gateway.openai.history import JsonObject
+from frameledger_services.gateway.openai.seen_messages import JsonObject, text_of
 from frameledger_services.store.client_calls import ClientCall
 
-Calls = Mapping[str, ClientCall]
+CallsById = Mapping[str, ClientCall]
 """The calls that a client answers, by their ids."""
 
 
@@ -29,7 +28,7 @@ def call_ids(sent: Sequence[JsonObject]) -> list[str]:
 
 
 def given(
-    sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: Calls
+    sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: CallsById
 ) -> list[tuple[ClientCall, Any]]:
     """Returns the calls that wait and are answered here, with their results; of two messages of one call the last.
 
@@ -50,20 +49,20 @@ def given(
     return [(calls[name], value) for name, value in found.items()]
 
 
-def last(sent: Sequence[JsonObject], calls: Calls) -> tuple[ClientCall, Any] | None:
+def last(sent: Sequence[JsonObject], calls: CallsById) -> tuple[ClientCall, Any] | None:
     """Returns the call that the last message answers, with what it says."""
     call = calls.get(_answered(sent[-1]) or "")
     return None if call is None else (call, _value(sent[-1]))
 
 
-def placed(held: Sequence[JsonObject], calls: Calls) -> Calls:
+def placed(held: Sequence[JsonObject], calls: CallsById) -> CallsById:
     """Returns the calls that the history has. One that somebody took out of it is, once it is settled, a message like
     others."""
     names = set(call_ids(held))
     return {name: call for name, call in calls.items() if call.is_waiting or name in names}
 
 
-def rest(sent: Sequence[JsonObject], calls: Calls) -> list[JsonObject]:
+def rest(sent: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
     """Returns the messages without what the conversation has of these calls."""
     found: list[JsonObject] = []
     for message in sent:
@@ -80,7 +79,7 @@ def rest(sent: Sequence[JsonObject], calls: Calls) -> list[JsonObject]:
     return found
 
 
-def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: Calls) -> list[JsonObject]:
+def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
     """Returns the messages with each of these calls as it is stored, and its result behind it. The calls of one id are
     matched in order."""
     stored, results = _pairs(held), _results(sent)
@@ -138,7 +137,7 @@ def _made(messages: Sequence[JsonObject]) -> Counter[str]:
 
 def _words(message: JsonObject) -> list[JsonObject]:
     """What an assistant's message says beside its calls."""
-    if not history.text_of(message).strip():
+    if not text_of(message).strip():
         return []
     return [{name: value for name, value in message.items() if name != "tool_calls"}]
 
@@ -154,4 +153,4 @@ def _answered(message: JsonObject) -> str | None:
 
 
 def _value(message: JsonObject) -> Any:
-    return client_tools.value(history.text_of(message))
+    return client_tools.value(text_of(message))

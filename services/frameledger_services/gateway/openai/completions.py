@@ -19,7 +19,8 @@ from frameledger_services.gateway.live.hub import TooManyFollowersError
 from frameledger_services.gateway.openai import chunks, conversation, errors, models
 from frameledger_services.gateway.openai import request as requests
 from frameledger_services.gateway.openai.answer import Failure
-from frameledger_services.gateway.openai.asking import Asked, Asking
+from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.asking import Asking
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, ProblemError

@@ -28,6 +28,7 @@ from frameledger_services.gateway import preferences
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.append import KEYS
 from frameledger_services.gateway.openai import history
+from frameledger_services.gateway.openai.seen_messages import text_of
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.settings_types import names_in
 
@@ -80,13 +81,13 @@ def in_header(context_id: str) -> dict[str, str]:
 def is_task(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Returns whether a request looks like one that a front end makes for itself."""
     said = [one for one in messages if one.get("role") not in history.INSTRUCTIONS]
-    return len(said) == 1 and _TASK.match(history.text_of(said[0])) is not None
+    return len(said) == 1 and _TASK.match(text_of(said[0])) is not None
 
 
 def aside(chat: Named, messages: Sequence[Mapping[str, Any]]) -> Named:
     """Returns the conversation of a request that has nothing in common with the chat by which it is named."""
     first = next((one for one in messages if one.get("role") == "user"), messages[0])
-    digest = hashlib.sha256(" ".join(history.text_of(first).split()).encode(errors="backslashreplace"))
+    digest = hashlib.sha256(" ".join(text_of(first).split()).encode(errors="backslashreplace"))
     context_id = f"{chat.context_id}~{digest.hexdigest()[:12]}"
     _check(context_id)
     return Named(context_id, chat.by)

@@ -12,7 +12,7 @@ from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
 from frameledger_services.gateway.openai import answer
 from frameledger_services.gateway.openai.answer import Answer
-from frameledger_services.gateway.openai.asking import Asked
+from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, conversation_state

@@ -28,19 +28,16 @@ functions said before it.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from frameledger import async_tool_messages
-
-JsonObject = Mapping[str, Any]
+from frameledger_services.gateway.openai import assistant_words, seen_messages
+from frameledger_services.gateway.openai.assistant_words import Words
+from frameledger_services.gateway.openai.seen_messages import JsonObject, Turn, is_seen, key, text_of
 
 INSTRUCTIONS = ("system", "developer")
-
-_WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,49 +62,13 @@ class Plan:
 
 def plan(held: Sequence[Held], sent: Sequence[JsonObject]) -> Plan:
     """Returns what is to be done so that the conversation is the one that was sent. See the module."""
-    return _Comparison(held, _turns(sent)).result()
+    return _Comparison(held, seen_messages.turns(sent)).result()
 
 
 def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> bool:
     """Returns whether users said something in the conversation, and nothing of it is among what is sent."""
-    said = {_key(one.message) for one in held if one.message.get("role") == "user"}
-    return bool(said) and said.isdisjoint(_key(one) for one in sent if one.get("role") == "user")
-
-
-def text_of(message: JsonObject) -> str:
-    """Returns the text of a message, its parts joined by line breaks; a refusal is text."""
-    content = message.get("content")
-    if isinstance(content, str):
-        return content
-    texts = [text for part in _parts(content) if (text := _text_of_part(part)) is not None]
-    if isinstance(refusal := message.get("refusal"), str):
-        texts.append(refusal)
-    return "\n".join(texts)
-
-
-@dataclass(slots=True)
-class _Turn:
-    """A message that was sent; or several of the assistant in a row."""
-
-    kind: Literal["user", "assistant", "other"]
-    key: Any
-    messages: list[JsonObject]
-
-
-def _turns(sent: Iterable[JsonObject]) -> list[_Turn]:
-    turns: list[_Turn] = []
-    for message in sent:
-        if not _is_words(message):
-            kind: Literal["user", "other"] = "user" if message.get("role") == "user" else "other"
-            turns.append(_Turn(kind, _key(message), [message]))
-        elif text := _squeezed(text_of(message)):
-            if turns and turns[-1].kind == "assistant":
-                turns[-1].messages.append(message)
-                turns[-1].key += f" {text}"
-            else:
-                turns.append(_Turn("assistant", text, [message]))
-        # An assistant's message without a word is a placeholder of an answer that never came.
-    return turns
+    said = {key(one.message) for one in held if one.message.get("role") == "user"}
+    return bool(said) and said.isdisjoint(key(one) for one in sent if one.get("role") == "user")
 
 
 @dataclass(slots=True)
@@ -115,7 +76,7 @@ class _Comparison:
     """The comparison from the beginning; `at` and `turn` are how far it has come in what is held and sent."""
 
     held: Sequence[Held]
-    turns: Sequence[_Turn]
+    turns: Sequence[Turn]
     at: int = 0
     turn: int = 0
     kept: int = 0
@@ -136,7 +97,7 @@ class _Comparison:
             self.turn += 1
         rest = [message for turn in self.turns[self.turn :] for message in turn.messages]
         behind = self._behind_unsent() if rest else self.at
-        if self.head is None and not any(_is_seen(one.message) for one in self.held[behind:]):
+        if self.head is None and not any(is_seen(one.message) for one in self.held[behind:]):
             return Plan("append", tuple(rest))
         begin = 0 if self.head is None else self._end_of_head()
         kept = (self.changed.get(i, self.held[i].message) for i in range(begin, max(begin, self.kept)))
@@ -145,14 +106,14 @@ class _Comparison:
     def _instruction(self) -> None:
         if not self.held:
             return
-        wanted: list[_Turn] = []
+        wanted: list[Turn] = []
         for turn in self.turns:
             if turn.kind != "other" or turn.messages[0].get("role") not in INSTRUCTIONS:
                 break
             wanted.append(turn)
         self.turn = len(wanted)
         self.at = self.kept = end = self._end_of_head()
-        there = iter([_key(one.message) for one in self.held[:end]])
+        there = iter([key(one.message) for one in self.held[:end]])
         if any(turn.key not in there for turn in wanted):
             self.head = [turn.messages[0] for turn in wanted]
 
@@ -175,13 +136,13 @@ class _Comparison:
         self.at = self.kept = place + 1
         return True
 
-    def _find(self, turn: _Turn) -> int | None:
+    def _find(self, turn: Turn) -> int | None:
         """Where a message stands that was sent: before anything else that a client sees."""
         for place in range(self.at, len(self.held)):
             message = self.held[place].message
-            if _key(message) == turn.key:
+            if key(message) == turn.key:
                 return place
-            if _is_seen(message) and place >= self._behind_unsent():
+            if is_seen(message) and place >= self._behind_unsent():
                 return None
         return None
 
@@ -212,7 +173,7 @@ class _Comparison:
         """Of the turns up to the next user's, and up to the first unseen message that is not held: behind which place
         of what is held the unseen messages up to each are."""
         end = next((i for i in range(self.at, len(self.held)) if self._is_user(i)), len(self.held))
-        keys = {place: _key(self.held[place].message) for place in range(self.at, end)}
+        keys = {place: key(self.held[place].message) for place in range(self.at, end)}
         found: list[int] = []
         behind = self.at
         for turn in self.turns[self.turn : self.tried]:
@@ -224,7 +185,7 @@ class _Comparison:
             found.append(behind)
         return found
 
-    def _as_long_as_held(self, turns: Sequence[_Turn]) -> int:
+    def _as_long_as_held(self, turns: Sequence[Turn]) -> int:
         """How many of the turns have as many characters of words as what is held; 0 if none have."""
         left = len(" ".join(one.text for one in self._region())) + 1
         for number, turn in enumerate(turns):
@@ -240,51 +201,20 @@ class _Comparison:
     def _words(self, said: Sequence[JsonObject], behind: int = 0) -> bool:
         """Match what the assistant said. Messages before `behind` are matched too."""
         words = self._region()
-        if not words or not self._fits(words, "\n".join(text_of(one) for one in said)):
+        cuts = assistant_words.cuts(words, "\n".join(text_of(one) for one in said))
+        if not words or cuts is None:
             return False
+        for place, text in cuts.items():
+            self.changed[place] = None if text is None else {**self.held[place].message, "content": text}
         self.at = max(words[-1].place + 1, behind)
         # What functions and operators added behind an answer was there before what comes next.
-        seen = (place for place in range(self.at, len(self.held)) if _is_seen(self.held[place].message))
+        seen = (place for place in range(self.at, len(self.held)) if is_seen(self.held[place].message))
         self.kept = next(seen, len(self.held))
         return True
 
-    def _fits(self, words: Sequence[_Words], sent: str) -> bool:
-        """Whether the text that was sent is what these messages say, but for cuts, which are noted."""
-        changed: dict[int, JsonObject | None] = {}
-        if_all_is_of_one: dict[int, JsonObject | None] | None = None
-        begins = [found.start() for found in _WORD.finditer(sent)]
-        taken = 0
-        for number, one in enumerate(words):
-            rest = sent[begins[taken] :] if taken < len(begins) else ""
-            left = _squeezed(rest)
-            may_be_last = all(later.may_be_missing for later in words[number + 1 :])
-            if left == one.text or left.startswith(f"{one.text} "):
-                taken += one.text.count(" ") + 1
-                if one.is_cut and may_be_last:
-                    if_all_is_of_one = {**changed, one.place: self._cut(one, rest)}
-            elif left and one.is_cut and (one.text.startswith(left) or left.startswith(one.text)):
-                taken = len(begins)
-                changed[one.place] = self._cut(one, rest)
-            elif left and one.is_cut:
-                changed[one.place] = None
-            elif not (may_be_last and one.may_be_missing):
-                taken = -1
-                break
-            else:
-                break
-        if taken != len(begins):
-            if if_all_is_of_one is None:
-                return False
-            changed = if_all_is_of_one
-        self.changed |= changed
-        return True
-
-    def _cut(self, one: _Words, text: str) -> JsonObject:
-        return {**self.held[one.place].message, "content": text.strip()}
-
-    def _region(self) -> list[_Words]:
+    def _region(self) -> list[Words]:
         """What the assistant says from here until a user speaks."""
-        found: list[_Words] = []
+        found: list[Words] = []
         reported = False
         for place in range(self.at, len(self.held)):
             one = self.held[place]
@@ -292,76 +222,7 @@ class _Comparison:
                 break
             payload = async_tool_messages.parse_message(one.message)
             reported = reported or (payload is not None and payload.kind != "started")
-            if _is_words(one.message) and (text := _squeezed(text_of(one.message))):
-                found.append(_Words(place, text, one.is_cut, reported))
+            text = seen_messages.squeezed(text_of(one.message))
+            if text and seen_messages.is_words(one.message):
+                found.append(Words(place, text, one.is_cut, reported))
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """A message with words of the assistant."""
-
-    place: int
-    text: str
-    is_cut: bool
-    is_report: bool
-    """A background call reported before it."""
-
-    @property
-    def may_be_missing(self) -> bool:
-        return self.is_cut or self.is_report
-
-
-def _is_words(message: JsonObject) -> bool:
-    return message.get("role") == "assistant" and not message.get("tool_calls")
-
-
-def _is_seen(message: JsonObject) -> bool:
-    return message.get("role") == "user" or (_is_words(message) and bool(_squeezed(text_of(message))))
-
-
-def _key(message: JsonObject) -> Any:
-    """What two messages have in common that are the same to a reader."""
-    named = {
-        name: value
-        for name, value in message.items()
-        if name in ("role", "name", "tool_calls", "tool_call_id", "llm", "message") and value is not None
-    }
-    return _canonical({**named, "content": list(_comparable(message.get("content")))})
-
-
-def _comparable(content: Any) -> Iterator[Any]:
-    """The parts of a content; neighbouring texts as one."""
-    texts: list[str] = []
-    for part in _parts(content):
-        text = _text_of_part(part)
-        if text is not None:
-            texts.append(text)
-            continue
-        if squeezed := _squeezed(" ".join(texts)):
-            yield squeezed
-        texts = []
-        yield part
-    if squeezed := _squeezed(" ".join(texts)):
-        yield squeezed
-
-
-def _parts(content: Any) -> Sequence[Any]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return content if isinstance(content, list | tuple) else ()
-
-
-def _text_of_part(part: Any) -> str | None:
-    match part:
-        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
-            return text
-    return None
-
-
-def _squeezed(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=list)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,16 +12,13 @@ from starlette.routing import BaseRoute
 
 from frameledger_services.gateway import parameters
 from frameledger_services.gateway.access import policy
-from frameledger_services.gateway.access.caller import Scope
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.openai import conversation, models
 from frameledger_services.gateway.openai.completions import Completions
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, ProblemError
-from frameledger_services.gateway.routes import ALWAYS, DescribedRoute
+from frameledger_services.gateway.routes import ALWAYS, DescribedRoute, Endpoint
 from frameledger_services.settings import PREFIX
-
-Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class OpenAIRoute(DescribedRoute):
@@ -29,6 +26,7 @@ class OpenAIRoute(DescribedRoute):
 
     def __init__(
         self,
+        parts: Parts,
         method: str,
         path: str,
         endpoint: Endpoint,
@@ -37,7 +35,7 @@ class OpenAIRoute(DescribedRoute):
         answers: Any,
         **about: Any,
     ) -> None:
-        super().__init__(method, path, endpoint, answers={}, **about)
+        super().__init__(method, path, partial(_answered_if_on, parts, endpoint), answers={}, **about)
         by_status: dict[str, list[str]] = {}
         for word in (*problems, "not-found", *ALWAYS):
             by_status.setdefault(str(KINDS[word].status), []).append(word)
@@ -48,30 +46,24 @@ class OpenAIRoute(DescribedRoute):
         }
 
 
+async def _answered_if_on(parts: Parts, endpoint: Endpoint, request: Request) -> Response:
+    if not parts.settings.gateway_openai:
+        raise ProblemError(
+            "not-found", f"The OpenAI API is disabled; the setting {PREFIX}GATEWAY_OPENAI=true enables it."
+        )
+    return await endpoint(request)
+
+
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the routes."""
-    completions = Completions(parts)
-
-    def route(method: str, path: str, endpoint: Endpoint, **about: Any) -> BaseRoute:
-        async def if_on(request: Request) -> Response:
-            if not parts.settings.gateway_openai:
-                raise ProblemError(
-                    "not-found",
-                    f"The OpenAI API is disabled; the setting {PREFIX}GATEWAY_OPENAI=true enables it.",
-                )
-            return await endpoint(request)
-
-        if_on.__name__ = about.pop("name")
-        return OpenAIRoute(method, path, if_on, **about)
-
-    read: Scope = "read"
     return [
-        route(
+        OpenAIRoute(
+            parts,
             "POST",
             policy.COMPLETIONS,
-            completions.complete,
-            name="complete",
-            scope=("append", read),
+            Completions(parts).complete,
+            operation="complete",
+            scope=("append", "read"),
             summary="OpenAI's chat completions: say something in a conversation, and be answered.",
             parameters=[CONTEXT, KEY],
             body={
@@ -105,22 +97,24 @@ def routes(parts: Parts) -> list[BaseRoute]:
                 "log-away",
             ),
         ),
-        route(
+        OpenAIRoute(
+            parts,
             "GET",
             policy.MODELS,
             partial(models.list_models, parts),
-            name="models",
-            scope=read,
+            operation="models",
+            scope="read",
             summary="OpenAI's list of models: those that inference services answer for.",
             answers={"200": _answer("The models.", "ModelList")},
             problems=(),
         ),
-        route(
+        OpenAIRoute(
+            parts,
             "GET",
             policy.MODELS + "/{model:path}",
             partial(models.get_model, parts),
-            name="model",
-            scope=read,
+            operation="model",
+            scope="read",
             summary="One of the models.",
             parameters=[MODEL],
             answers={"200": _answer("The model.", "Model")},

@@ -1,0 +1,17 @@
+"""A question that is stored in a conversation: where its answer begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that is stored in the conversation."""
+
+    context_id: str
+    version: int
+    """The version of its frame; the answer comes after it."""
+
+    since: int | None = None
+    """The version that announced the calls which it answers: of these some may still be open."""

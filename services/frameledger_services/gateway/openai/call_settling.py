@@ -1,0 +1,114 @@
+"""Settles calls of a client's own functions, as a request says: results, and calls that it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from frameledger.frames import AnyFrame
+from frameledger_services.client import PublishedFrame
+from frameledger_services.gateway import call_settlement
+from frameledger_services.gateway.openai import client_answers, conversation
+from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.client_answers import CallsById
+from frameledger_services.gateway.openai.history import Plan
+from frameledger_services.gateway.openai.request_frames import RequestFrames
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.store import client_calls
+from frameledger_services.store.client_calls import ClientCall
+from frameledger_services.store.conversation_state import Readiness
+
+
+@dataclass(frozen=True, slots=True)
+class CallSettling:
+    """The calls of one request."""
+
+    parts: Parts
+    request: Request
+    frames: RequestFrames
+
+    async def leave(self, plan: Plan, answered: Collection[str]) -> bool:
+        """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
+        it replaces the history, all of them, since their place goes. Returns whether there were any."""
+        waiting = await self.parts.database.read(client_calls.waiting, self.frames.context_id)
+        left = call_settlement.abandoned(
+            waiting, lambda call: call.tool_call_id in answered, is_replaced=plan.kind == "replace"
+        )
+        for call in left:
+            await self._publish(self.frames.cancellation(call))
+        return bool(left)
+
+    async def answer(
+        self, given: Sequence[tuple[ClientCall, Any]], version: int, *, has_more: bool
+    ) -> Asked | None:
+        """Publish the results of calls. With `has_more`, what else is said comes behind them and asks for the answer:
+        returns None, since that is to be said now. Raises `answer-refused` if the conversation has no room for them."""
+        stored = [
+            await self._publish(
+                self.frames.result(
+                    call, result, is_question=number == len(given) and not has_more, has_more=has_more
+                )
+            )
+            for number, (call, result) in enumerate(given, 1)
+        ]
+        if any(one.reason == "context_full" for one in stored):
+            raise self._full()
+        if has_more or all(one.reason == "place_replaced" for one in stored):
+            # Calls that have no place in the history any more are messages like others.
+            return None
+        since = min(call.requested_version for call, _ in given)
+        counting = [one.version for one in stored if one.outcome == "applied" and one.version is not None]
+        # Without any that counts, somebody else answered: what came of that is behind the version that was read.
+        return Asked(self.frames.context_id, min(counting, default=version), since)
+
+    async def answered_elsewhere(
+        self, found: Readiness, held: Sequence[Mapping[str, Any]], plan: Plan, calls: CallsById
+    ) -> Asked | None:
+        """Returns where the answer is of a request that ends with a result which says nothing new, unless it wants
+        another answer. `held` are the stored messages."""
+        said = client_answers.last(self.frames.wanted.messages, calls)
+        if said is None:
+            return None
+        context_id, (call, value) = self.frames.context_id, said
+        if plan.kind == "append" and not plan.messages:
+            left = await self.parts.database.read(client_calls.left_since, context_id, call.requested_version)
+            others = await self.parts.database.read(
+                client_calls.others_waiting_since, context_id, call.requested_version
+            )
+            if others or any(not one.interrupted for one in left):
+                # Of one answer's calls some are still open, and the model goes on when all have their results; or it
+                # went on, and made others.
+                return Asked(context_id, found.version, call.requested_version)
+        if plan.kind == "replace" and call.settled_version is not None and value != call.result:
+            behind = _behind_result(held, call.tool_call_id)
+            if behind is not None and not any(one.get("role") == "user" for one in behind):
+                # Somebody else did the same and was first: what came of that is what there is to tell.
+                return Asked(context_id, call.settled_version, call.requested_version)
+        return None
+
+    def _full(self) -> ProblemError:
+        return ProblemError(
+            "answer-refused",
+            "The conversation has no room for this result (its limits `context_messages` and `context_bytes`): the "
+            "call is settled, and the model does not see what it said. A shorter history makes room.",
+            headers=conversation.in_header(self.frames.context_id),
+            code="context_full",
+        )
+
+    async def _publish(self, frame: AnyFrame) -> PublishedFrame:
+        """Publish a frame that settles a call, and counts if nobody else has settled that."""
+        return await call_settlement.publish(self.parts, self.request, self.frames.context_id, frame, None)
+
+
+def _behind_result(
+    held: Sequence[Mapping[str, Any]], tool_call_id: str
+) -> Sequence[Mapping[str, Any]] | None:
+    """The messages behind the newest result of a call; None if it is not there."""
+    for place in range(len(held) - 1, -1, -1):
+        if held[place].get("role") == "tool" and held[place].get("tool_call_id") == tool_call_id:
+            return held[place + 1 :]
+    return None

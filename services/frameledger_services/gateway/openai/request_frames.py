@@ -1,0 +1,109 @@
+"""The frames of one request: its question, what it changes of the conversation before it, and what settles calls.
+
+Ids of frames follow from the request, so that the same request again counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid5
+
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallCancelFrame,
+    FunctionCallResultFrame,
+    LLMContextFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMRunFrame,
+    LLMSetToolsFrame,
+    LLMUpdateSettingsFrame,
+)
+from frameledger_services.gateway import call_settlement, client_tools
+from frameledger_services.gateway.append import KEYS
+from frameledger_services.gateway.openai.history import Plan
+from frameledger_services.gateway.openai.request import CompletionRequest
+from frameledger_services.store import client_requests
+from frameledger_services.store.client_calls import ClientCall, WaitingCall
+
+MOST_QUESTIONS = 10
+"""How often one `Idempotency-Key` can ask: again after an answer that was cut off, or after others came in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFrames:
+    """Makes the frames of a request."""
+
+    context_id: str
+    wanted: CompletionRequest
+    key: str | None
+    """Its `Idempotency-Key`."""
+
+    used: int
+    """How many of this key's questions are stored."""
+
+    def opening(self, served: Sequence[dict[str, Any]]) -> AnyFrame:
+        """Returns the first frame of a new conversation, whose model may call these functions of services."""
+        context = {
+            "messages": self.wanted.messages,
+            "tools": client_tools.beside(served, self.wanted.tools) or served,
+            "settings": self.wanted.changes({}),
+        }
+        return LLMContextFrame.model_validate({"context": context, "run_llm": True, **self._marks()})
+
+    def terms(self, stored: Mapping[str, Any]) -> list[AnyFrame]:
+        """Returns the frames that give the conversation the settings and functions of this request; `stored` is its
+        context."""
+        frames: list[AnyFrame] = []
+        if changes := self.wanted.changes(stored["settings"]):
+            frames.append(LLMUpdateSettingsFrame(settings=changes))
+        if (tools := client_tools.beside(stored["tools"], self.wanted.tools)) is not None:
+            frames.append(LLMSetToolsFrame(tools=tuple(tools)))
+        return frames
+
+    def question(self, plan: Plan) -> AnyFrame:
+        """Returns the frame that asks for an answer to what is new."""
+        if plan.kind == "replace":
+            return LLMMessagesUpdateFrame.model_validate(
+                {"messages": plan.messages, "run_llm": True, **self._marks()}
+            )
+        if not plan.messages:
+            return LLMRunFrame.model_validate(self._marks())
+        return LLMMessagesAppendFrame.model_validate(
+            {"messages": plan.messages, "run_llm": True, **self._marks()}
+        )
+
+    def cancellation(self, call: WaitingCall) -> AnyFrame:
+        """Returns the frame that cancels a call which the client leaves behind."""
+        return FunctionCallCancelFrame(**self._about(call, "left"))
+
+    def result(self, call: ClientCall, result: Any, *, is_question: bool, has_more: bool) -> AnyFrame:
+        """Returns the result of a call. With `is_question` it is what asks for the answer; with `has_more` something
+        else behind it does."""
+        about = self._about(call, self.wanted.sha256)
+        marks = self._marks() if is_question else {**self._marks(), "id": about["id"]}
+        return FunctionCallResultFrame(
+            **{**about, **marks}, result=result, run_llm=False if has_more else None
+        )
+
+    def question_id(self, number: int) -> str:
+        """Returns the id of the question that this key asks for the time `number`, from 0."""
+        return str(uuid5(KEYS, f"{self.context_id}\n{self.key}\nquestion\n{number}"))
+
+    def _about(self, call: ClientCall | WaitingCall, what: str) -> dict[str, Any]:
+        """What a frame says of a call."""
+        version = call.requested_version
+        name = f"{self.context_id}\ncall\n{call.tool_call_id}\n{version}\n{what}"
+        return call_settlement.frame_fields(
+            str(uuid5(KEYS, name)), call.function_name, call.tool_call_id, version
+        )
+
+    def _marks(self) -> dict[str, Any]:
+        marks: dict[str, Any] = {
+            "metadata": {client_requests.REQUEST: {"request_sha256": self.wanted.sha256}}
+        }
+        if self.key is not None:
+            marks["id"] = self.question_id(min(self.used, MOST_QUESTIONS - 1))
+        return marks

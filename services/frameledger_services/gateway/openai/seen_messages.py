@@ -1,0 +1,106 @@
+"""What of a message is compared, and what a client sees of it: the words of users and of the assistant (`history`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+JsonObject = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Turn:
+    """A message that was sent; or several of the assistant in a row."""
+
+    kind: Literal["user", "assistant", "other"]
+    key: Any
+    """`key` of the message; the words of the assistant, squeezed."""
+
+    messages: list[JsonObject]
+
+
+def turns(sent: Iterable[JsonObject]) -> list[Turn]:
+    """Returns the messages that were sent as turns. An assistant's message without a word is a placeholder of an answer
+    that never came, and is left out."""
+    found: list[Turn] = []
+    for message in sent:
+        if not is_words(message):
+            kind: Literal["user", "other"] = "user" if message.get("role") == "user" else "other"
+            found.append(Turn(kind, key(message), [message]))
+        elif text := squeezed(text_of(message)):
+            if found and found[-1].kind == "assistant":
+                found[-1].messages.append(message)
+                found[-1].key += f" {text}"
+            else:
+                found.append(Turn("assistant", text, [message]))
+    return found
+
+
+def text_of(message: JsonObject) -> str:
+    """Returns the text of a message, its parts joined by line breaks; a refusal is text."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    texts = [text for part in _parts(content) if (text := _text_of_part(part)) is not None]
+    if isinstance(refusal := message.get("refusal"), str):
+        texts.append(refusal)
+    return "\n".join(texts)
+
+
+def squeezed(text: str) -> str:
+    """Returns the text with each stretch of whitespace as one space, and none at its ends."""
+    return " ".join(text.split())
+
+
+def is_words(message: JsonObject) -> bool:
+    """Returns whether the assistant says something in it, instead of calling functions."""
+    return message.get("role") == "assistant" and not message.get("tool_calls")
+
+
+def is_seen(message: JsonObject) -> bool:
+    """Returns whether every client sees it."""
+    return message.get("role") == "user" or (is_words(message) and bool(squeezed(text_of(message))))
+
+
+def key(message: JsonObject) -> Any:
+    """Returns what two messages have in common that are the same to a reader."""
+    named = {
+        name: value
+        for name, value in message.items()
+        if name in ("role", "name", "tool_calls", "tool_call_id", "llm", "message") and value is not None
+    }
+    return _canonical({**named, "content": list(_comparable(message.get("content")))})
+
+
+def _comparable(content: Any) -> Iterator[Any]:
+    """The parts of a content; neighbouring texts as one."""
+    texts: list[str] = []
+    for part in _parts(content):
+        if (own := _text_of_part(part)) is not None:
+            texts.append(own)
+            continue
+        if text := squeezed(" ".join(texts)):
+            yield text
+        texts = []
+        yield part
+    if text := squeezed(" ".join(texts)):
+        yield text
+
+
+def _parts(content: Any) -> Sequence[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list | tuple) else ()
+
+
+def _text_of_part(part: Any) -> str | None:
+    match part:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return text
+    return None
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=list)
