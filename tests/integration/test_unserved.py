@@ -217,6 +217,19 @@ def test_calls_that_need_attention_are_listed_with_their_age_and_the_oldest(data
     at_desk(database, test)
 
 
+@pytest.mark.regression("journey 33")
+def test_a_call_that_a_known_worker_started_without_a_claim_is_lost_with_it(database):
+    async def test(desk):
+        await desk.lives("worker")
+        await desk.say(CTX, calls("a", "b"))
+        await desk.say(CTX, begin("a", worker="worker"), begin("b", worker="of no table"))
+        assert await left(desk) == {}
+        await desk.dies("worker")
+        assert await left(desk) == {"lost": (1, "a")}, "who runs b nobody knows: it may be alive"
+
+    at_desk(database, test)
+
+
 OPEN = 20
 """So many runs, and as many calls, are open among all that are over."""
 

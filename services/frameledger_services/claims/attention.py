@@ -24,8 +24,8 @@ Reason = Literal["lost", "waiting", "ambiguous"]
 class NeedsAttention:
     """The calls that need attention for one reason, and the oldest of them.
 
-    `lost`: a worker started it under a claim, and no live worker has it. `waiting`: for a person. `ambiguous`: a person
-    has to decide whether it was executed.
+    `lost`: a worker that the tables know started it, and no live worker has it. `waiting`: for a person. `ambiguous`: a
+    person has to decide whether it was executed.
     """
 
     why: Reason
@@ -47,8 +47,8 @@ _LEFT = f"""
         SELECT 'lost' AS why, call.context_id, call.tool_call_id, call.started_at AS since
         FROM tool_calls AS call
         {rules.HOLDER}
-        WHERE call.status = 'running' AND call.attempt > 0
-            AND {rules.NOT_HELD}
+        {rules.STARTER}
+        WHERE call.status = 'running' AND {rules.HAS_NO_WORKER}
             AND call.started_at < now() - make_interval(secs => %(after_secs)s)
         UNION ALL
         SELECT 'waiting', context_id, tool_call_id, coalesce(started_at, requested_at)

@@ -116,7 +116,7 @@ async def abandoned(connection: Connection, limit: float, current: Sequence[int]
             joins=rules.HOLDER,
             where=f"""
                 call.status = 'running' AND call.interrupted_version IS NOT NULL
-                AND {_HAS_NO_WORKER} AND greatest(known.recorded_at, {_HAD_ONE_AT}) < {ago("limit")}
+                AND {rules.HAS_NO_WORKER} AND greatest(known.recorded_at, {_HAD_ONE_AT}) < {ago("limit")}
             """,
         ),
         limit=limit,
@@ -139,9 +139,9 @@ async def lost(connection: Connection, limit: float, current: Sequence[int]) -> 
             joins=rules.HOLDER,
             where=f"""
                 call.status = 'running' AND call.interrupted_version IS NULL
-                AND (call.safe_to_retry IS NOT TRUE OR {_WITHOUT_CLAIM})
+                AND (call.safe_to_retry IS NOT TRUE OR {rules.STARTED_WITHOUT_CLAIM})
                 AND starter.kind IS DISTINCT FROM 'timekeeper'
-                AND {_HAS_NO_WORKER} AND greatest(known.recorded_at, {_HAD_ONE_AT}) < {ago("limit")}
+                AND {rules.HAS_NO_WORKER} AND greatest(known.recorded_at, {_HAD_ONE_AT}) < {ago("limit")}
             """,
         ),
         limit=limit,
@@ -149,19 +149,9 @@ async def lost(connection: Connection, limit: float, current: Sequence[int]) -> 
     )
 
 
-_WITHOUT_CLAIM = "call.attempt = 0"
-"""Of a call that was started: by the program that announced it."""
-
-_HAS_NO_WORKER = f"""
-    CASE WHEN {_WITHOUT_CLAIM} THEN starter.worker_id IS NOT NULL AND {rules.alive("starter")} IS NOT TRUE
-        ELSE {rules.NOT_HELD} END
-"""
-"""Whether the worker that runs a started call is known, and no live one has it. Without a claim it is the worker that
-started it, which nobody follows."""
-
 _HAD_ONE_AT = f"""
     claim.released_at, claim.finished_at, holder.heartbeat_at,
-    CASE WHEN {_WITHOUT_CLAIM} THEN starter.heartbeat_at END
+    CASE WHEN {rules.STARTED_WITHOUT_CLAIM} THEN starter.heartbeat_at END
 """
 """When a live worker had it last: the latest of these. NULLs do not count."""
 
@@ -193,7 +183,7 @@ def _select(*, known_at: str, where: str, joins: str = "", order: str = "call.re
         FROM tool_calls AS call
         JOIN contexts AS head ON head.context_id = call.context_id
         JOIN frames AS known ON known.context_id = call.context_id AND known.version = {known_at}
-        LEFT JOIN workers AS starter ON starter.worker_id = call.worker COLLATE "C"
+        {rules.STARTER}
         {joins}
         WHERE {where} AND {JUDGED} AND known.partition = ANY (%(current)s)
         ORDER BY {order}

@@ -180,6 +180,21 @@ HOLDER = f"""
 NOT_HELD = f"{alive('holder')} IS NOT TRUE"
 """With a `HOLDER`: no live worker holds it."""
 
+STARTED_WITHOUT_CLAIM = "call.attempt = 0"
+"""Of a call that was started: by the program that announced it."""
+
+STARTER = """
+    LEFT JOIN workers AS starter ON starter.worker_id = call.worker COLLATE "C"
+"""
+"""An outer join of the worker that started `call`, if the tables know it."""
+
+HAS_NO_WORKER = f"""
+    CASE WHEN {STARTED_WITHOUT_CLAIM} THEN starter.worker_id IS NOT NULL AND {alive("starter")} IS NOT TRUE
+        ELSE {NOT_HELD} END
+"""
+"""With a `HOLDER` and a `STARTER`: whether the worker that runs a started call is known, and no live one has it.
+Without a claim it is the worker that started it, which nobody follows."""
+
 NOT_STARTED_RECENTLY = """
     (tool_calls.status = 'dispatched' OR tool_calls.attempt > 0
         AND tool_calls.started_at < clock_timestamp() - me.lease_secs * interval '1 second')
