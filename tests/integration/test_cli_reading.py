@@ -141,6 +141,7 @@ def test_what_is_printed_of_frames_and_runs_leads_to_their_traces(database, comm
 
 def test_a_database_that_is_away_or_empty_is_said(empty_database, command):
     refused(command(empty_database, "show", "ctx"), "frameledger migrate")
+    assert command(empty_database, "doctor").stdout.count("frameledger migrate") == 1
     refused(command("postgresql://localhost:1/none?connect_timeout=2", "parked"), "localhost")
 
 

@@ -222,14 +222,14 @@ def test_of_two_migrations_at_once_one_does_it_and_the_other_finds_it_done(empty
 
 
 def test_a_database_without_tables_is_too_old_and_the_remedy_is_named(empty_database):
-    with pytest.raises(schema.TooOldError, match="no tables of Frameledger yet; run `frameledger migrate`"):
+    with pytest.raises(schema.TooOldError, match=r"no tables of Frameledger yet\. Run `frameledger migrate`"):
         check(empty_database)
 
 
 @pytest.mark.parametrize(
     ("found", "error", "words"),
     [
-        ("0000", schema.TooOldError, r"has revision 0000 and this release needs .*run `frameledger migrate`"),
+        ("0000", schema.TooOldError, r"has revision 0000 and this release needs .*Run `frameledger migrate`"),
         ("9999", schema.TooNewError, r"has revision 9999, made by a newer release; .* Upgrade"),
     ],
 )

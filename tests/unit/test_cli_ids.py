@@ -19,6 +19,7 @@ TOO_LONG = "x" * 256
         ("infer", "text", "--context", "{}"),
         ("export", "ctx-1", "{}"),
         ("show", "{}"),
+        ("fork", "ctx-1", "{}"),
         ("calls", "list", "{}"),
         ("tail", "{}"),
     ],

@@ -1,6 +1,7 @@
 """Mistakes of users, and the errors of the command line: what happened, to what, and what to do next."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,32 @@ def test_a_number_that_no_database_has_is_a_wrong_argument(command, words):
     said = command(*(word.replace("{}", str(2**63 - 1)) for word in words))
     assert said.exit_code == 2
     assert "the largest number is 1,000,000,000,000,000,000" in " ".join(said.stderr.replace("│", "").split())
+
+
+@pytest.mark.regression("journey 34")
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["request", "ctx", ""], "RUN"),
+        (["infer", ""], "TEXT"),
+        (["publish", "ctx", ""], "FRAME"),
+        (["token", "revoke", ""], "TOKEN"),
+        (["calls", "answer", "ctx", "", "--result", "1"], "CALL"),
+    ],
+)
+def test_an_empty_argument_is_a_wrong_argument(command, words, name):
+    said = command(*words)
+    assert said.exit_code == 2
+    assert name in said.stderr
+    assert "is empty" in said.stderr
+
+
+@pytest.mark.regression("journey 34")
+def test_a_range_without_a_version_is_a_wrong_argument(command):
+    said = command("timeline", "ctx", "--from", "5", "--to", "3")
+    assert said.exit_code == 2
+    assert "--to" in said.stderr
+    assert "version 3 comes before --from 5" in said.stderr
 
 
 @pytest.mark.regression("journey 32")
@@ -223,3 +250,17 @@ def test_no_argument_is_shown_in_brackets_twice(name):
         assert usage.startswith(f"Usage: {name}")
         assert "[[" not in usage
         assert "......" not in usage
+
+
+def shown_types(command, name):
+    """What the help of a command and of its own commands shows as the types of their arguments and options."""
+    for parameter in command.params:
+        yield parameter.display_type_rich(Context(command, info_name=name))
+    for inner, one in getattr(command, "commands", {}).items():
+        yield from shown_types(one, f"{name} {inner}")
+
+
+@pytest.mark.regression("journey 34")
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_no_type_of_the_code_is_shown_in_help(name):
+    assert [one for one in shown_types(imported(name, COMMANDS), name) if re.search("<.*[A-Z]", one)] == []

@@ -1,5 +1,7 @@
 """A file that a command writes is whole under its name, or what was there before."""
 
+from pathlib import Path
+
 import pytest
 import typer
 
@@ -31,6 +33,17 @@ def test_a_path_that_cannot_be_written_ends_the_command(tmp_path, capsys):
     with pytest.raises(typer.Exit), whole_file(tmp_path / "file" / "heads.jsonl"):
         pass
     assert "cannot be written: Not a directory." in capsys.readouterr().err
+
+
+@pytest.mark.regression("journey 34")
+@pytest.mark.parametrize("name", ["", "/", "there"])
+def test_a_folder_is_no_file_to_write_and_that_is_said_before_the_work(tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    Path("there").mkdir()
+    with pytest.raises(typer.Exit), whole_file(Path(name)):
+        pytest.fail("the block ran")
+    assert "cannot be written: it is a folder" in capsys.readouterr().err
+    assert [one.name for one in tmp_path.iterdir()] == ["there"]
 
 
 def test_without_a_path_it_is_standard_output(capsysbinary):

@@ -20,7 +20,9 @@ commands = typer.Typer()
 @commands.command()
 def fork(
     context: options.Context,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Id of the new conversation.")],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="Id of the new conversation.", callback=options.context_id)
+    ],
     at: moment.Option = None,
     run: Annotated[bool, typer.Option("--run", help="Request a run in the new conversation.")] = False,
     as_json: options.AsJson = False,

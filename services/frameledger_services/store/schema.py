@@ -22,15 +22,20 @@ REVISION = "0016"
 FOUND = "SELECT version_num, to_jsonb(found) ->> 'compatible_from' FROM frameledger_schema AS found"
 
 
+_MIGRATE = "Run `frameledger migrate`."
+
+
 class SchemaError(ConfigurationError):
     """The database is not in the shape that this release works with. `found` is None for one without our tables.
 
     Remedy: `TooOldError`: migrate the database. `TooNewError`: upgrade this installation.
     """
 
-    def __init__(self, found: str | None, sentence: str) -> None:
-        super().__init__(sentence)
+    def __init__(self, found: str | None, problem: str, remedy: str = "") -> None:
+        super().__init__(" ".join(filter(None, [problem, remedy])))
         self.found = found
+        self.problem = problem
+        self.remedy = remedy
 
 
 class TooOldError(SchemaError):
@@ -67,16 +72,17 @@ def compare(found: str | None, compatible_from: str | None) -> str:
     `compatible_from` is the oldest revision whose release works with the tables that were found; None: only theirs.
     """
     if found is None:
-        raise TooOldError(found, "The database has no tables of Frameledger yet; run `frameledger migrate`.")
+        raise TooOldError(found, "The database has no tables of Frameledger yet.", _MIGRATE)
     if int(found) < int(REVISION):
         raise TooOldError(
             found,
-            f"The database has revision {found} and this release needs {REVISION}; run `frameledger migrate`.",
+            f"The database has revision {found} and this release needs {REVISION}.",
+            _MIGRATE,
         )
     if int(found) > int(REVISION) and int(compatible_from or found) > int(REVISION):
         raise TooNewError(
             found,
-            f"The database has revision {found}, made by a newer release; this one knows {REVISION}. "
+            f"The database has revision {found}, made by a newer release; this one knows {REVISION}.",
             "Upgrade this installation.",
         )
     return found

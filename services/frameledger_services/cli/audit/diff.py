@@ -47,13 +47,18 @@ class _Row:
 def diff(
     context: options.Context,
     a: Annotated[
-        moment.At, typer.Argument(metavar="A", parser=moment.parse, help="From this version or time.")
+        str,
+        typer.Argument(
+            metavar="A",
+            callback=moment.checked,
+            help="From this version (12) or ISO 8601 time (2026-05-01T12:00:00Z).",
+        ),
     ],
     b: Annotated[
-        moment.At | None,
+        str | None,
         typer.Argument(
             metavar="B",
-            parser=moment.parse,
+            callback=moment.checked,
             help="To this version or time. Default: the newest version.",
             show_default=False,
         ),
@@ -67,9 +72,10 @@ def diff(
 
     Example: `frameledger diff ctx-1 11 12`
     """
+    first, last = moment.parse(a), None if b is None else moment.parse(b)
     with backend.exit_on_error():
         settings = Settings.from_env()
-        before, after, found = asyncio.run(backend.query(settings, _read, context, a, b))
+        before, after, found = asyncio.run(backend.query(settings, _read, context, first, last))
     if as_json:
         typer.echo(json.dumps({"context_id": before.context_id} | found))
         return

@@ -87,11 +87,8 @@ async def _of_database(
         yield finding
     try:
         revision = await schema.check(connection)
-    except schema.TooOldError as error:
-        yield Finding("schema", "fail", str(error), "Run `frameledger migrate`.")
-        return
     except schema.SchemaError as error:
-        yield Finding("schema", "fail", str(error), "Upgrade this release.")
+        yield Finding("schema", "fail", error.problem, error.remedy)
         return
     yield Finding("schema", "ok", f"The schema has revision {revision}, which this release supports.")
     if await server.commits_asynchronously(connection):

@@ -74,7 +74,7 @@ def imported(name: str, table: Mapping[str, LazyCommand]) -> Any:
 
 def _check_values(command: Any) -> None:
     """Have every argument and option of a command, and of its subcommands, refuse text and numbers that no server
-    takes. Paths may have any bytes."""
+    takes, and every argument an empty text. Paths may have any bytes."""
     for parameter in command.params:
         parameter.callback = partial(_check_value, parameter.callback)
     for inner in getattr(command, "commands", {}).values():
@@ -82,10 +82,15 @@ def _check_values(command: Any) -> None:
 
 
 def _check_value(checked_by: Callable[..., Any] | None, ctx: Any, parameter: Any, value: Any) -> Any:
-    for one in value if isinstance(value, list | tuple) else [value]:
+    values = value if isinstance(value, list | tuple) else [value]
+    for one in values:
         # Bytes of the command line that are not text in the locale's encoding are surrogates.
         if isinstance(one, str) and SURROGATE.search(one):
             raise typer.BadParameter(f"{one!r} is not text", ctx=ctx, param=parameter)
         if isinstance(one, int) and one > LARGEST_NUMBER:
             raise typer.BadParameter(f"the largest number is {LARGEST_NUMBER:,}", ctx=ctx, param=parameter)
-    return value if checked_by is None else checked_by(ctx, parameter, value)
+    checked = value if checked_by is None else checked_by(ctx, parameter, value)
+    # Last, because a callback that refuses it too says more. An empty argument is mostly a variable that is not set.
+    if parameter.param_type_name == "argument" and "" in values:
+        raise typer.BadParameter("it is empty", ctx=ctx, param=parameter)
+    return checked

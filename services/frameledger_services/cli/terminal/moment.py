@@ -41,6 +41,13 @@ def parse(written: str) -> At:
     return At(time=time if time.tzinfo is not None else time.replace(tzinfo=UTC))
 
 
+def checked(written: str | None) -> str | None:
+    """Typer callback that validates an argument, which stays text: the help shows an argument's type."""
+    if written is not None:
+        parse(written)
+    return written
+
+
 Option = Annotated[
     At | None,
     typer.Option(

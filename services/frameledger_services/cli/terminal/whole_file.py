@@ -24,6 +24,8 @@ def whole_file(path: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    if not path.name or path.is_dir():
+        output.fail(f"{path} cannot be written: it is a folder.", "Give the path of a file.")
     partial = path.with_name(f"{path.name}.partial")
     try:
         with partial.open("wb") as file:
