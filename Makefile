@@ -9,6 +9,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
+HASHED := --require-hashes --no-deps
 PROMTOOL := github.com/prometheus/prometheus/cmd/promtool@v0.305.0
 # The next two files only say when something was done. The first: .venv holds exactly the lock.
 LOCKED := $(VENV)/.locked
@@ -97,15 +98,14 @@ $(LOCKED): requirements.lock $(shell $(PY) -c '' 2>/dev/null || echo FORCE)
 	fi; \
 	echo "Making $(VENV) with $$found ($$("$$found" -V)) from requirements.lock"; \
 	rm -rf $(VENV) && "$$found" -m venv $(VENV)
-	@end='\n'; [ ! -t 1 ] || end='\r'; \
-	{ $(PIP) install --progress-bar off --require-hashes --no-deps -r requirements.lock; echo "ended $$?"; } | { \
-	    n=0; total=$$(grep -c '^[a-zA-Z0-9]' requirements.lock); \
-	    while read -r word rest; do case "$$word" in \
-	        Ignoring) total=$$((total - 1)) ;; \
-	        Collecting) n=$$((n + 1)); printf "  fetching %3d of %d: %-50s$$end" $$n $$total "$${rest%% *}" ;; \
-	        Installing) printf '  %-70s\n' 'installing all of them' ;; \
-	        ended) code=$$rest ;; \
-	    esac; done; exit $$code; }
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >$(VENV)/uv.txt
+	@[ -t 2 ] || { quiet=--quiet; echo "  fetching and installing $$(grep -c '^[a-zA-Z0-9]' requirements.lock) packages"; }; \
+	export UV_DEFAULT_INDEX="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(PIP) config get global.index-url 2>/dev/null)}}"; \
+	export UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}"; \
+	{ $(PIP) --quiet install $(HASHED) -r $(VENV)/uv.txt && \
+	    $(PY) -m uv pip install $$quiet $(HASHED) --python $(PY) -r requirements.lock; } || { \
+	    echo '  uv could not install them. Trying pip, which has more settings'; \
+	    $(PIP) install --progress-bar off $(HASHED) -r requirements.lock; }
 	@touch $@
 
 $(READY): $(LOCKED) pyproject.toml
