@@ -1,4 +1,4 @@
-"""Twelve contexts whose requests are held in `golden/`, and what the service and the request add to them.
+"""Thirteen contexts whose requests are held in `golden/`, and what the service and the request add to them.
 
 `python -m tests.contracts.golden_contexts` writes the bodies again; look at the difference before it is committed: it
 is what every provider will receive from then on.
@@ -12,9 +12,10 @@ from typing import Any
 from frameledger import async_tool_messages
 from frameledger.context import LLMContext, LLMSpecificMessage
 from frameledger.fold import Conversation, fold
+from frameledger.frames import FunctionCallFromLLM
 from frameledger.record import decode
 from frameledger.tools import FunctionSchema, ToolsSchema
-from frameledger_services.providers import LLMSettings, UnmappableError
+from frameledger_services.providers import LLMSettings, UnmappableError, extra_content
 from frameledger_services.providers.anthropic import AnthropicLLMService
 from frameledger_services.providers.openai import OpenAILLMService
 from frameledger_services.providers.request import Request, encoded
@@ -37,6 +38,8 @@ class Asked:
     """Arguments of `LLMService.request`."""
 
     appended: tuple[str, ...] = ()
+    base_url: str | None = None
+    """The address of a compatible server."""
 
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -79,6 +82,14 @@ def result(tool_call_id, content):
 def thought(llm, text, signature):
     return LLMSpecificMessage(llm, {"type": "thought", "text": text, "signature": signature})
 
+
+SIGNED = {"google": {"thought_signature": "c2ln+/=="}}
+CALLED = [
+    FunctionCallFromLLM(function_name="get_weather", tool_call_id=tool_call_id, arguments=arguments)
+    for tool_call_id, arguments in (("call_1", '{"city": "Oslo"}'), ("call_2", '{"city":"Rome"}'))
+]
+*_, KEPT = extra_content.thought_of("openai", CALLED, [SIGNED, None])
+EXTRA = KEPT.signature
 
 CONTEXTS = {
     "01-a-question": Asked(LLMContext([user("What is an event log? Qué es? 何? 🐈")])),
@@ -261,12 +272,27 @@ CONTEXTS = {
         LLMSettings(max_completion_tokens=4000),
         {"max_tokens": 50, "system_instruction": "Summarise in one word."},
     ),
+    "13-extra-content": Asked(
+        LLMContext(
+            [
+                user("Weather in Oslo and Rome?"),
+                thought("openai", "", EXTRA),
+                call("call_2", arguments='{"city":"Rome"}'),
+                result("call_2", "14"),
+                call("call_1"),
+                result("call_1", "-3"),
+            ],
+            [WEATHER],
+        ),
+        request={"answers": [None, "run", "run", "run", "run", "run"]},
+        base_url="https://compatible.example/v1",
+    ),
 }
 
 
 def rendered(provider: str, asked: Asked) -> Request | str:
     """The request, or the sentence that refuses it."""
-    service = PROVIDERS[provider](settings=asked.settings)
+    service = PROVIDERS[provider](settings=asked.settings, base_url=asked.base_url)
     for text in asked.appended:
         service.append_system_instruction(text)
     try:

@@ -38,7 +38,7 @@ def held(name):
 def test_every_held_request_has_its_context():
     files = {path.stem for path in GOLDEN.glob("*.json")} - {REAL.stem}
     assert files == CONTEXTS.keys()
-    assert len(files) == 12
+    assert len(files) == 13
 
 
 @each
@@ -57,6 +57,8 @@ def test_a_held_request_fits_the_types_of_the_sdk_and_has_nothing_beside_them(na
     golden = held(name)[provider]
     if isinstance(golden, str):
         pytest.skip("refused by name")
+    added = [call.pop("extra_content", None) for call in calls(golden)]
+    assert any(added) == (provider == "openai" and CONTEXTS[name].base_url is not None)
     assert plain(TYPES[provider].validate_python(golden)) == golden
 
 
@@ -84,6 +86,10 @@ def test_anthropic_s_own_rules_hold(name):
     golden = held(name)["anthropic"]
     if not isinstance(golden, str):
         keeps_the_rules(golden)
+
+
+def calls(body):
+    return [call for message in body["messages"] for call in message.get("tool_calls", ())]
 
 
 def plain(value):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
 from frameledger_services.providers.errors import ConnectionLostError, IncompleteCallError
@@ -27,6 +29,9 @@ class _Call:
     pieces: list[str]
     is_text: bool = False
     """It is of a custom tool, whose input is free text."""
+
+    extra_content: dict[str, Any] = field(default_factory=dict)
+    """What the server added to it."""
 
     @property
     def arguments(self) -> str:
@@ -63,6 +68,7 @@ class CallPieces:
         function_name: str | None = None,
         arguments: str | None = None,
         custom_input: str | None = None,
+        extra_content: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """One piece: what it brings is joined to what its call has so far; an id or a name is given once.
 
@@ -78,8 +84,13 @@ class CallPieces:
         call.function_name = call.function_name or function_name or ""
         if custom_input is not None:
             call.is_text = True
+        call.extra_content.update(extra_content)
         if piece := custom_input or arguments:
             call.pieces.append(piece)
+
+    def extra_contents(self) -> list[Mapping[str, Any]]:
+        """Returns what the server added to each call, in the order of `whole`."""
+        return [call.extra_content for call in self._ordered()]
 
     def broken_off(self, provider: str) -> ConnectionLostError:
         """Returns the error of a stream that ended without a finish reason: the rest was lost, even if the calls look
@@ -95,7 +106,7 @@ class CallPieces:
         read what was wrong with them. No arguments at all are an empty object; of a model that was cut short only with
         `empty_is_whole`.
         """
-        ordered = [call for _, call in sorted(self._calls, key=lambda one: one[0])]
+        ordered = self._ordered()
         for call in ordered:
             if not call.function_name or (stopped_early and not call.is_whole(empty_is_whole=empty_is_whole)):
                 name = call.function_name or "a function that was not named yet"
@@ -110,6 +121,9 @@ class CallPieces:
             )
             for number, call in enumerate(ordered)
         ]
+
+    def _ordered(self) -> list[_Call]:
+        return [call for _, call in sorted(self._calls, key=lambda one: one[0])]
 
 
 def _begins(call: _Call, tool_call_id: str | None, function_name: str | None, arguments: str | None) -> bool:

@@ -18,7 +18,8 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
 
     A refusal becomes text with the finish reason `content_filter`. Reasoning that a compatible server streams
     (`reasoning_content`, `reasoning`, or parts of type `thinking`) becomes thoughts that are on the log and not in the
-    context, because chat completions cannot carry them.
+    context, because chat completions cannot carry them. What a compatible server adds to its calls as `extra_content`,
+    such as Gemini's thought signatures, is stored in the context and sent back with them.
     """
 
     provider = "openai"

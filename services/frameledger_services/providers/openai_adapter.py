@@ -10,6 +10,7 @@ from frameledger.context import LLMContextMessage, LLMSpecificMessage
 from frameledger_services.providers import call_arguments, content
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.errors import UnmappableError
+from frameledger_services.providers.extra_content import ExtraContent
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
 
@@ -37,7 +38,8 @@ class OpenAILLMAdapter(LLMAdapter):
     - Both token limits at once, which the API refuses, are one: the smaller counts, under the newer name. OpenAI itself
       knows the newer one with every model, and gets that alone.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
-    - Thoughts of this provider, which the API has no place for, are left out.
+    - Thoughts of this provider, which the API has no place for, are left out; what a compatible server added to calls
+      is returned with them (`extra_content`). OpenAI itself, which refuses fields that it does not know, gets none.
     """
 
     provider = "openai"
@@ -85,19 +87,24 @@ class OpenAILLMAdapter(LLMAdapter):
 
     def _messages(self, prompt: Prompt) -> list[Mapping[str, Any]]:
         system = [] if prompt.system is None else [{"role": "system", "content": prompt.system}]
-        written = [self._message(place, message) for place, message in enumerate(prompt.messages)]
+        extra = ExtraContent()
+        written = [self._message(place, message, extra) for place, message in enumerate(prompt.messages)]
         messages = [*system, *(message for message in written if message is not None)]
         return messages or [{"role": "user", "content": OPENING}]
 
-    def _message(self, place: int, message: LLMContextMessage) -> Mapping[str, Any] | None:
+    def _message(
+        self, place: int, message: LLMContextMessage, extra: ExtraContent
+    ) -> Mapping[str, Any] | None:
         if isinstance(message, LLMSpecificMessage):
             if isinstance(message.message, Mapping) and message.message.get("type") == "thought":
+                if self._takes_max_tokens:
+                    extra.read(message.message)
                 return None
             raise UnmappableError(self.provider, f"message {place + 1} of the request, which has no role")
         self._check_parts(place, message)
         match message.get("role"):
             case "assistant":
-                return _assistant(message)
+                return _assistant(message, extra)
             case "tool":
                 return {**message, "tool_call_id": _short(message["tool_call_id"])}
             case "developer":
@@ -121,10 +128,10 @@ class OpenAILLMAdapter(LLMAdapter):
                 )
 
 
-def _assistant(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _assistant(message: Mapping[str, Any], extra: ExtraContent) -> Mapping[str, Any] | None:
     calls = message.get("tool_calls")
     if calls:
-        return {**message, "tool_calls": [_call(call) for call in calls]}
+        return {**message, "tool_calls": [_call(call) for call in extra.added_to(calls)]}
     rest = {name: value for name, value in message.items() if name != "tool_calls"}
     has_content = any(rest.get(name) for name in ("content", "refusal", "audio", "function_call"))
     return rest if has_content else None

@@ -14,6 +14,7 @@ from frameledger.frames import (
     LLMThoughtTextFrame,
     Usage,
 )
+from frameledger_services.providers import extra_content
 from frameledger_services.providers.call_pieces import Announce, CallPieces
 from frameledger_services.providers.errors import ProviderUnavailableError
 from frameledger_services.providers.loose_json import JsonObject, an_object, number, objects, text
@@ -80,6 +81,7 @@ class OpenAIAnswer:
                 function_name=text(function.get("name")) or text(custom.get("name")),
                 arguments=_arguments(function.get("arguments")),
                 custom_input=text(custom.get("input")) if custom else None,
+                extra_content=an_object(call.get(extra_content.EXTRA)),
             )
 
     def _thought(self, thought: str) -> Iterator[AnyFrame]:
@@ -114,6 +116,7 @@ class OpenAIAnswer:
         )
         yield from self._end_thought()
         if calls:
+            yield from extra_content.thought_of(self._provider, calls, self._calls.extra_contents())
             yield self._announce(calls)
             reason = "tool_calls" if reason == "stop" else reason
         elif self._refused:

@@ -1,0 +1,83 @@
+"""What a server adds to the calls of an answer as `extra_content`, and wants back in later requests.
+
+Google's compatible endpoint signs the calls of Gemini there, and from Gemini 3 on refuses a request whose calls of the
+current turn come without. A call on the log and in the context has the fields of its frame only, so what its server
+added is kept as a signed thought in front of the calls: the context has a place for it, and other providers omit it.
+
+A call is found again by its name and arguments, since its id may be another by then. The thought has all calls of its
+answer, in the order of the model: calls that start at once may be stored in any order, and only the first is signed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from frameledger.frames import AnyFrame, FunctionCallFromLLM, LLMThoughtEndFrame, LLMThoughtStartFrame
+from frameledger_services.providers.called_names import accepted
+from frameledger_services.providers.request import encoded
+
+EXTRA = "extra_content"
+"""The field of a call, and of a thought's signature. Stored; it never changes."""
+
+
+def thought_of(
+    provider: str, calls: Sequence[FunctionCallFromLLM], extras: Sequence[Mapping[str, Any] | None]
+) -> Iterator[AnyFrame]:
+    """The frames that keep what a server added to each of these calls; none if it added nothing."""
+    if any(extras):
+        recorded = [
+            {"call": _digest(call.function_name, call.arguments)} | ({EXTRA: extra} if extra else {})
+            for call, extra in zip(calls, extras, strict=True)
+        ]
+        yield LLMThoughtStartFrame(llm=provider, append_to_context=True)
+        yield LLMThoughtEndFrame(signature={EXTRA: recorded})
+
+
+class ExtraContent:
+    """What was added to the calls of a history, while its messages are read from the first to the last."""
+
+    def __init__(self) -> None:
+        self._recorded: dict[int, tuple[str, Mapping[str, Any] | None]] = {}
+        """By its place in the answer, the digest of a call and what was added to it."""
+
+    def read(self, thought: Mapping[str, Any]) -> None:
+        """Take a stored thought: what it keeps is of the calls that follow. Any other thought changes nothing."""
+        match thought.get("signature"):
+            case {"extra_content": [*recorded]}:
+                self._recorded = {place: _read(one) for place, one in enumerate(recorded)}
+
+    def added_to(self, calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Returns the calls of an answer with what was added to them, in the order of the model; those that its thought
+        does not name come last. Calls of later answers have a thought of their own."""
+        recorded, self._recorded = self._recorded, {}
+        if not recorded:
+            return list(calls)
+        known: list[tuple[int, Mapping[str, Any]]] = []
+        unknown: list[Mapping[str, Any]] = []
+        for call in calls:
+            function = call["function"]
+            digest = _digest(function["name"], function.get("arguments"))
+            place = next((place for place, (one, _) in recorded.items() if one == digest), None)
+            if place is None:
+                unknown.append(call)
+                continue
+            _, extra = recorded.pop(place)
+            known.append((place, {**call, EXTRA: extra} if extra else call))
+        return [call for _, call in sorted(known, key=itemgetter(0))] + unknown
+
+
+def _digest(function_name: str, arguments: Any) -> str:
+    # As providers accept the name: it stands so in a request.
+    return hashlib.sha256(encoded([accepted(function_name), arguments])).hexdigest()[:16]
+
+
+def _read(recorded: object) -> tuple[str, Mapping[str, Any] | None]:
+    match recorded:
+        case {"call": str(digest), "extra_content": Mapping() as extra}:
+            return digest, extra
+        case {"call": str(digest)}:
+            return digest, None
+    return "", None
