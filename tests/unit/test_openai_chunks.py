@@ -10,6 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from frameledger.frames import LLMFullResponseEndFrame, LLMFullResponseStartFrame, LLMTextFrame, Usage
 from frameledger_services.gateway.openai import chunks, request
 from frameledger_services.gateway.openai.answer import Answer
+from frameledger_services.gateway.openai.answer_stream import HEARTBEAT
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.store.client_calls import ClientCall
 
@@ -45,7 +46,7 @@ def read(*pieces):
 
 def test_a_heartbeat_between_events_with_an_id_is_no_event():
     writer = answered()
-    events = read(writer.role(), chunks.HEARTBEAT, writer.text("Yes."), chunks.HEARTBEAT, writer.end())
+    events = read(writer.begin(), HEARTBEAT, writer.news(), HEARTBEAT, writer.end())
     assert events[-1] == "[DONE]"
     found = [ChatCompletionChunk.model_validate_json(one) for one in events[:-1]]
     assert [one.choices[0].delta.content for one in found] == ["", "Yes.", None]
@@ -67,13 +68,13 @@ def test_usage_comes_at_the_end_if_it_is_asked_for():
 
 
 def test_the_whole_answer_is_a_completion():
-    whole = ChatCompletion.model_validate_json(answered("length").completion())
+    whole = ChatCompletion.model_validate_json(answered("length").whole())
     assert (whole.model, whole.choices[0].message.content) == ("owl", "Yes.")
     assert whole.choices[0].finish_reason == "length"
-    called = ChatCompletion.model_validate_json(answered("tool_calls").completion())
+    called = ChatCompletion.model_validate_json(answered("tool_calls").whole())
     assert called.choices[0].finish_reason == "stop"
 
 
 def test_an_answer_that_breaks_off_says_so_in_an_event():
-    [event] = read(answered().error({"error": {"message": "No more."}}))
+    [event] = read(answered().broken({"error": {"message": "No more."}}))
     assert json.loads(event) == {"error": {"message": "No more."}}

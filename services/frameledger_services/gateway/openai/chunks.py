@@ -14,10 +14,6 @@ from frameledger_services.gateway.openai.request import ANY_MODEL, CompletionReq
 
 DONE = b"data: [DONE]\n\n"
 
-HEARTBEAT = b": heartbeat\n"
-"""A comment. No empty line behind it: OpenAI's client for Python takes that for an event without data once an event
-had an `id`."""
-
 FINISHED = ("stop", "length", "content_filter")
 """How an answer may end. One whose last run called functions that asked for no further one, or that was interrupted,
 has stopped."""
@@ -39,7 +35,7 @@ class Writer:
             "model": answer.model or wanted.model or ANY_MODEL,
         }
 
-    def completion(self) -> bytes:
+    def whole(self) -> bytes:
         """Returns the whole answer."""
         text, calls = self._following.answer.text, self._calls()
         message: dict[str, Any] = {"role": "assistant", "content": text or None if calls else text}
@@ -55,14 +51,15 @@ class Writer:
             }
         )
 
-    def role(self) -> bytes:
+    def begin(self) -> bytes:
         """Returns the first chunk."""
         about = {"conversation": {"id": self._following.asked.context_id}}
         return self._chunk({"role": "assistant", "content": "", "refusal": None}, None, about)
 
-    def text(self, text: str) -> bytes:
-        """Returns a chunk with more text."""
-        return self._chunk({"content": text})
+    def news(self) -> bytes:
+        """Returns a chunk with what was said since; nothing if nothing was."""
+        text = self._following.answer.more()
+        return self._chunk({"content": text}) if text else b""
 
     def end(self) -> bytes:
         """Returns the last chunks."""
@@ -72,7 +69,7 @@ class Writer:
             last += self._event({"choices": [], "usage": self._usage()})
         return last + DONE
 
-    def error(self, error: Mapping[str, Any]) -> bytes:
+    def broken(self, error: Mapping[str, Any]) -> bytes:
         """Returns the event of an answer that breaks off."""
         return b"id: %d\ndata: %s\n\n" % (self._following.version, _json(error))
 

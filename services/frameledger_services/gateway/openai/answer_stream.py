@@ -1,0 +1,93 @@
+"""An answer as it comes, in server-sent events of the API that was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from frameledger_services.gateway.live import event_stream, protocol
+from frameledger_services.gateway.openai import conversation, errors
+from frameledger_services.gateway.openai.failures import problem_of
+from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.listening import Listening
+from frameledger_services.gateway.problems import KINDS, ProblemError
+
+HEARTBEAT = b": heartbeat\n"
+"""A comment. No empty line behind it: OpenAI's client for Python takes that for an event without data once an event
+had an `id`."""
+
+
+class AnswerWriter(Protocol):
+    """Writes one answer in the form of an API."""
+
+    def whole(self) -> bytes:
+        """Returns an answer that is over."""
+
+    def begin(self) -> bytes:
+        """Returns the first events of one that comes."""
+
+    def news(self) -> bytes:
+        """Returns events of what was said since."""
+
+    def end(self) -> bytes:
+        """Returns the last events of an answer that is over."""
+
+    def broken(self, error: Mapping[str, Any]) -> bytes:
+        """Returns the last event of an answer that breaks off; `error` is OpenAI's."""
+
+
+class AnswerStream(Response):
+    """The answer as it comes, at its client's pace."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, listening: Listening, writer: AnswerWriter) -> None:
+        # Not the base's, which would say how long the body is.
+        self.status_code = 200
+        self.background = None
+        context_id = listening.following.asked.context_id
+        self.init_headers({**event_stream.HEADERS, **conversation.in_header(context_id)})
+        self._listening = listening
+        self._writer = writer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the answer is finished or the client is gone."""
+        writer = self._writer
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            await self._send(send, writer.begin() + writer.news())
+            following = self._listening.following
+            while not following.is_over and not following.is_closed:
+                has_more = await following.next(event_stream.HEARTBEAT_SECONDS)
+                await self._send(send, writer.news() if has_more else HEARTBEAT)
+            await self._send(send, self._end(following))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            self._listening.is_gone = True
+            protocol.abort(scope)
+        finally:
+            await self._listening.close()
+
+    def _end(self, following: Following) -> bytes:
+        if (failure := following.answer.failure) is not None:
+            problem = problem_of(failure)
+        elif following.is_over:
+            return self._writer.end()
+        else:
+            problem = ProblemError(
+                "draining", "The gateway is stopping. The conversation receives the rest of the answer."
+            )
+        kind = KINDS[problem.word]
+        return self._writer.broken(errors.written(problem.word, kind.status, str(problem), problem.members))
+
+    async def _send(self, send: Send, data: bytes) -> None:
+        """Returns when there is room for more. Raises TimeoutError for a client that reads nothing."""
+        if data:
+            async with asyncio.timeout(event_stream.SEND_SECONDS):
+                await send({"type": "http.response.body", "body": data, "more_body": True})

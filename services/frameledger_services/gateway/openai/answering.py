@@ -1,0 +1,113 @@
+"""A question to a conversation, and its answer whole or as it comes: what all of OpenAI's APIs have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from frameledger_services.gateway import problems
+from frameledger_services.gateway.access import caller, read_log
+from frameledger_services.gateway.live import event_stream
+from frameledger_services.gateway.live.hub import TooManyFollowersError
+from frameledger_services.gateway.openai import conversation, models
+from frameledger_services.gateway.openai.answer_stream import AnswerStream, AnswerWriter
+from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.asking import Asking
+from frameledger_services.gateway.openai.conversation import Named
+from frameledger_services.gateway.openai.failures import problem_of
+from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.listening import Listening
+from frameledger_services.gateway.openai.request import CompletionRequest
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+
+R = TypeVar("R", bound=CompletionRequest)
+
+
+def check_may_read(request: Request) -> None:
+    """Raise `forbidden` for a caller that is shown no words."""
+    if caller.of(request.scope).redact:
+        raise ProblemError("forbidden", "A redacting token may not use the OpenAI API, which returns text.")
+
+
+class Answers(Generic[R]):
+    """The answers that this process gives by one API."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        follow: Callable[[Parts, R, Asked], Following],
+        write: Callable[[Parts, R, Following], Awaitable[AnswerWriter]],
+    ) -> None:
+        """`follow` begins to follow the answer to a request; `write` is called when it has begun."""
+        self._parts = parts
+        self._follow = follow
+        self._write = write
+        self._followers: Counter[Asked] = Counter()
+        """How many requests follow an answer: one that is sent again follows it too."""
+
+    async def answer(self, request: Request, wanted: R, named: Named) -> Response:
+        """Ask the conversation, and answer with what comes of it.
+
+        What was published stays if the process dies anywhere behind that: the same request again finds its question,
+        and is given the answer to it.
+        """
+        # Before anything is said: without room for a follower nobody could tell the answer.
+        self._parts.hub.check_room()
+        await models.check(self._parts, wanted.model)
+        asked = await Asking(self._parts, request, wanted, named).ask()
+        read_log.note(request.scope, asked.context_id, asked.version)
+        listening = self._listening(request, wanted, asked)
+        try:
+            following = listening.following
+            await following.begin()
+            if following.is_closed:
+                raise self._why_closed(listening)
+            if (failure := following.answer.failure) is not None:
+                raise problem_of(failure)
+            writer = await self._write(self._parts, wanted, following)
+            if wanted.stream:
+                return AnswerStream(listening, writer)
+            return await self._whole(listening, writer)
+        except ProblemError as problem:
+            problem.headers = {**(problem.headers or {}), **conversation.in_header(asked.context_id)}
+            await listening.close(gave_up=problem.word == "no-answer")
+            raise
+        except BaseException:
+            await listening.close()
+            raise
+
+    def _listening(self, request: Request, wanted: R, asked: Asked) -> Listening:
+        try:
+            following = self._follow(self._parts, wanted, asked)
+        except TooManyFollowersError:
+            # Others took the room meanwhile. The same request again finds its question.
+            raise ProblemError(
+                "too-many",
+                "This gateway has reached its limit of streams.",
+                headers=conversation.in_header(asked.context_id),
+            ) from None
+        interrupts = self._parts.settings.gateway_openai_interrupt
+        return Listening(following, self._followers, request.receive, interrupts=interrupts)
+
+    async def _whole(self, listening: Listening, writer: AnswerWriter) -> Response:
+        following = listening.following
+        while not following.is_over and not following.is_closed:
+            await following.next(event_stream.HEARTBEAT_SECONDS)
+        if not following.is_over:
+            raise self._why_closed(listening)
+        if (failure := following.answer.failure) is not None:
+            raise problem_of(failure)
+        await listening.close()
+        headers = {"Cache-Control": "no-store", **conversation.in_header(following.asked.context_id)}
+        return Response(writer.whole(), media_type="application/json", headers=headers)
+
+    def _why_closed(self, listening: Listening) -> ProblemError:
+        if listening.is_gone:
+            # Nobody reads this.
+            return ProblemError("no-answer", "The client is gone.")
+        return problems.draining()

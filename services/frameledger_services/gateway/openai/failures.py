@@ -1,0 +1,20 @@
+"""Answers that failed, as problems."""
+
+from __future__ import annotations
+
+from frameledger_services.gateway.openai.answer import Failure
+from frameledger_services.gateway.problems import ProblemError
+
+REFUSED = ("context_refused", "unmappable")
+"""Codes of a failure that the request can mend."""
+
+HOPELESS = ("provider_refused",)
+"""Codes of a failure that stays however often one tries."""
+
+
+def problem_of(failure: Failure) -> ProblemError:
+    """Returns the problem that an answer failed so."""
+    word = "answer-refused" if failure.code in REFUSED else "answer-failed"
+    # OpenAI's clients try again after a 5xx unless they are told not to.
+    headers = {"X-Should-Retry": "false"} if failure.code in HOPELESS else {}
+    return ProblemError(word, failure.message, headers=headers, code=failure.code)

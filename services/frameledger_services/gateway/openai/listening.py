@@ -1,0 +1,63 @@
+"""A client that waits for an answer: when it goes away, the answer is interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from frameledger_services import logs
+from frameledger_services.client import BrokerError
+from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.following import Following
+
+_log = logs.get_logger("gateway")
+
+
+class Listening:
+    """One client of an answer, which others may follow too: one who sends the same request again."""
+
+    def __init__(
+        self,
+        following: Following,
+        followers: Counter[Asked],
+        receive: Callable[[], Awaitable[object]],
+        *,
+        interrupts: bool,
+    ) -> None:
+        """`followers` counts the clients of each answer. Without `interrupts` an answer goes on without them."""
+        self.following = following
+        self.is_gone = False
+        self._followers = followers
+        self._followers[following.asked] += 1
+        self._interrupts = interrupts
+        self._watching = asyncio.create_task(self._watch(receive))
+        self._is_closed = False
+
+    async def close(self, *, gave_up: bool = False) -> None:
+        """Listen no longer. Twice does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        following = self.following
+        following.close()
+        self._watching.cancel()
+        self._followers[following.asked] -= 1
+        is_last = self._followers[following.asked] <= 0
+        if is_last:
+            del self._followers[following.asked]
+        is_wanted = not (self.is_gone or gave_up) or following.is_over
+        if is_wanted or not is_last or not self._interrupts:
+            return
+        try:
+            await following.interrupt()
+        except BrokerError as error:
+            _log.warning("gateway.not_interrupted", context_id=following.asked.context_id, reason=str(error))
+
+    async def _watch(self, receive: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            message = await receive()
+            if isinstance(message, dict) and message["type"] == "http.disconnect":
+                break
+        self.is_gone = True
+        self.following.close()
