@@ -19,6 +19,7 @@ from frameledger_services.embedded import ports
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.ag_ui import routes
 from frameledger_services.gateway.ag_ui.asking import Question
+from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
 from frameledger_services.gateway.ag_ui.run_input import RunInput
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.service import connected
@@ -301,7 +302,7 @@ class CutShort(Question):
 def asking(parts, wanted, kind=Question):
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
     caller.set_caller(scope, caller.LOOPBACK)
-    return kind(parts, Request(scope), wanted, routes.brought(wanted))
+    return kind(parts, Request(scope), wanted, RequestFrames(wanted, routes.brought(wanted)))
 
 
 def in_this_process(stage, work):

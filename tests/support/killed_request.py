@@ -16,6 +16,7 @@ from frameledger_services.gateway import call_settlement
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.ag_ui import routes, run_input
 from frameledger_services.gateway.ag_ui.asking import Question
+from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
 from frameledger_services.gateway.openai import request as requests
 from frameledger_services.gateway.openai.asking import Asking
 from frameledger_services.gateway.openai.conversation import Named
@@ -54,6 +55,7 @@ async def _ask(settings: Settings, api: str, context_id: str, body: bytes, numbe
     async with connected(settings, asyncio.Event()) as parts:
         if api == "ag_ui":
             wanted = run_input.read(body)
-            await Question(parts, Request(scope), wanted, routes.brought(wanted)).ask()
+            frames = RequestFrames(wanted, routes.brought(wanted))
+            await Question(parts, Request(scope), wanted, frames).ask()
         else:
             await Asking(parts, Request(scope), requests.read(body), Named(context_id, "client")).ask()

@@ -3,7 +3,7 @@
 import pytest
 
 from frameledger_services.gateway.ag_ui import history, run_input
-from frameledger_services.gateway.ag_ui.asking import Question
+from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
 from frameledger_services.store.conversation_state import Thread
 
 TOLD = {"role": "developer", "content": "The application says:\n- page: home"}
@@ -30,9 +30,7 @@ def test_it_never_comes_between_a_call_and_its_result(said, stored):
         b'{"threadId":"t","runId":"r","messages":[],"context":[{"description":"page","value":"home"}]}'
     )
     ids = [str(number) for number in range(len(said))]
-    messages, known = Question(None, None, wanted, ())._with_context(
-        Thread(), history.Plan("append", said, ids)
-    )
+    messages, known = RequestFrames(wanted, ()).with_context(Thread(), history.Plan("append", said, ids))
     assert messages == stored
     assert [one for one in known if one is not None] == ids
     assert known[messages.index(TOLD)] is None

@@ -20,7 +20,7 @@ from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.plugins import NoSuchProviderError
 from frameledger_services.store import contexts as stored_contexts
 from frameledger_services.store import erasures
-from frameledger_services.store.context_json import ContextHead, ContextJson, Moment
+from frameledger_services.store.context_json import ContextHead, ContextJson, WantedContext
 
 PATH = "/v1/contexts/{context_id}"
 
@@ -94,7 +94,7 @@ async def _context(parts: Parts, request: Request) -> Response:
     form = FORM.of(request)
     if form is not None:
         return await _as_request(request, parts, context_id, form)
-    found = await parts.contexts.read(_moment(request, context_id))
+    found = await parts.contexts.read(_wanted(request, context_id))
     if found is None:
         raise await missing(parts, context_id)
     _check_version(context_id, found)
@@ -142,7 +142,7 @@ async def head_of(
 ) -> ContextHead:
     """Returns which versions a conversation has. Raises `NoSuchContextError`, `NoSuchVersionError` and the problem
     `erased`."""
-    found = await parts.heads.read(Moment(context_id, version, time))
+    found = await parts.heads.read(WantedContext(context_id, version, time))
     if found is None:
         raise await missing(parts, context_id)
     _check_version(context_id, found)
@@ -150,12 +150,12 @@ async def head_of(
 
 
 async def _head_of(parts: Parts, request: Request) -> ContextHead:
-    moment = _moment(request, parameters.context_id(request))
-    return await head_of(parts, moment.context_id, version=moment.version, time=moment.time)
+    wanted = _wanted(request, parameters.context_id(request))
+    return await head_of(parts, wanted.context_id, version=wanted.version, time=wanted.time)
 
 
-def _moment(request: Request, context_id: str) -> Moment:
-    return Moment(context_id, VERSION.of(request), AT.of(request))
+def _wanted(request: Request, context_id: str) -> WantedContext:
+    return WantedContext(context_id, VERSION.of(request), AT.of(request))
 
 
 async def _as_request(request: Request, parts: Parts, context_id: str, form: str) -> Response:

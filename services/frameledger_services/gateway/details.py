@@ -15,7 +15,7 @@ from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, PartsEndpoint, bound
 from frameledger_services.store import conversation_state, history, past
-from frameledger_services.store.past import Call, PastMessage, PastSetting
+from frameledger_services.store.past import PastCall, PastMessage, PastSetting
 
 INT32_MAX = 2**31 - 1
 
@@ -177,8 +177,8 @@ def _setting(one: PastSetting) -> bytes:
     )
 
 
-def _call(one: Call) -> bytes:
-    about = {name: getattr(one, name) for name in Call.__slots__ if name not in ("arguments", "result")}
+def _call(one: PastCall) -> bytes:
+    about = {name: getattr(one, name) for name in PastCall.__slots__ if name not in ("arguments", "result")}
     return b'%s,"arguments":%s,"result":%s}' % (
         answers.opened(about),
         one.arguments.encode(),

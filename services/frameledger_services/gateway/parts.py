@@ -13,7 +13,7 @@ from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.settings import Settings
 from frameledger_services.store import context_json
 from frameledger_services.store.connections import Connections
-from frameledger_services.store.context_json import ContextHead, ContextJson, Moment
+from frameledger_services.store.context_json import ContextHead, ContextJson, WantedContext
 from frameledger_services.store.shared_reads import SharedReads
 
 MOST_HEADS = 128
@@ -37,8 +37,8 @@ class Parts:
     stopping: asyncio.Event
     """Set when the process drains: long answers end, and `/readyz` says no."""
 
-    contexts: SharedReads[Moment, ContextJson | None] = field(init=False)
-    heads: SharedReads[Moment, ContextHead | None] = field(init=False)
+    contexts: SharedReads[WantedContext, ContextJson | None] = field(init=False)
+    heads: SharedReads[WantedContext, ContextHead | None] = field(init=False)
     newest: SharedReads[str, ContextHead | None] = field(init=False)
     """Contexts and which ones there are, at a moment and now, read for many requests in one statement."""
 

@@ -18,7 +18,7 @@ from frameledger_services.gateway.access.response_headers import ENCODED
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
-from frameledger_services.store.context_json import Moment
+from frameledger_services.store.context_json import WantedContext
 
 FOLDER = f"{CONTEXTS}/"
 
@@ -95,7 +95,7 @@ class PlainReads:
             body = parts.kept.get(context_id, tag)
             if body is not None:
                 return tag, body
-        found = await parts.contexts.read(Moment(context_id))
+        found = await parts.contexts.read(WantedContext(context_id))
         if found is None:
             return None
         tag, body = contexts.tag(found), contexts.written(context_id, found)

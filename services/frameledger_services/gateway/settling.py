@@ -117,7 +117,7 @@ async def _settle(parts: Parts, request: Request) -> Response:
     result, opened_version = await _given(request)
     key = preferences.idempotency_key(request)
     found = await _settleable(parts, context_id, call, opened_version)
-    if isinstance(found, past.Call):
+    if isinstance(found, past.PastCall):
         before = await _said_before(
             parts, _frame_ids(context_id, call, found.requested_version, key, result), context_id
         )
@@ -280,7 +280,7 @@ async def _given(request: Request) -> tuple[Any, int | None]:
 
 async def _settleable(
     parts: Parts, context_id: str, call: str, opened_version: int | None
-) -> tuple[Status, Settleable] | past.Call:
+) -> tuple[Status, Settleable] | past.PastCall:
     """Returns how the call stands, and what is known of it; or the call, if nothing settles it any more. Raises the
     problem `not-found`."""
     statuses: tuple[Status, ...] = ("waiting", "ambiguous")

@@ -16,7 +16,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import ANSWERS, SHOWN
 
 
-class Moment(NamedTuple):
+class WantedContext(NamedTuple):
     """A moment of a conversation: a version, or a time of the broker's, or now."""
 
     context_id: str
@@ -70,9 +70,9 @@ class ContextJson(ContextHead):
     mirror: bytes | None
 
 
-async def heads(connection: Connection, moments: Sequence[Moment]) -> list[ContextHead | None]:
-    """Returns for each moment what its conversation has; None for one that is not there."""
-    rows = await _rows(connection, HEADS, moments)
+async def heads(connection: Connection, wanted: Sequence[WantedContext]) -> list[ContextHead | None]:
+    """Returns for each what its conversation has; None for one that is not there."""
+    rows = await _rows(connection, HEADS, wanted)
     return [None if row[0] is None else ContextHead(*row) for row in rows]
 
 
@@ -86,14 +86,14 @@ async def newest(connection: Connection, context_ids: Sequence[str]) -> list[Con
     return [found.get(context_id) for context_id in context_ids]
 
 
-async def contexts(connection: Connection, moments: Sequence[Moment]) -> list[ContextJson | None]:
-    """Returns the context at each moment; None for a conversation that is not there."""
-    rows = await _rows(connection, CONTEXTS, moments)
+async def contexts(connection: Connection, wanted: Sequence[WantedContext]) -> list[ContextJson | None]:
+    """Returns these contexts; None for a conversation that is not there."""
+    rows = await _rows(connection, CONTEXTS, wanted)
     return [None if row[0] is None else ContextJson(*row) for row in rows]
 
 
-async def _rows(connection: Connection, query: str, moments: Sequence[Moment]) -> list[tuple[Any, ...]]:
-    ids, versions, times = zip(*moments, strict=True)
+async def _rows(connection: Connection, query: str, wanted: Sequence[WantedContext]) -> list[tuple[Any, ...]]:
+    ids, versions, times = zip(*wanted, strict=True)
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(query, {"ids": [*ids], "versions": [*versions], "times": [*times]})
         return await cursor.fetchall()

@@ -46,7 +46,7 @@ class PastSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PastCall:
     """A call of a function. Arguments and result are JSON text."""
 
     tool_call_id: str
@@ -117,9 +117,9 @@ async def settings(connection: Connection, context_id: str) -> list[PastSetting]
         return await cursor.fetchall()
 
 
-async def calls(connection: Connection, context_id: str) -> list[Call]:
+async def calls(connection: Connection, context_id: str) -> list[PastCall]:
     """Returns the calls of a conversation, in the order in which they were announced."""
-    async with connection.cursor(row_factory=class_row(Call)) as cursor:
+    async with connection.cursor(row_factory=class_row(PastCall)) as cursor:
         await cursor.execute(
             """
             SELECT tool_call_id, function_name, status, run_id, group_id, requested_version, ordinal,

@@ -17,17 +17,17 @@ from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.conversation_state import Thread
 
-Call = tuple[str, int]
+CallKey = tuple[str, int]
 """A call: its id, and the version that requested it."""
 
 
-def of_calls(thread: Thread, sent: Sequence[Message]) -> dict[Call, Message]:
+def of_calls(thread: Thread, sent: Sequence[Message]) -> dict[CallKey, Message]:
     """Returns the messages that answer calls which wait, each by its call."""
     _, names = messages.shown(thread.messages)
     waiting = {
         names.name(one.tool_call_id): (one.tool_call_id, one.requested_version) for one in thread.waiting
     }
-    found: dict[Call, Message] = {}
+    found: dict[CallKey, Message] = {}
     for message in sent:
         if message.role == "tool" and message.tool_call_id in waiting and not _is_report(message):
             found[waiting[message.tool_call_id]] = message

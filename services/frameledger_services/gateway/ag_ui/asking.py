@@ -12,27 +12,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID, uuid5
 
 from starlette.requests import Request
 
-from frameledger.frames import (
-    AnyFrame,
-    FunctionCallCancelFrame,
-    FunctionCallResultFrame,
-    LLMContextFrame,
-    LLMMessagesAppendFrame,
-    LLMMessagesUpdateFrame,
-    LLMRunFrame,
-    LLMSetToolsFrame,
-)
+from frameledger.frames import AnyFrame
 from frameledger_services import logs
 from frameledger_services.client import ContextChangedError, PublishedFrame
-from frameledger_services.gateway import call_settlement, client_tools, conversation_gate
+from frameledger_services.gateway import call_settlement, conversation_gate
 from frameledger_services.gateway.ag_ui import answers, history, messages
-from frameledger_services.gateway.ag_ui.answers import Call
+from frameledger_services.gateway.ag_ui.answers import CallKey
 from frameledger_services.gateway.ag_ui.interrupt_ids import call_of_interrupt
-from frameledger_services.gateway.ag_ui.run_input import Message, Resume, RunInput
+from frameledger_services.gateway.ag_ui.request_frames import RequestFrames, of_entry, of_message
+from frameledger_services.gateway.ag_ui.run_input import Message, RunInput
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, client_requests, conversation_state, offers
@@ -40,10 +31,7 @@ from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.client_requests import AskedRun
 from frameledger_services.store.conversation_state import Thread
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.shown_messages import CLIENT, shown_messages
-
-ASKED = UUID("0d7f5f0c-6f5e-5a3b-8a39-2f6f0e3a7c11")
-"""The namespace of the ids of frames that clients' requests publish. It never changes."""
+from frameledger_services.store.shown_messages import shown_messages
 
 PLACE_REPLACED = "place_replaced"
 """The reason of an answer that is not applied because the history no longer contains its call."""
@@ -58,9 +46,7 @@ class Question:
     parts: Parts
     request: Request
     wanted: RunInput
-
-    brought: Sequence[dict[str, Any]]
-    """The client's own functions, as they are stored."""
+    frames: RequestFrames
 
     async def ask(self) -> AskedRun:
         """Publish the request. Returns once it is stored. Raises the problems `conversation-busy`, `bad-parameter`,
@@ -106,10 +92,10 @@ class Question:
         """Returns this very run, if it was asked for before. What of it was not said then is said."""
         asks = [f"ask {number}" for number in range(conversation_gate.TRIES)]
         messages = {
-            _of_message(one): one.tool_call_id for one in self.wanted.conversation if one.role == "tool"
+            of_message(one): one.tool_call_id for one in self.wanted.conversation if one.role == "tool"
         }
-        resumed = [_of_entry(one) for one in self.wanted.resume or ()]
-        ids = {frame_uuid(self._frame_id(what)): what for what in (*resumed, *messages, *asks)}
+        resumed = [of_entry(one) for one in self.wanted.resume or ()]
+        ids = {frame_uuid(self.frames.frame_id(what)): what for what in (*resumed, *messages, *asks)}
         found = await self.parts.database.read(client_requests.outcomes_of, self.wanted.thread_id, list(ids))
         stored = {ids[frame_id]: one for frame_id, one in found.items()}
         answered = {
@@ -162,13 +148,10 @@ class Question:
         If the process dies behind this, the model may call what nobody asked for yet: the next request has its own.
         """
         for _ in range(conversation_gate.TRIES):
-            # A new conversation has them from its first frame on.
-            tools = client_tools.beside(thread.tools, self.brought) if thread.version else None
-            if tools is None:
+            frame = self.frames.tools(thread)
+            if frame is None:
                 return thread
-            # One try, one id: at another version it is another frame.
-            frame_id = self._frame_id(f"tools {thread.version}")
-            await self._publish(LLMSetToolsFrame(id=frame_id, tools=tuple(tools)), thread.version)
+            await self._publish(frame, thread.version)
             thread = await self._wait_until_free()
         raise conversation_gate.busy(self.wanted.thread_id, "Other clients keep changing its functions.")
 
@@ -197,7 +180,7 @@ class Question:
         return answers.told_otherwise(thread, self.wanted.conversation[-1], call, given_as)
 
     async def _without_abandoned(
-        self, thread: Thread, given: Mapping[Call, Message], facts: Collection[str]
+        self, thread: Thread, given: Mapping[CallKey, Message], facts: Collection[str]
     ) -> Thread:
         """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
         it replaces the history, all of them, since their place goes. Returns how the conversation stands then."""
@@ -208,17 +191,16 @@ class Question:
             is_replaced=bool(thread.waiting) and history.plan(thread.messages, rest, facts).kind == "replace",
         )
         for call in left:
-            named = call.tool_call_id, call.requested_version
-            about = self._about_call(f"leave {named[0]} {named[1]}", call.function_name, *named)
-            await self._publish(FunctionCallCancelFrame(**about), None)
+            await self._publish(self.frames.cancellation(call), None)
         return await self._thread() if left else thread
 
-    async def _tools_on_offer(self) -> dict[str, dict[str, Any]]:
+    async def _served(self) -> Sequence[dict[str, Any]]:
+        """The functions of services that a new conversation has."""
         if not self.parts.settings.gateway_ag_ui_tools:
-            return {}
-        return await self.parts.database.read(offers.tools_on_offer)
+            return ()
+        return list((await self.parts.database.read(offers.tools_on_offer)).values())
 
-    async def _answer(self, thread: Thread, given: Mapping[Call, Message]) -> AskedRun | None:
+    async def _answer(self, thread: Thread, given: Mapping[CallKey, Message]) -> AskedRun | None:
         """Publish the answers to calls that wait: those of `resume`, and tool messages. Returns where; None if none of
         them says anything. If somebody else answered meanwhile, the run is what came of that."""
         waiting = {(call.tool_call_id, call.requested_version): call for call in thread.waiting}
@@ -230,15 +212,11 @@ class Question:
                 # Answered before, or by somebody else, or never asked: the run goes on without it.
                 _log.warning("gateway.unknown_interrupt", context_id=self.wanted.thread_id)
                 continue
-            frames.append(self._answer_frame(entry, call.function_name, *named))
+            frames.append(self.frames.resumed(entry, call))
             del waiting[named]
         for key, message in given.items():
-            if (call := waiting.get(key)) is None:
-                continue
-            about = self._about_answer(
-                _of_message(message), call.function_name, *key, message_ids=[message.id]
-            )
-            frames.append(FunctionCallResultFrame(**about, result=answers.result(message)))
+            if (call := waiting.get(key)) is not None:
+                frames.append(self.frames.result(message, call))
         stored = [await self._publish(frame, None) for frame in frames]
         counting = [one.version for one in stored if one is not None and one.outcome == "applied"]
         if counting and counting[0] is not None:
@@ -247,84 +225,18 @@ class Question:
             return AskedRun(thread.version, self.wanted.run_id)
         return None
 
-    def _answer_frame(self, entry: Resume, function_name: str, tool_call_id: str, version: int) -> AnyFrame:
-        about = self._about_answer(
-            _of_entry(entry), function_name, tool_call_id, version, resume=entry.metadata
-        )
-        if entry.status == "cancelled":
-            return FunctionCallCancelFrame(**about, run_llm=True)
-        return FunctionCallResultFrame(**about, result=entry.payload)
-
-    def _about_answer(
-        self, what: str, function_name: str, tool_call_id: str, version: int, **also: Any
-    ) -> dict[str, Any]:
-        return {
-            **self._about_call(what, function_name, tool_call_id, version),
-            "metadata": self._metadata(**also),
-        }
-
-    def _about_call(self, what: str, function_name: str, tool_call_id: str, version: int) -> dict[str, Any]:
-        return call_settlement.frame_fields(self._frame_id(what), function_name, tool_call_id, version)
-
     async def _publish_plan(
         self, thread: Thread, plan: history.Plan, what: str, *, expects: bool = True
     ) -> AskedRun | None:
         """Publish what is new. Returns None if somebody said something in between."""
-        frame = await self._frame(thread, plan, self._frame_id(what))
+        if thread.version == 0:
+            frame = self.frames.opening(thread, plan, what, await self._served())
+        else:
+            frame = self.frames.question(thread, plan, what)
         stored = await self._publish(frame, thread.version if expects else None)
         if stored is None or stored.outcome != "applied" or stored.version is None:
             return None
         return AskedRun(stored.version, self.wanted.run_id)
-
-    async def _frame(self, thread: Thread, plan: history.Plan, frame_id: str) -> AnyFrame:
-        messages, ids = self._with_context(thread, plan)
-        about: dict[str, Any] = {"id": frame_id, "metadata": self._metadata(message_ids=ids)}
-        if thread.version == 0:
-            return await self._opening(messages, about)
-        if plan.kind == "replace":
-            return LLMMessagesUpdateFrame(messages=tuple(messages), run_llm=True, **about)
-        if not messages:
-            return LLMRunFrame(**about)
-        return LLMMessagesAppendFrame(messages=tuple(messages), run_llm=True, **about)
-
-    async def _opening(self, messages: Sequence[dict[str, Any]], about: dict[str, Any]) -> AnyFrame:
-        """A new conversation has the functions that services offer, and the client's own."""
-        served = list((await self._tools_on_offer()).values())
-        tools = client_tools.beside(served, self.brought) or served
-        return LLMContextFrame.model_validate(
-            {"context": {"messages": messages, "tools": tools}, "run_llm": True, **about}
-        )
-
-    def _with_context(
-        self, thread: Thread, plan: history.Plan
-    ) -> tuple[list[dict[str, Any]], list[str | None]]:
-        """What is new, its last message behind what the application wants the model to know, unless it knows it."""
-        entries = self.wanted.context or ()
-        text = "\n".join(["The application says:", *(f"- {one.description}: {one.value}" for one in entries)])
-        known = [*plan.messages, *(one.message for one in thread.messages if plan.kind == "append")]
-        if not entries or any(one.get("content") == text for one in known):
-            return plan.messages, plan.ids
-        told = {"role": "developer", "content": text}
-        place = max(0, len(plan.messages) - 1)
-        if plan.messages and plan.messages[-1]["role"] == "tool":
-            # Between a call and its result there is room for nothing.
-            place += 1
-        return (
-            [*plan.messages[:place], told, *plan.messages[place:]],
-            [*plan.ids[:place], None, *plan.ids[place:]],
-        )
-
-    def _metadata(self, **also: Any) -> dict[str, Any]:
-        about = {
-            "run_id": self.wanted.run_id,
-            "parent_run_id": self.wanted.parent_run_id,
-            "forwarded_props": self.wanted.forwarded_props or None,
-            **also,
-        }
-        return {CLIENT: {name: one for name, one in about.items() if one is not None}}
-
-    def _frame_id(self, what: str) -> str:
-        return str(uuid5(ASKED, f"{self.wanted.thread_id}\n{self.wanted.run_id}\n{what}"))
 
     async def _publish(self, frame: AnyFrame, expected: int | None) -> PublishedFrame | None:
         """Publish a frame. Returns None if the conversation is not as expected."""
@@ -339,12 +251,3 @@ class Question:
                 "key-reused", f"The run {self.wanted.run_id!r} was requested before with other content."
             )
         return stored
-
-
-def _of_entry(entry: Resume) -> str:
-    """The name by which the id of its frame is made, as `_of_message`: the same however often the run is asked for."""
-    return f"resume {entry.interrupt_id}"
-
-
-def _of_message(message: Message) -> str:
-    return f"answer {message.tool_call_id}"

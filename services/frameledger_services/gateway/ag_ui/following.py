@@ -11,7 +11,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from frameledger.record import decode
 from frameledger_services.database_types import Connection
 from frameledger_services.gateway import answers
-from frameledger_services.gateway.ag_ui.translation import QUIET, Event, Translation
+from frameledger_services.gateway.ag_ui.streamed_message import Event
+from frameledger_services.gateway.ag_ui.translation import QUIET, Translation
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
 from frameledger_services.gateway.parts import Parts

@@ -11,7 +11,7 @@ from uuid import uuid5
 from frameledger.errors import FrameledgerError
 from frameledger.frames import InterruptionFrame
 from frameledger_services import logs
-from frameledger_services.gateway.ag_ui.asking import ASKED
+from frameledger_services.gateway.ag_ui.request_frames import ASKED
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.store import client_requests, conversation_state
 
@@ -32,7 +32,7 @@ class Presence:
         if (absent := self._absent.pop(thread_id, None)) is not None:
             absent[0].cancel()
 
-    def ended(self, thread_id: str, run_id: str, source: str | None, *, has_left: bool) -> None:
+    def ended(self, thread_id: str, run_id: str, source: str | None, has_left: bool) -> None:
         """A client follows no longer. If it left its run alone, the run is interrupted after a while; not with a
         `source` of None: its token may not, or the run is somebody else's."""
         self._streams[thread_id] -= 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from frameledger_services.gateway.ag_ui import run_input
 from frameledger_services.gateway.ag_ui.asking import Question
 from frameledger_services.gateway.ag_ui.following import FollowedRun
 from frameledger_services.gateway.ag_ui.presence import Presence
+from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
 from frameledger_services.gateway.ag_ui.run_input import RunInput
 from frameledger_services.gateway.ag_ui.run_stream import RunStream
 from frameledger_services.gateway.answers import JSON
@@ -36,58 +38,13 @@ from frameledger_services.store.client_requests import AskedRun
 
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the routes."""
-    presence = Presence(parts)
-
-    async def run(request: Request) -> Response:
-        _check(parts, request)
-        wanted = run_input.read(await body.read_bytes(request, body.JSON_TYPES))
-        _check_thread(request, wanted.thread_id)
-        # The schemas of functions may take a second to check: not in the event loop.
-        tools = await asyncio.to_thread(brought, wanted) if wanted.tools else ()
-        # Before anything is said: without room for a follower nobody could tell the run.
-        parts.hub.check_room()
-        await presence.asks(wanted.thread_id, wanted.run_id)
-        with presence.held(wanted.thread_id, wanted.run_id):
-            asked = await Question(parts, request, wanted, tools).ask()
-            read_log.note(request.scope, wanted.thread_id, asked.version)
-            names = [one.name for one in wanted.tools or ()]
-            return await stream(request, wanted.thread_id, asked, wanted.parent_run_id, names)
-
-    async def reconnect(request: Request) -> Response:
-        _check(parts, request)
-        context_id, last = parameters.context_id(request), LAST.of(request)
-        asked = await parts.database.read(client_requests.last_asked_run, context_id)
-        if asked is None:
-            raise await contexts.missing(parts, context_id)
-        with presence.held(context_id, asked.run_id):
-            goes_on, version = await parts.database.read(conversation_state.goes_on, context_id)
-            if last == version and not goes_on:
-                return Response(status_code=204, headers={"Cache-Control": "no-store"})
-            return await stream(request, context_id, asked, None)
-
-    async def stream(
-        request: Request, thread_id: str, asked: AskedRun, parent: str | None, tools: Collection[str] = ()
-    ) -> Response:
-        followed = FollowedRun(parts, thread_id, asked, parent, tools)
-        try:
-            begin = await followed.begin()
-        except BaseException:
-            followed.close()
-            raise
-        source = source_of_stop(request, asked)
-        presence.came(thread_id)
-        return RunStream(
-            followed,
-            begin.written(),
-            lambda has_left: presence.ended(thread_id, asked.run_id, source, has_left=has_left),
-        )
-
+    runs = ClientRuns(parts)
     problems = ("bad-parameter", "no-such-context", "not-found")
     return [
         DescribedRoute(
             "POST",
             policy.AG_UI,
-            run,
+            runs.run,
             scope=("append", "read"),
             summary="AG-UI 1.0: run a conversation for a front end.",
             body={
@@ -109,7 +66,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         DescribedRoute(
             "GET",
             policy.AG_UI + "/{context_id}",
-            reconnect,
+            runs.reconnect,
             scope="read",
             summary="AG-UI 1.0: the run that a conversation was asked for last, from its beginning and as it goes on.",
             parameters=[parameters.CONTEXT, LAST],
@@ -117,6 +74,62 @@ def routes(parts: Parts) -> list[BaseRoute]:
             problems=(*problems, "erased"),
         ),
     ]
+
+
+class ClientRuns:
+    """The runs of this process's clients."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._presence = Presence(parts)
+
+    async def run(self, request: Request) -> Response:
+        """Answer a client that runs a conversation."""
+        _check(self._parts, request)
+        wanted = run_input.read(await body.read_bytes(request, body.JSON_TYPES))
+        _check_thread(request, wanted.thread_id)
+        # The schemas of functions may take a second to check: not in the event loop.
+        tools = await asyncio.to_thread(brought, wanted) if wanted.tools else ()
+        # Before anything is said: without room for a follower nobody could tell the run.
+        self._parts.hub.check_room()
+        await self._presence.asks(wanted.thread_id, wanted.run_id)
+        with self._presence.held(wanted.thread_id, wanted.run_id):
+            asked = await Question(self._parts, request, wanted, RequestFrames(wanted, tools)).ask()
+            read_log.note(request.scope, wanted.thread_id, asked.version)
+            names = [one.name for one in wanted.tools or ()]
+            return await self._stream(request, wanted.thread_id, asked, wanted.parent_run_id, names)
+
+    async def reconnect(self, request: Request) -> Response:
+        """Answer a client that comes back to its run."""
+        _check(self._parts, request)
+        context_id, last = parameters.context_id(request), LAST.of(request)
+        asked = await self._parts.database.read(client_requests.last_asked_run, context_id)
+        if asked is None:
+            raise await contexts.missing(self._parts, context_id)
+        with self._presence.held(context_id, asked.run_id):
+            goes_on, version = await self._parts.database.read(conversation_state.goes_on, context_id)
+            if last == version and not goes_on:
+                return Response(status_code=204, headers={"Cache-Control": "no-store"})
+            return await self._stream(request, context_id, asked, None)
+
+    async def _stream(
+        self,
+        request: Request,
+        thread_id: str,
+        asked: AskedRun,
+        parent: str | None,
+        tools: Collection[str] = (),
+    ) -> Response:
+        followed = FollowedRun(self._parts, thread_id, asked, parent, tools)
+        try:
+            begin = await followed.begin()
+        except BaseException:
+            followed.close()
+            raise
+        self._presence.came(thread_id)
+        source = source_of_stop(request, asked)
+        ended = partial(self._presence.ended, thread_id, asked.run_id, source)
+        return RunStream(followed, begin.written(), ended)
 
 
 _EVENTS: dict[str, Any] = {

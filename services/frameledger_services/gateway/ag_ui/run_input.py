@@ -30,7 +30,7 @@ class Function(_Input):
     arguments: str
 
 
-class Call(_Input):
+class SentCall(_Input):
     """A call of a message."""
 
     id: str
@@ -45,7 +45,7 @@ class Message(_Input):
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
     content: str | list[dict[str, Any]] | dict[str, Any] | None = None
     name: str | None = None
-    tool_calls: list[Call] | None = Field(None, alias="toolCalls")
+    tool_calls: list[SentCall] | None = Field(None, alias="toolCalls")
     tool_call_id: Key | None = Field(None, alias="toolCallId")
     error: str | None = None
 

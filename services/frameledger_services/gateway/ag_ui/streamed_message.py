@@ -7,6 +7,9 @@ from typing import Any
 
 from frameledger_services.gateway.ag_ui.streamed_text import StreamedText
 
+Event = dict[str, Any]
+"""An event of the protocol, as its JSON object."""
+
 
 class StreamedMessage:
     """A message of the assistant that is streamed: open from its first text on."""
@@ -20,7 +23,7 @@ class StreamedMessage:
         self.streamed = StreamedText()
         self._is_open = False
 
-    def events(self, delta: str) -> Iterator[dict[str, Any]]:
+    def events(self, delta: str) -> Iterator[Event]:
         """Returns the events for more text; the first ones open the message."""
         if not delta:
             return

@@ -9,35 +9,28 @@ stated again: `is_stale` says so, once no text is open, and `restated` makes the
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, assert_never
+from typing import assert_never
 
-from frameledger.evolve import call_messages
 from frameledger.frames import (
     AnyFrame,
     ErrorFrame,
     FunctionCallCancelFrame,
-    FunctionCallInProgressFrame,
     FunctionCallResultFrame,
     InterruptionFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
-    LLMThoughtTextFrame,
-    TextFrame,
     UnknownFrame,
 )
-from frameledger.ids import ToolCallId
-from frameledger_services.gateway.ag_ui import messages as shown
-from frameledger_services.gateway.ag_ui.interrupt_ids import interrupt_id
-from frameledger_services.gateway.ag_ui.streamed_message import OpenText, OpenThought
+from frameledger_services.gateway.ag_ui.client_copy import ClientCopy
+from frameledger_services.gateway.ag_ui.messages import shown
+from frameledger_services.gateway.ag_ui.streamed_answers import StreamedAnswers
+from frameledger_services.gateway.ag_ui.streamed_calls import BegunCall, StreamedCalls, WaitingCall
+from frameledger_services.gateway.ag_ui.streamed_message import Event
 from frameledger_services.gateway.ag_ui.usage import RunUsage
 from frameledger_services.store.shown_messages import ShownMessage
 
 PROTOCOL_VERSION = "1.0"
-
-Event = dict[str, Any]
-"""An event as its JSON object."""
 
 QUIET = frozenset(
     (
@@ -60,30 +53,6 @@ QUIET = frozenset(
 """Types of frames that have no event: before them the messages need not be stated."""
 
 
-class WaitingCall(Protocol):
-    """A call that waits for a person."""
-
-    @property
-    def tool_call_id(self) -> str: ...
-    @property
-    def requested_version(self) -> int: ...
-    @property
-    def waiting_for(self) -> str | None: ...
-    @property
-    def waiting_deadline(self) -> Any: ...
-
-
-class BegunCall(Protocol):
-    """A call that began with a frame that is not its own: its client answers it (RA5.client)."""
-
-    @property
-    def tool_call_id(self) -> str: ...
-    @property
-    def function_name(self) -> str: ...
-    @property
-    def arguments(self) -> Any: ...
-
-
 class Translation:
     """One run of a client: `started`, then `take` for each frame in order, then `finished` or `failed`."""
 
@@ -93,23 +62,12 @@ class Translation:
         """`is_mirror` says that what is said and called is not what is stored (RA5.mirror)."""
         self._of_run = {"threadId": thread_id, "runId": run_id}
         self._parent_run_id = parent_run_id
-        self._text: OpenText | None = None
-        self._thought: OpenThought | None = None
-        self._answers: str | None = None
-        """The run of the response that is open, or was last. None before one has started: what an earlier one goes on
-        with is not shown before it is stored."""
-
-        self._is_unnamed = False
-        self._texts: Counter[str] = Counter()
-        """How many messages of text each run has that count."""
-
-        self._calls = shown.CallNames()
-        self._stale = False
+        # What streams of a mirror is not what is stored.
+        self._copy = ClientCopy(is_told_anew=is_mirror)
+        self._answers = StreamedAnswers(self._copy)
+        self._calls = StreamedCalls(self._copy)
         self._stated: list[Event] | None = None
         """The messages that were stated last, as long as nothing was told since."""
-
-        self._is_told_anew = is_mirror
-        """What streams is not what is stored, or under another id: the messages are stated after it."""
 
         self._usage = RunUsage()
         self._cause: tuple[str, str] | None = None
@@ -130,15 +88,15 @@ class Translation:
     def restated(self, messages: Sequence[ShownMessage]) -> list[Event]:
         """Returns the event that states the messages, none if the client has just been told the same; these are the
         conversation's after the last frame that was taken."""
-        self._stale = False
+        self._copy.is_stale = False
         before = self._stated
-        self._stated, self._calls = shown.shown(messages)
+        self._stated, self._calls.names = shown(messages)
         return [] if self._stated == before else [{"type": "MESSAGES_SNAPSHOT", "messages": self._stated}]
 
     @property
     def is_stale(self) -> bool:
         """Whether the client has other messages than the conversation, and can be told the right ones now."""
-        return self._stale and (self._text is None or not self._text.streamed.is_begun)
+        return self._copy.is_stale and not self._answers.has_open_text
 
     def take(
         self,
@@ -151,7 +109,7 @@ class Translation:
         """Returns the events of a stored frame; `begun` are the calls of the client's functions that began with it."""
         events = list(self._of_frame(version, frame, outcome, reason))
         for call in begun:
-            events += self._call_began(call.tool_call_id, call.function_name, call.arguments)
+            events += self._calls.begin(call.tool_call_id, call.function_name, call.arguments)
         if events:
             self._stated = None
         return events
@@ -165,19 +123,19 @@ class Translation:
             frame, FunctionCallResultFrame | FunctionCallCancelFrame
         ):
             # It is settled all the same.
-            self._calls.settle(frame.tool_call_id)
+            self._calls.names.settle(frame.tool_call_id)
         return []
 
     def finished(self, waiting: Sequence[WaitingCall] = ()) -> list[Event]:
         """Returns the events that close the run, when nothing of it is open but calls that wait for a person."""
-        events = [*self._close_text(), *self._close_thought()]
+        events = list(self._answers.close())
         if self._error is not None:
             return [*events, *self.failed(*self._error)]
         outcome: Event = {"type": "success"}
         if self._was_stopped:
             outcome = {"type": "cancelled"}
         elif waiting:
-            outcome = {"type": "interrupt", "interrupts": [self._interrupt(call) for call in waiting]}
+            outcome = {"type": "interrupt", "interrupts": [self._calls.interrupt(call) for call in waiting]}
         return [
             *events,
             {"type": "RUN_FINISHED", **self._of_run, "outcome": outcome, **self._usage.field()},
@@ -193,31 +151,29 @@ class Translation:
             case "LLMFullResponseStartFrame" | "VisionFullResponseStartFrame":
                 yield from self._response_started(version, frame)
             case "LLMTextFrame" | "VisionTextFrame":
-                yield from self._said(frame, carries_spaces=True)
+                yield from self._answers.say(frame, carries_spaces=True)
             case "TextFrame":
-                yield from self._said(frame, carries_spaces=frame.includes_inter_frame_spaces)
+                yield from self._answers.say(frame, carries_spaces=frame.includes_inter_frame_spaces)
             case "LLMAssistantPushAggregationFrame":
-                yield from self._close_text()
+                yield from self._answers.close_text()
             case "LLMFullResponseEndFrame" | "VisionFullResponseEndFrame":
                 yield from self._response_ended(frame)
             case "LLMThoughtStartFrame":
-                yield from self._close_thought()
-                self._thought = OpenThought(f"thought-{version}")
-                yield {"type": "REASONING_START", "messageId": self._thought.message_id}
+                yield from self._answers.start_thought(version)
             case "LLMThoughtTextFrame":
-                yield from self._thought_said(frame)
+                yield from self._answers.think(frame)
             case "LLMThoughtEndFrame":
-                yield from self._close_thought()
+                yield from self._answers.close_thought()
             case "ErrorFrame":
                 yield from self._erred(frame)
             case "InterruptionFrame":
                 yield from self._interrupted(frame)
             case "FunctionCallInProgressFrame":
-                yield from self._call_of_worker_began(frame)
+                yield from self._calls.begin_at_worker(frame)
             case "FunctionCallResultFrame":
-                yield from self._call_has_result(frame)
+                yield from self._calls.settle(frame)
             case "FunctionCallCancelFrame":
-                yield from self._call_cancelled(frame)
+                yield from self._calls.cancel(frame)
             case (
                 "LLMMessagesUpdateFrame"
                 | "LLMMessageRewriteFrame"
@@ -225,11 +181,10 @@ class Translation:
                 | "LLMContextFrame"
                 | "LLMContextEraseFrame"
             ):
-                self._stale = self._is_told_anew = True
+                self._copy.is_stale = self._copy.is_told_anew = True
             case "EndFrame" | "CancelFrame":
-                yield from self._close_text()
-                yield from self._close_thought()
-                self._stale = self._was_stopped = True
+                yield from self._answers.close()
+                self._copy.is_stale = self._was_stopped = True
             case (
                 "LLMMessagesAppendFrame"
                 | "LLMSetToolsFrame"
@@ -238,7 +193,7 @@ class Translation:
                 | "TranscriptionFrame"
             ):
                 # These may write a message that somebody else said.
-                self._stale = True
+                self._copy.is_stale = True
             case (
                 "LLMRunFrame"
                 | "LLMSetToolChoiceFrame"
@@ -259,61 +214,16 @@ class Translation:
             case _:
                 assert_never(frame.type)
 
-    # What the model says
-
     def _response_started(self, version: int, frame: LLMFullResponseStartFrame) -> Iterator[Event]:
-        yield from self._close_text()
-        yield from self._close_thought()
+        yield from self._answers.start(version, frame)
         self._cause, self._error, self._was_stopped = None, None, False
-        if frame.run_id is None:
-            # It may answer a run without saying so: what it says is stored under an id that is not known yet.
-            self._answers, self._is_unnamed = f"said-{version}", True
-        else:
-            # An attempt before, and one that did not say that it is of this run, are taken back.
-            self._stale = self._stale or frame.run_id in self._texts or self._is_unnamed
-            self._answers, self._is_unnamed = frame.run_id, False
-            self._texts[frame.run_id] = 0
         self._usage.began(frame)
 
-    def _said(self, frame: TextFrame, *, carries_spaces: bool) -> Iterator[Event]:
-        if not frame.append_to_context or self._answers is None:
-            return
-        if self._text is None:
-            self._text = OpenText(shown.nth(self._answers, self._texts[self._answers] + 1))
-        yield from self._text.events(self._text.streamed.add(frame.text, carries_spaces))
-
-    def _close_text(self) -> Iterator[Event]:
-        text, self._text = self._text, None
-        self._stale = self._stale or self._answers is None or self._is_unnamed
-        if text is None:
-            return
-        yield from text.events(text.streamed.end())
-        if not text.streamed.is_begun:
-            return
-        yield {"type": "TEXT_MESSAGE_END", "messageId": text.message_id}
-        assert self._answers is not None
-        self._texts[self._answers] += 1
-        self._stale = self._stale or self._is_told_anew
-
     def _response_ended(self, frame: LLMFullResponseEndFrame) -> Iterator[Event]:
-        yield from self._close_text()
-        yield from self._close_thought()
+        yield from self._answers.close()
         self._usage.ended(frame)
         if frame.finish_reason == "error":
             self._error = self._cause or ("The model's answer broke off.", "run_failed")
-
-    def _thought_said(self, frame: LLMThoughtTextFrame) -> Iterator[Event]:
-        if self._thought is not None:
-            yield from self._thought.events(self._thought.streamed.add(frame.text, carries_spaces=True))
-
-    def _close_thought(self) -> Iterator[Event]:
-        thought, self._thought = self._thought, None
-        if thought is None:
-            return
-        yield from thought.events(thought.streamed.end())
-        if thought.streamed.is_begun:
-            yield {"type": "REASONING_MESSAGE_END", "messageId": thought.message_id}
-        yield {"type": "REASONING_END", "messageId": thought.message_id}
 
     def _erred(self, frame: ErrorFrame) -> Iterator[Event]:
         if frame.tool_call_id is not None:
@@ -321,90 +231,11 @@ class Translation:
         self._cause = (frame.message or "The run failed.", frame.code or "run_failed")
         if not frame.fatal:
             return
-        if frame.run_id is None or self._answers in (None, frame.run_id) or self._is_unnamed:
-            yield from self._close_text()
-            yield from self._close_thought()
+        if self._answers.is_open_for(frame.run_id):
+            yield from self._answers.close()
         self._error = self._cause
 
     def _interrupted(self, frame: InterruptionFrame) -> Iterator[Event]:
-        yield from self._close_text()
-        yield from self._close_thought()
+        yield from self._answers.close()
         self._was_stopped = True
-        self._stale = self._stale or frame.heard_text is not None
-
-    # What becomes of calls
-
-    def _call_of_worker_began(self, frame: FunctionCallInProgressFrame) -> Iterator[Event]:
-        if self._calls.is_open(frame.tool_call_id):
-            return
-        if frame.waiting is not None or (frame.call_attempt or 1) > 1:
-            # It may be open since before the messages that the client has.
-            self._stale = True
-            return
-        synchronous = frame.cancel_on_interruption
-        yield from self._call_began(frame.tool_call_id, frame.function_name, frame.arguments, synchronous)
-
-    def _call_began(
-        self, tool_call_id: str, function_name: str, arguments: Any, synchronous: bool = True
-    ) -> Iterator[Event]:
-        if self._is_told_anew:
-            self._stale = True
-            return
-        name = self._calls.made(tool_call_id)
-        self._calls.open(tool_call_id, synchronous)
-        message = call_messages.call(ToolCallId(name), function_name, arguments)
-        [call] = message["tool_calls"]
-        yield {
-            "type": "TOOL_CALL_START",
-            "toolCallId": name,
-            "toolCallName": function_name,
-            "parentMessageId": shown.call_message_id(name),
-        }
-        yield {"type": "TOOL_CALL_ARGS", "toolCallId": name, "delta": call["function"]["arguments"]}
-        yield {"type": "TOOL_CALL_END", "toolCallId": name}
-        if not synchronous:
-            started = call_messages.started(ToolCallId(tool_call_id), synchronous=False)
-            yield self._result(name, started["content"])
-
-    def _call_has_result(self, frame: FunctionCallResultFrame) -> Iterator[Event]:
-        name = self._calls.synchronous_name(frame.tool_call_id)
-        if frame.properties is None or frame.properties.is_final:
-            self._calls.settle(frame.tool_call_id)
-        if name is None or frame.settled_as == "resolved":
-            # What a call in the background, or a person about an ambiguous one, says is a message of its own.
-            self._stale = True
-            return
-        message = call_messages.result(ToolCallId(frame.tool_call_id), frame.result)
-        yield self._result(name, message["content"])
-        self._stale = self._stale or self._is_told_anew
-
-    def _call_cancelled(self, frame: FunctionCallCancelFrame) -> Iterator[Event]:
-        name = self._calls.synchronous_name(frame.tool_call_id)
-        self._calls.settle(frame.tool_call_id)
-        if name is None:
-            self._stale = True
-            return
-        yield self._result(name, call_messages.cancelled(ToolCallId(frame.tool_call_id))["content"])
-        self._stale = self._stale or self._is_told_anew
-
-    def _result(self, name: str, content: str) -> Event:
-        return {
-            "type": "TOOL_CALL_RESULT",
-            "messageId": shown.result_message_id(name),
-            "toolCallId": name,
-            "content": content,
-            "role": "tool",
-        }
-
-    def _interrupt(self, call: WaitingCall) -> Event:
-        """A call that waits, as what the run needs from outside."""
-        waits: Event = {
-            "id": interrupt_id(call.tool_call_id, call.requested_version),
-            "reason": "tool_call",
-            "toolCallId": self._calls.name(call.tool_call_id),
-        }
-        if call.waiting_for is not None:
-            waits["message"] = call.waiting_for
-        if call.waiting_deadline is not None:
-            waits["expiresAt"] = call.waiting_deadline.isoformat()
-        return waits
+        self._copy.is_stale = self._copy.is_stale or frame.heard_text is not None

@@ -1,0 +1,16 @@
+"""Whether the client of a run has the messages that the conversation has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ClientCopy:
+    """What is known of a client's messages while events are made for it."""
+
+    is_told_anew: bool
+    """What streams is not what is stored, or under another id: the messages are stated after it."""
+
+    is_stale: bool = False
+    """The client has other messages than the conversation."""

@@ -1,0 +1,139 @@
+"""The frames of one request: what is new in its history, the client's functions, and what settles calls.
+
+Ids of frames follow from the run's id and what they say, so that the same request again counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallCancelFrame,
+    FunctionCallResultFrame,
+    LLMContextFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMRunFrame,
+    LLMSetToolsFrame,
+)
+from frameledger_services.gateway import call_settlement, client_tools
+from frameledger_services.gateway.ag_ui import answers
+from frameledger_services.gateway.ag_ui.history import Plan
+from frameledger_services.gateway.ag_ui.run_input import Message, Resume, RunInput
+from frameledger_services.store.client_calls import WaitingCall
+from frameledger_services.store.conversation_state import Thread
+from frameledger_services.store.shown_messages import CLIENT
+
+ASKED = UUID("0d7f5f0c-6f5e-5a3b-8a39-2f6f0e3a7c11")
+"""The namespace of the ids of frames that clients' requests publish. It never changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFrames:
+    """Makes the frames of a request."""
+
+    wanted: RunInput
+
+    brought: Sequence[dict[str, Any]]
+    """The client's own functions, as they are stored."""
+
+    def tools(self, thread: Thread) -> AnyFrame | None:
+        """Returns the frame that gives the conversation the client's functions; None if it has them, or is new: then it
+        has them from its first frame on."""
+        tools = client_tools.beside(thread.tools, self.brought) if thread.version else None
+        if tools is None:
+            return None
+        # One try, one id: at another version it is another frame.
+        return LLMSetToolsFrame(id=self.frame_id(f"tools {thread.version}"), tools=tuple(tools))
+
+    def cancellation(self, call: WaitingCall) -> AnyFrame:
+        """Returns the frame that cancels a call which the client leaves behind."""
+        return FunctionCallCancelFrame(
+            **self._about_call(f"leave {call.tool_call_id} {call.requested_version}", call)
+        )
+
+    def resumed(self, entry: Resume, call: WaitingCall) -> AnyFrame:
+        """Returns the answer to an interrupt."""
+        about = self._about_answer(of_entry(entry), call, resume=entry.metadata)
+        if entry.status == "cancelled":
+            return FunctionCallCancelFrame(**about, run_llm=True)
+        return FunctionCallResultFrame(**about, result=entry.payload)
+
+    def result(self, message: Message, call: WaitingCall) -> AnyFrame:
+        """Returns the result of a call that a tool message brings."""
+        about = self._about_answer(of_message(message), call, message_ids=[message.id])
+        return FunctionCallResultFrame(**about, result=answers.result(message))
+
+    def opening(self, thread: Thread, plan: Plan, what: str, served: Sequence[dict[str, Any]]) -> AnyFrame:
+        """Returns the first frame of a new conversation, with these functions of services and the client's own."""
+        messages, about = self._new(thread, plan, what)
+        tools = client_tools.beside(served, self.brought) or served
+        return LLMContextFrame.model_validate(
+            {"context": {"messages": messages, "tools": tools}, "run_llm": True, **about}
+        )
+
+    def question(self, thread: Thread, plan: Plan, what: str) -> AnyFrame:
+        """Returns the frame that says what is new, and asks for an answer."""
+        messages, about = self._new(thread, plan, what)
+        if plan.kind == "replace":
+            return LLMMessagesUpdateFrame(messages=tuple(messages), run_llm=True, **about)
+        if not messages:
+            return LLMRunFrame(**about)
+        return LLMMessagesAppendFrame(messages=tuple(messages), run_llm=True, **about)
+
+    def frame_id(self, what: str) -> str:
+        """Returns the id of the frame that says `what` of this run."""
+        return str(uuid5(ASKED, f"{self.wanted.thread_id}\n{self.wanted.run_id}\n{what}"))
+
+    def _new(self, thread: Thread, plan: Plan, what: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        messages, ids = self.with_context(thread, plan)
+        return messages, {"id": self.frame_id(what), "metadata": self._metadata(message_ids=ids)}
+
+    def with_context(self, thread: Thread, plan: Plan) -> tuple[list[dict[str, Any]], list[str | None]]:
+        """Returns what is new, and the ids of its messages. What the application wants the model to know stands before
+        the last of them, unless the conversation has it."""
+        entries = self.wanted.context or ()
+        text = "\n".join(["The application says:", *(f"- {one.description}: {one.value}" for one in entries)])
+        known = [*plan.messages, *(one.message for one in thread.messages if plan.kind == "append")]
+        if not entries or any(one.get("content") == text for one in known):
+            return plan.messages, plan.ids
+        told = {"role": "developer", "content": text}
+        place = max(0, len(plan.messages) - 1)
+        if plan.messages and plan.messages[-1]["role"] == "tool":
+            # Between a call and its result there is room for nothing.
+            place += 1
+        return (
+            [*plan.messages[:place], told, *plan.messages[place:]],
+            [*plan.ids[:place], None, *plan.ids[place:]],
+        )
+
+    def _about_answer(self, what: str, call: WaitingCall, **also: Any) -> dict[str, Any]:
+        return {**self._about_call(what, call), "metadata": self._metadata(**also)}
+
+    def _about_call(self, what: str, call: WaitingCall) -> dict[str, Any]:
+        return call_settlement.frame_fields(
+            self.frame_id(what), call.function_name, call.tool_call_id, call.requested_version
+        )
+
+    def _metadata(self, **also: Any) -> dict[str, Any]:
+        about = {
+            "run_id": self.wanted.run_id,
+            "parent_run_id": self.wanted.parent_run_id,
+            "forwarded_props": self.wanted.forwarded_props or None,
+            **also,
+        }
+        return {CLIENT: {name: one for name, one in about.items() if one is not None}}
+
+
+def of_entry(entry: Resume) -> str:
+    """Returns what the frame of an answer says (`frame_id`): the same however often the run is asked for."""
+    return f"resume {entry.interrupt_id}"
+
+
+def of_message(message: Message) -> str:
+    """Returns what the frame of a result says (`frame_id`)."""
+    return f"answer {message.tool_call_id}"

@@ -1,0 +1,96 @@
+"""What the model says in a run, as events: texts and thoughts, each under the id that its message will have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from frameledger.frames import LLMFullResponseStartFrame, LLMThoughtTextFrame, TextFrame
+from frameledger_services.gateway.ag_ui.client_copy import ClientCopy
+from frameledger_services.gateway.ag_ui.messages import nth
+from frameledger_services.gateway.ag_ui.streamed_message import Event, OpenText, OpenThought
+
+
+class StreamedAnswers:
+    """The responses of one run of a client, in order."""
+
+    def __init__(self, copy: ClientCopy) -> None:
+        self._copy = copy
+        self._text: OpenText | None = None
+        self._thought: OpenThought | None = None
+        self._answers: str | None = None
+        """The run of the response that is open, or was last. None before one has started: what an earlier one goes on
+        with is not shown before it is stored."""
+
+        self._is_unnamed = False
+        self._texts: Counter[str] = Counter()
+        """How many messages of text each run has that count."""
+
+    @property
+    def has_open_text(self) -> bool:
+        """Whether the client is in the middle of a text."""
+        return self._text is not None and self._text.streamed.is_begun
+
+    def is_open_for(self, run_id: str | None) -> bool:
+        """Returns whether what is open may be of this run; None is a run that nobody names."""
+        return run_id is None or self._answers in (None, run_id) or self._is_unnamed
+
+    def start(self, version: int, frame: LLMFullResponseStartFrame) -> Iterator[Event]:
+        """Begin a response."""
+        yield from self.close()
+        if frame.run_id is None:
+            # It may answer a run without saying so: what it says is stored under an id that is not known yet.
+            self._answers, self._is_unnamed = f"said-{version}", True
+        else:
+            # An attempt before, and one that did not say that it is of this run, are taken back.
+            self._copy.is_stale = self._copy.is_stale or frame.run_id in self._texts or self._is_unnamed
+            self._answers, self._is_unnamed = frame.run_id, False
+            self._texts[frame.run_id] = 0
+
+    def say(self, frame: TextFrame, *, carries_spaces: bool) -> Iterator[Event]:
+        """Add a piece of text."""
+        if not frame.append_to_context or self._answers is None:
+            return
+        if self._text is None:
+            self._text = OpenText(nth(self._answers, self._texts[self._answers] + 1))
+        yield from self._text.events(self._text.streamed.add(frame.text, carries_spaces))
+
+    def close(self) -> Iterator[Event]:
+        """End the text and the thought that are open."""
+        yield from self.close_text()
+        yield from self.close_thought()
+
+    def close_text(self) -> Iterator[Event]:
+        """End the text that is open: what is said next is another message."""
+        text, self._text = self._text, None
+        self._copy.is_stale = self._copy.is_stale or self._answers is None or self._is_unnamed
+        if text is None:
+            return
+        yield from text.events(text.streamed.end())
+        if not text.streamed.is_begun:
+            return
+        yield {"type": "TEXT_MESSAGE_END", "messageId": text.message_id}
+        assert self._answers is not None
+        self._texts[self._answers] += 1
+        self._copy.is_stale = self._copy.is_stale or self._copy.is_told_anew
+
+    def start_thought(self, version: int) -> Iterator[Event]:
+        """Begin a thought."""
+        yield from self.close_thought()
+        self._thought = OpenThought(f"thought-{version}")
+        yield {"type": "REASONING_START", "messageId": self._thought.message_id}
+
+    def think(self, frame: LLMThoughtTextFrame) -> Iterator[Event]:
+        """Add a piece of a thought."""
+        if self._thought is not None:
+            yield from self._thought.events(self._thought.streamed.add(frame.text, carries_spaces=True))
+
+    def close_thought(self) -> Iterator[Event]:
+        """End the thought that is open."""
+        thought, self._thought = self._thought, None
+        if thought is None:
+            return
+        yield from thought.events(thought.streamed.end())
+        if thought.streamed.is_begun:
+            yield {"type": "REASONING_MESSAGE_END", "messageId": thought.message_id}
+        yield {"type": "REASONING_END", "messageId": thought.message_id}
