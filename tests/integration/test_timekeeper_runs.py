@@ -1,5 +1,7 @@
 """Runs that no worker claims, or that fall silent: one fatal error each, and the conversation continues."""
 
+import asyncio
+
 import pytest
 from tests.support.timekeeping import FAR, PAST, at_desk, limits
 from tests.unit.rules.dsl import (
@@ -19,7 +21,13 @@ from tests.unit.rules.dsl import (
 
 from frameledger import derived
 from frameledger.ids import ContextId
-from frameledger_services.store import overdue
+from frameledger_services import claims, failpoints
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.settings import Settings
+from frameledger_services.store import overdue, projections
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS
+from frameledger_services.timekeeper.metrics import TimekeeperMetrics
+from frameledger_services.timekeeper.service import Timekeeper
 
 CTX = "desk"
 QUESTION = [speak(), hear("What time is it?"), stop()]
@@ -219,5 +227,50 @@ def test_a_partition_that_is_not_projected_to_its_end_is_not_judged(database):
         others = [partition for partition in range(4) if partition != mine]
         assert await desk.look(limits(run_unclaimed=PAST, run_silent=PAST), current=others) == []
         assert len(await desk.look(limits(run_unclaimed=PAST, run_silent=PAST), current=[mine])) == 2
+
+    at_desk(database, test)
+
+
+class Broker:
+    """A log that is away when its ends are first asked for, if `away`, and then answers `looks` times."""
+
+    topic = "llm.frames"
+
+    def __init__(self, ends, stopping, *, away, looks=3):
+        self._ends, self._stopping, self._away, self._looks = ends, stopping, away, looks
+        self.published = []
+
+    async def ends(self, _):
+        if self._away:
+            self._away = False
+            raise BrokerError("no broker answers")
+        self._looks -= 1
+        if not self._looks:
+            self._stopping.set()
+        return self._ends
+
+    async def publish(self, settlements):
+        self.published += [one.rule for one in settlements]
+
+
+@pytest.mark.regression("worker 46")
+@pytest.mark.parametrize(("away", "settled"), [(False, "run_silent"), (True, None)])
+def test_an_outage_of_the_broker_is_no_silence_of_the_runs_that_could_not_publish(database, away, settled):
+    """Their workers publish what they have once the broker is back, and the timekeeper must not come before them."""
+    registration = claims.Registration("keeper", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
+    settings = Settings(timekeeper_every_secs=0.001, timekeeper_run_silent_secs=MINUTE)
+
+    async def test(desk):
+        await desk.say(CTX, QUESTION, start(run()), tokens("It is ", run=run()))
+        await desk.an_hour_passes(CTX)
+        await claims.register(desk.connection, registration)
+        stopping = asyncio.Event()
+        ends = await projections.next_offsets(desk.connection, Broker.topic)
+        broker = Broker(ends, stopping, away=away)
+        keeper = Timekeeper(
+            settings, desk.connection, broker, registration, failpoints.none, TimekeeperMetrics(NO_METRICS)
+        )
+        await keeper.run(stopping)
+        assert set(broker.published) == ({settled} if settled else set())
 
     at_desk(database, test)

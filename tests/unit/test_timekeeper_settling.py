@@ -127,3 +127,14 @@ def test_a_limit_of_zero_switches_its_rule_off():
         None, None, None, 1, None, None, None, None, False, None, None, None, None, None, None
     )
     assert None not in {getattr(Limits.of(Settings()), name) for name in Limits.__slots__}
+
+
+def test_after_an_outage_rules_that_judge_by_the_log_wait_for_their_limit_and_a_minute_at_most():
+    limits = Limits.of(Settings())
+    assert limits.after_outage(float("inf")) == limits.after_outage(60.0) == limits
+    early = limits.after_outage(30.0)
+    on = {name for name in Limits.__slots__ if getattr(early, name) == getattr(limits, name)}
+    assert set(Limits.__slots__) - on == {
+        *("run_unclaimed", "run_silent", "call", "call_unstarted", "user_silent", "bot_silent")
+    }
+    assert (early.final_words, early.call_unserved) == (5.0, 30.0)

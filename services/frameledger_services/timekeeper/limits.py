@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from frameledger_services.settings import Settings
+
+AFTER_OUTAGE_SECONDS = 60.0
+"""How long, at most, those who could not publish have after an outage of the broker. A publication that began in it may
+take 30 seconds to fail, and is tried again then; a worker has to join its consumer group again. Not the whole limit of
+each rule: where a broker fails every few minutes, a run must not stay open for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,23 @@ class Limits:
     keep_claims_days: float | None
     keep_workers_days: float | None
 
+    def after_outage(self, answers_secs: float) -> Self:
+        """Returns the limits while the log answers for this long since its last outage. Rules that judge by what is not
+        on the log are off until whoever was cut off had time to publish it."""
+        if answers_secs >= AFTER_OUTAGE_SECONDS:
+            return self
+        return replace(
+            self,
+            run_unclaimed=_since(answers_secs, self.run_unclaimed),
+            run_silent=_since(answers_secs, self.run_silent),
+            call=_since(answers_secs, self.call),
+            call_unserved=_since(answers_secs, self.call_unserved),
+            call_unstarted=_since(answers_secs, self.call_unstarted),
+            user_silent=_since(answers_secs, self.user_silent),
+            final_words=_since(answers_secs, self.final_words),
+            bot_silent=_since(answers_secs, self.bot_silent),
+        )
+
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Returns the limits from the settings, in which 0 means off."""
@@ -52,3 +74,7 @@ class Limits:
             keep_claims_days=settings.timekeeper_keep_claims_days or None,
             keep_workers_days=settings.timekeeper_keep_workers_days or None,
         )
+
+
+def _since(answers_secs: float, limit: float | None) -> float | None:
+    return None if limit is None or answers_secs < limit else limit

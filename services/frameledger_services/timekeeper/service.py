@@ -3,6 +3,14 @@
 A sweep judges a partition only if its projection has reached the offset at which its log ended after the previous
 sweep. So frames in transit, including those of our own last sweep, are folded before anything is judged by their
 absence. During an outage of the broker the timekeeper continues its heartbeats.
+
+An outage of the broker longer than a limit, such as that of silent runs: a worker that is alive has more to publish and
+publishes it once the broker is back, and the timekeeper sees a run of which nothing was heard for too long. Whoever is
+first on the log wins. If it were the timekeeper, the run would be closed, its worker told to stop, and its later frames
+ignored (`run_over`): nothing doubled, but half an answer lost although nobody failed. So rules that judge by what is
+not on the log are off for a while after an outage (`Limits.after_outage`). Two races remain, with the same outcome: a
+worker that alone is cut off for longer than the limit is silent for everybody else; and a timekeeper that starts just
+when the broker is back knows nothing of the outage.
 """
 
 from __future__ import annotations
@@ -94,14 +102,14 @@ async def _keep_time(
         await schema.check(connection)
         await claims.register(connection, registration)
         log = await stack.enter_async_context(SettlementLog(settings, metrics))
-        timekeeper = _Timekeeper(settings, connection, log, registration, failpoint, metrics)
+        timekeeper = Timekeeper(settings, connection, log, registration, failpoint, metrics)
         _log.info("timekeeper.started", worker=registration.worker_id)
         await timekeeper.run(stopping)
         with suppress(psycopg.Error):
             await claims.leave(connection, registration.worker_id)
 
 
-class _Timekeeper:
+class Timekeeper:
     """One worker, which sweeps at an interval."""
 
     def __init__(
@@ -121,6 +129,8 @@ class _Timekeeper:
         self._registration = registration
         self._failpoint = failpoint
         self._ends: dict[int, int] = {}
+        self._answers_since: float | None = float("-inf")
+        """When the last outage of the broker ended, by the loop's clock; None while it is away."""
         self._purged_at = float("-inf")
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -138,7 +148,7 @@ class _Timekeeper:
                     backoff.reset()
                 except transient.BROKER as error:
                     # Published frames may be on the log, but its end offsets are unknown.
-                    self._ends = {}
+                    self._ends, self._answers_since = {}, None
                     pause = backoff.next()
                     _log.warning("timekeeper.retrying_broker", reason=transient.reason(error), again_in=pause)
                     not_before = loop.time() + pause
@@ -158,9 +168,12 @@ class _Timekeeper:
         # Also while nothing changes: then it shows the records that projectors do not store.
         self._metrics.saw(self._ends, reached)
         current = [partition for partition, end in self._ends.items() if reached.get(partition, 0) >= end]
-        if current:
-            found = await sweep(self._connection, self._limits, sweeper, current)
+        if current and self._answers_since is not None:
+            limits = self._limits.after_outage(now - self._answers_since)
+            found = await sweep(self._connection, limits, sweeper, current)
             await self._failpoint("after sweep")
             await self._log.publish(found)
             await self._failpoint("after publish")
         self._ends = await self._log.ends(reached)
+        if self._answers_since is None:
+            self._answers_since = asyncio.get_running_loop().time()
