@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from frameledger.context import LLMContext
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.inference import limits
-from frameledger_services.inference.limits import Limits
+from frameledger_services.inference.limits import RunLimits
 from frameledger_services.providers.request import Request
 from frameledger_services.settings import Settings
 from frameledger_services.store import spending
@@ -50,7 +50,7 @@ def said(database, context_id, version, *, own=None, limits=None, **settings):
     """What the service says about a run: the code and the message of the error that ends it, or None."""
 
     async def check():
-        checking = limits or Limits(
+        checking = limits or RunLimits(
             Settings(**(OFF | {f"limit_{name}": value for name, value in settings.items()}))
         )
         claimed = ClaimedRun("effect", context_id, version, f"run-{version}", 1, "claim", None)
@@ -162,7 +162,7 @@ def test_money_is_counted_by_the_prices(database):
 
 def test_what_all_have_used_is_added_up_once_and_seen_again_after_a_moment(database, monkeypatch):
     monkeypatch.setattr(limits, "REMEMBERED_SECONDS", 0.0)
-    checking = Limits(Settings(**OFF | {"limit_tokens_per_day": 1000}))
+    checking = RunLimits(Settings(**OFF | {"limit_tokens_per_day": 1000}))
     for hour in (0, 5, 11, 12):
         stored(database, run(f"at {hour}", 1, NOON.replace(hour=hour), tokens=(100, 100)))
     stored(database, run("a", 1, NOON.replace(minute=30)))
@@ -178,7 +178,7 @@ def test_what_all_have_used_is_added_up_once_and_seen_again_after_a_moment(datab
 
 def test_what_all_have_used_is_remembered_for_a_moment(database, monkeypatch):
     monkeypatch.setattr(limits, "REMEMBERED_SECONDS", 3600.0)
-    checking = Limits(Settings(**OFF | {"limit_tokens_per_day": 100}))
+    checking = RunLimits(Settings(**OFF | {"limit_tokens_per_day": 100}))
     stored(database, run("a", 1, NOON))
     assert said(database, "a", 1, limits=checking) is None
     stored(database, run("b", 1, NOON, tokens=(100, 100)))
@@ -188,7 +188,7 @@ def test_what_all_have_used_is_remembered_for_a_moment(database, monkeypatch):
 def test_without_limits_the_database_is_not_asked(database):
     async def check():
         claimed = ClaimedRun("effect", "a", 1, "run-1", 1, "claim", None)
-        return await Limits(Settings(**OFF)).used(None, claimed, StoredContext("a", 1, LLMContext()))
+        return await RunLimits(Settings(**OFF)).used(None, claimed, StoredContext("a", 1, LLMContext()))
 
     assert asyncio.run(check()) is None
 
@@ -207,7 +207,7 @@ def test_a_run_that_is_gone_has_no_limits(database):
     ],
 )
 def test_a_context_that_is_too_large_is_not_sent(settings, error):
-    checking = Limits(Settings(**OFF | {f"limit_{name}": value for name, value in settings.items()}))
+    checking = RunLimits(Settings(**OFF | {f"limit_{name}": value for name, value in settings.items()}))
     context = LLMContext([{"role": "user", "content": word} for word in ("a", "b", "c")])
     found = checking.size(StoredContext("a", 3, context), Request.of("maker", "m", {"said": "abc"}))
     assert (found and found.message) == error

@@ -15,11 +15,11 @@ from frameledger import derived
 from frameledger.frames import Frame, encode_frame
 from frameledger.ids import ContextId, Version
 from frameledger_services import claims
-from frameledger_services.timekeeper.limits import Limits
+from frameledger_services.timekeeper.limits import TimeLimits
 from frameledger_services.timekeeper.settling import Settlement
 from frameledger_services.timekeeper.sweep import Sweeper, sweep
 
-OFF = Limits(
+OFF = TimeLimits(
     run_unclaimed=None,
     run_silent=None,
     call=None,
@@ -45,7 +45,7 @@ EVERYWHERE = range(PARTITIONS)
 LEASE = 60.0
 
 
-def limits(**on: Any) -> Limits:
+def limits(**on: Any) -> TimeLimits:
     return replace(OFF, **on)
 
 
@@ -75,7 +75,7 @@ class Desk:
         await self.projecting.store(records)
 
     async def look(
-        self, on: Limits, *, who: str = "keeper", may_judge: bool = True, current: Any = EVERYWHERE
+        self, on: TimeLimits, *, who: str = "keeper", may_judge: bool = True, current: Any = EVERYWHERE
     ) -> list[Settlement]:
         """What a timekeeper of this name would publish now."""
         await self.lives(who, kind="timekeeper")
@@ -86,7 +86,7 @@ class Desk:
             cause = ("fl_causation_id", str(one.causation_id).encode())
             self.log.add(one.context_id, encode_frame(one.frame), headers=(cause,))
 
-    async def settle(self, on: Limits, **options: Any) -> list[tuple[str, Any]]:
+    async def settle(self, on: TimeLimits, **options: Any) -> list[tuple[str, Any]]:
         """One look, published and folded: by which rule each frame came, and what became of it: its reason, or its
         outcome."""
         found = await self.look(on, **options)

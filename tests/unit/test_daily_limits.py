@@ -9,7 +9,7 @@ from tests.bounds import IN_PROCESS
 from tests.support.turns import turns
 
 from frameledger_services.inference import limits
-from frameledger_services.inference.limits import Limit, Limits
+from frameledger_services.inference.limits import Limit, RunLimits
 from frameledger_services.settings import Settings
 from frameledger_services.store import spending
 from frameledger_services.store.spending import Spent
@@ -27,7 +27,7 @@ class Ledger:
         self.asked = asyncio.Event()
         self.answer = asyncio.Event()
         monkeypatch.setattr(spending, "of_all", self._of_all)
-        self.limits = Limits(Settings())
+        self.limits = RunLimits(Settings())
 
     async def used(self, connection, requested_at):
         """Check a run that was requested at that time."""

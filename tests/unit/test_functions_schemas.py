@@ -12,7 +12,7 @@ from frameledger_services import cancel_tools
 from frameledger_services.functions import FunctionCallParams, FunctionSchemaError, schema_of
 from frameledger_services.functions.cancel_handler import NothingCancelled, choose_call
 from frameledger_services.functions.schemas import ArgumentsChecker, ArgumentsError, parsed, signature_of
-from frameledger_services.store.tool_calls import RunningCall
+from frameledger_services.store.tool_calls import CancellableCall
 
 
 class Unit(enum.Enum):
@@ -245,7 +245,7 @@ def test_guidance_names_the_functions_and_their_cancel_tools():
 
 
 def test_a_cancel_tool_refuses_with_reasons():
-    one, two = RunningCall("a", 1, {"q": "cats"}), RunningCall("b", 2, '{"q": "dogs"}')
+    one, two = CancellableCall("a", 1, {"q": "cats"}), CancellableCall("b", 2, '{"q": "dogs"}')
     assert choose_call("f", [one], None) is one
     assert choose_call("f", [one, two], "b") is two
     nothing, unclear, wrong = (
@@ -259,7 +259,7 @@ def test_a_cancel_tool_refuses_with_reasons():
     assert 'a with {"q": "cats"}; b with {"q": "dogs"}' in unclear.why
     assert isinstance(wrong, NothingCancelled)
     assert "'z' is no running call" in wrong.why
-    many = choose_call("f", [RunningCall(str(n), n, "x" * 1_000) for n in range(100)], None)
+    many = choose_call("f", [CancellableCall(str(n), n, "x" * 1_000) for n in range(100)], None)
     assert isinstance(many, NothingCancelled)
     assert "and 80 more" in many.why
     assert len(many.why) < 10_000

@@ -12,7 +12,7 @@ from frameledger_services.claims.timekeeper_claims import HeldCall
 from frameledger_services.settings import Settings
 from frameledger_services.store.overdue import OverdueSpeech, OverdueTurn
 from frameledger_services.timekeeper import settling
-from frameledger_services.timekeeper.limits import Limits
+from frameledger_services.timekeeper.limits import TimeLimits
 
 CAUSE = UUID(int=3)
 RUN = OverdueRun("ctx", 7, "run", 2, CAUSE)
@@ -122,19 +122,19 @@ def test_a_limit_of_zero_switches_its_rule_off():
     zeros = {
         name: 0 for name in fields if name not in ("timekeeper_every_secs", "timekeeper_call_grace_secs")
     }
-    off = Limits.of(Settings(timekeeper_waiting_calls=False, timekeeper_call_grace_secs=1, **zeros))
-    assert off == Limits(
+    off = TimeLimits.of(Settings(timekeeper_waiting_calls=False, timekeeper_call_grace_secs=1, **zeros))
+    assert off == TimeLimits(
         None, None, None, 1, None, None, None, None, False, None, None, None, None, None, None
     )
-    assert None not in {getattr(Limits.of(Settings()), name) for name in Limits.__slots__}
+    assert None not in {getattr(TimeLimits.of(Settings()), name) for name in TimeLimits.__slots__}
 
 
 def test_after_an_outage_rules_that_judge_by_the_log_wait_for_their_limit_and_a_minute_at_most():
-    limits = Limits.of(Settings())
+    limits = TimeLimits.of(Settings())
     assert limits.after_outage(float("inf")) == limits.after_outage(60.0) == limits
     early = limits.after_outage(30.0)
-    on = {name for name in Limits.__slots__ if getattr(early, name) == getattr(limits, name)}
-    assert set(Limits.__slots__) - on == {
+    on = {name for name in TimeLimits.__slots__ if getattr(early, name) == getattr(limits, name)}
+    assert set(TimeLimits.__slots__) - on == {
         *("run_unclaimed", "run_silent", "call", "call_unstarted", "user_silent", "bot_silent")
     }
     assert (early.final_words, early.call_unserved) == (5.0, 30.0)

@@ -11,9 +11,10 @@ claims: `release_all_but` releases them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from frameledger import effects
 from frameledger_services.claims import rules
@@ -23,7 +24,6 @@ from frameledger_services.database_types import Connection
 NONE: Mapping[str, str] = MappingProxyType({})
 
 E = TypeVar("E", effects.RunInference, effects.CallFunction)
-C = TypeVar("C")
 
 
 async def claim_runs(
@@ -38,19 +38,9 @@ async def claim_runs(
 
     Raises `WorkerDeadError`, and claims nothing then.
     """
-
-    def claimed(effect: effects.RunInference, attempt: int, token: str, run_columns: Any) -> ClaimedRun:
-        trigger, age_secs = run_columns
-        return ClaimedRun(
-            *(effect.id, effect.context_id, effect.version, effect.run_id, attempt, token),
-            causation_id=effect.causation_id,
-            trigger=trigger,
-            age_secs=age_secs,
-            traceparent=traceparents.get(effect.id),
-        )
-
     columns = {"run_ids": [one.run_id for one in asked]}
-    return await _claim(connection, worker_id, asked, limit, _CLAIM_RUNS, columns, claimed)
+    result = await _claim(connection, worker_id, asked, limit, _CLAIM_RUNS, columns)
+    return ClaimResult([_run(one, traceparents) for one in result.claimed], result.unexamined)
 
 
 async def claim_calls(
@@ -66,25 +56,51 @@ async def claim_calls(
     A running call is claimed too if its claim was lost or had no effect, a lease ago. Raises `WorkerDeadError`, and
     claims nothing then.
     """
+    result = await _claim(connection, worker_id, asked, limit, _CLAIM_CALLS, _call_columns(asked))
+    return ClaimResult([_call(one, traceparents) for one in result.claimed], result.unexamined)
 
-    def claimed(effect: effects.CallFunction, attempt: int, token: str, call_columns: Any) -> ClaimedCall:
-        return rules.claimed_call(
-            (
-                effect.id,
-                effect.context_id,
-                effect.version,
-                effect.requested_version,
-                effect.ordinal,
-                effect.tool_call_id,
-            ),
-            attempt,
-            token,
-            effect.causation_id,
-            call_columns,
-            traceparent=traceparents.get(effect.id),
-        )
 
-    return await _claim(connection, worker_id, asked, limit, _CLAIM_CALLS, _call_columns(asked), claimed)
+@dataclass(frozen=True, slots=True)
+class _Given(Generic[E]):
+    """A claim that the statement gave this worker, with the columns of its run or call."""
+
+    effect: E
+    attempt: int
+    token: str
+    columns: Sequence[Any]
+
+
+def _run(given: _Given[effects.RunInference], traceparents: Mapping[str, str]) -> ClaimedRun:
+    effect, (trigger, age_secs) = given.effect, given.columns
+    return ClaimedRun(
+        effect_id=effect.id,
+        context_id=effect.context_id,
+        version=effect.version,
+        run_id=effect.run_id,
+        attempt=given.attempt,
+        claim=given.token,
+        causation_id=effect.causation_id,
+        trigger=trigger,
+        age_secs=age_secs,
+        traceparent=traceparents.get(effect.id),
+    )
+
+
+def _call(given: _Given[effects.CallFunction], traceparents: Mapping[str, str]) -> ClaimedCall:
+    effect = given.effect
+    return rules.claimed_call(
+        rules.CallColumns(*given.columns),
+        effect_id=effect.id,
+        context_id=effect.context_id,
+        version=effect.version,
+        requested_version=effect.requested_version,
+        ordinal=effect.ordinal,
+        tool_call_id=effect.tool_call_id,
+        attempt=given.attempt,
+        token=given.token,
+        causation_id=effect.causation_id,
+        traceparent=traceparents.get(effect.id),
+    )
 
 
 async def _claim(
@@ -94,8 +110,7 @@ async def _claim(
     limit: int | None,
     statement: str,
     columns: Mapping[str, Any],
-    claimed: Callable[[E, int, str, Any], C],
-) -> ClaimResult[C]:
+) -> ClaimResult[_Given[E]]:
     cursor = await connection.execute(
         statement,
         {
@@ -107,10 +122,10 @@ async def _claim(
             **columns,
         },
     )
-    found: list[C] = []
+    found: list[_Given[E]] = []
     examined: set[int] = set()
     mine: set[str] = set()
-    for is_alive, place, attempt, token, *call_columns in await cursor.fetchall():
+    for is_alive, place, attempt, token, *found_columns in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if place is None:
@@ -120,7 +135,7 @@ async def _claim(
         # The topic may contain the same effect twice.
         if attempt is not None and effect.id not in mine:
             mine.add(effect.id)
-            found.append(claimed(effect, attempt, token, tuple(call_columns)))
+            found.append(_Given(effect, attempt, token, found_columns))
     # Effects after the last one within the limit were not examined.
     is_full = limit is not None and len(examined) >= limit
     return ClaimResult(found, len(asked) - max(examined, default=0) if is_full else 0)

@@ -5,10 +5,11 @@ In all of them `me` is the row of the worker that executes the statement, which 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 from uuid import UUID
 
+from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
 from frameledger_services.cancel_tools import PREFIX
 from frameledger_services.claims.values import ClaimedCall, WorkerDeadError
 
@@ -225,7 +226,7 @@ CALL_COLUMNS = f"""
     tool_calls.status, tool_calls.safe_to_retry, tool_calls.interrupted_version IS NOT NULL AS interrupted,
     tool_calls.builtin, {frame_id_at("tool_calls.started_version", of="tool_calls")} AS started_by
 """
-"""The columns of `tool_calls` in a `ClaimedCall`, in the order of its fields."""
+"""The columns of `tool_calls` in a `ClaimedCall`, in the order of `CallColumns`."""
 
 
 def dead(worker_id: str) -> WorkerDeadError:
@@ -236,18 +237,58 @@ def dead(worker_id: str) -> WorkerDeadError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class CallColumns:
+    """A row of `CALL_COLUMNS`."""
+
+    function_name: str
+    arguments: Any
+    group_id: GroupId | None
+    run_id: RunId | None
+    age_secs: float
+    status: Literal["dispatched", "running"]
+    safe_to_retry: bool | None
+    interrupted: bool
+    builtin: bool
+    started_by: UUID | None
+
+
 def claimed_call(
-    key: tuple[object, ...],
+    columns: CallColumns,
+    *,
+    effect_id: str,
+    context_id: ContextId,
+    version: Version,
+    requested_version: Version,
+    ordinal: int,
+    tool_call_id: ToolCallId,
     attempt: int,
     token: str,
     causation_id: UUID | None,
-    call_columns: tuple[object, ...],
-    *,
-    traceparent: str | None = None,
+    traceparent: str | None,
     taken_over: bool = False,
 ) -> ClaimedCall:
-    """Returns a call made of effect_id, context_id, version, requested_version, ordinal, tool_call_id; the claim; the
-    cause; and `CALL_COLUMNS`."""
-    function_name, arguments, group_id, run_id, *rest = call_columns
-    row: Any = (*key, function_name, arguments, group_id, run_id, attempt, *rest, token, causation_id)
-    return replace(ClaimedCall(*row), traceparent=traceparent, taken_over=taken_over)
+    """Returns a call that was just claimed, from what identifies it, its claim, and its row."""
+    return ClaimedCall(
+        effect_id=effect_id,
+        context_id=context_id,
+        version=version,
+        requested_version=requested_version,
+        ordinal=ordinal,
+        tool_call_id=tool_call_id,
+        function_name=columns.function_name,
+        arguments=columns.arguments,
+        group_id=columns.group_id,
+        run_id=columns.run_id,
+        call_attempt=attempt,
+        age_secs=columns.age_secs,
+        status=columns.status,
+        safe_to_retry=columns.safe_to_retry,
+        interrupted=columns.interrupted,
+        builtin=columns.builtin,
+        started_by=columns.started_by,
+        claim=token,
+        causation_id=causation_id,
+        traceparent=traceparent,
+        taken_over=taken_over,
+    )

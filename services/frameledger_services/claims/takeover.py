@@ -9,7 +9,7 @@ If the process dies after the statement, or its answer is lost, the work is take
 
 from __future__ import annotations
 
-from frameledger.ids import ContextId, RunId, Version
+from frameledger.ids import ContextId, RunId, ToolCallId, Version
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import ClaimedCall, ClaimedRun
 from frameledger_services.database_types import Connection
@@ -30,7 +30,12 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
             effect_id, context_id, version, run_id, attempt, token, trigger, age_secs = row
             found.append(
                 ClaimedRun(
-                    *(effect_id, ContextId(context_id), Version(version), RunId(run_id), attempt, token),
+                    effect_id=effect_id,
+                    context_id=ContextId(context_id),
+                    version=Version(version),
+                    run_id=RunId(run_id),
+                    attempt=attempt,
+                    claim=token,
                     causation_id=cause,
                     trigger=trigger,
                     age_secs=age_secs,
@@ -53,9 +58,19 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
         if not is_alive:
             raise rules.dead(worker_id)
         if row[0] is not None:
+            effect_id, context_id, version, requested_version, ordinal, call, attempt, token, *columns = row
             found.append(
                 rules.claimed_call(
-                    *(tuple(row[:6]), row[6], row[7], cause, tuple(row[8:])),
+                    rules.CallColumns(*columns),
+                    effect_id=effect_id,
+                    context_id=ContextId(context_id),
+                    version=Version(version),
+                    requested_version=Version(requested_version),
+                    ordinal=ordinal,
+                    tool_call_id=ToolCallId(call),
+                    attempt=attempt,
+                    token=token,
+                    causation_id=cause,
                     traceparent=tracing.of_stored(trace_id, cause),
                     taken_over=True,
                 )

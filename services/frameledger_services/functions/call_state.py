@@ -35,7 +35,7 @@ class LeasedPublisher(Protocol):
     """Publishes within the lease of the worker that runs the call."""
 
     async def publish(self, context_id: str, *frames: AnyFrame, causation_id: UUID | str | None) -> object:
-        """As `work.Publisher.publish`."""
+        """As `work.WorkerPublisher.publish`."""
         ...
 
     def may_publish(self) -> bool:

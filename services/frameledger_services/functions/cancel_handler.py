@@ -19,7 +19,7 @@ from frameledger_services.functions.call_frames import FRAMES, CallAttempt
 from frameledger_services.functions.call_status import FOLDED_SECONDS, CallStatusReader
 from frameledger_services.store import tool_calls
 from frameledger_services.store.connections import Connections
-from frameledger_services.store.tool_calls import RunningCall
+from frameledger_services.store.tool_calls import CancellableCall
 
 MOST_LISTED = 20
 """Calls that a message to the model lists, and characters of each one's arguments: the model pays for them."""
@@ -35,8 +35,8 @@ class NothingCancelled:
 
 
 def choose_call(
-    function_name: str, running: Sequence[RunningCall], tool_call_id: str | None
-) -> RunningCall | NothingCancelled:
+    function_name: str, running: Sequence[CancellableCall], tool_call_id: str | None
+) -> CancellableCall | NothingCancelled:
     """Returns the call that the model means, or a message that lists those that run."""
     if not running:
         return NothingCancelled(f"Nothing was cancelled: no call of `{function_name}` is running.")
@@ -75,7 +75,7 @@ class CancelHandler:
         context_id = self.call.context_id
         earlier = await self.connections.read(tool_calls.call_of_frame, context_id, frame_id)
         if earlier is not None:
-            return self._message(*earlier)
+            return self._message(earlier.tool_call_id, earlier.outcome)
         running = await self.connections.read(tool_calls.running_async, context_id, self.function_name)
         choice = choose_call(self.function_name, running, tool_call_id)
         if isinstance(choice, NothingCancelled):
@@ -108,7 +108,7 @@ class CancelHandler:
         )
 
 
-def _listed(running: Sequence[RunningCall]) -> str:
+def _listed(running: Sequence[CancellableCall]) -> str:
     shown = [f"{call.tool_call_id} with {_short(call.arguments)}" for call in running[:MOST_LISTED]]
     more = len(running) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")

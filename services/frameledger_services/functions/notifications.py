@@ -54,7 +54,9 @@ class StartedHook:
             del self._told[next(iter(self._told))]
         calls = [call.from_llm]
         try:
-            calls = await self._connections.read(tool_calls.announced_at, *announcement)
+            calls = await self._connections.read(
+                tool_calls.announced_at, call.context_id, call.requested_version
+            )
         except DatabaseError as error:
             # The others of the announcement may be lost to the hook; this one is known.
             _log.warning("call.announcement_unreadable", **call.names(), error=str(error))

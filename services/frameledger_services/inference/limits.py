@@ -56,7 +56,7 @@ class Limit:
 
 
 @dataclass(slots=True)
-class Limits:
+class RunLimits:
     """Checks runs. Create one for a service: it caches the usage of all conversations for a short time."""
 
     settings: Settings

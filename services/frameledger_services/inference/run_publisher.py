@@ -20,7 +20,7 @@ class RunPublisher:
     an outage of the broker costs no attempt, and the model is not asked again for an answer that is here.
     """
 
-    def __init__(self, publisher: work.Publisher, run: ClaimedRun) -> None:
+    def __init__(self, publisher: work.WorkerPublisher, run: ClaimedRun) -> None:
         self._publisher = publisher
         self._run = run
         self.if_released: work.Ending = "untried"

@@ -12,7 +12,7 @@ from frameledger_services.claims import ClaimedRun
 from frameledger_services.inference import preparation
 from frameledger_services.inference.answering import answer
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies
-from frameledger_services.inference.limits import Limits
+from frameledger_services.inference.limits import RunLimits
 from frameledger_services.inference.metrics import InferenceMetrics
 from frameledger_services.inference.run_publisher import RunPublisher
 from frameledger_services.providers.errors import ProviderError
@@ -51,7 +51,7 @@ class InferenceService(work.BackgroundService):
         self._settings = settings
         self._model = model
         self._connections = Connections(settings, "frameledger inference")
-        self._limits = Limits(settings)
+        self._limits = RunLimits(settings)
         self._registered = preparation.service_config(model)
         own = model.settings.model or model.default_model
         self._worker = work.Worker(

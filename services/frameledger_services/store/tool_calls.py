@@ -97,7 +97,7 @@ class CallSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningCall:
+class CancellableCall:
     """An asynchronous call that is in progress or waits."""
 
     tool_call_id: str
@@ -163,7 +163,7 @@ async def interrupted_by(connection: Connection, context_id: str, version: int) 
     return {(requested_version, ordinal) for requested_version, ordinal in await cursor.fetchall()}
 
 
-async def running_async(connection: Connection, context_id: str, function_name: str) -> list[RunningCall]:
+async def running_async(connection: Connection, context_id: str, function_name: str) -> list[CancellableCall]:
     """Returns the asynchronous calls of a function that are in progress or wait, oldest first."""
     cursor = await connection.execute(
         """
@@ -174,16 +174,25 @@ async def running_async(connection: Connection, context_id: str, function_name: 
         """,
         (context_id, function_name),
     )
-    return [RunningCall(call, version, loads(text)) for call, version, text in await cursor.fetchall()]
+    return [CancellableCall(call, version, loads(text)) for call, version, text in await cursor.fetchall()]
 
 
-async def call_of_frame(connection: Connection, context_id: str, frame_id: str) -> tuple[str, str] | None:
-    """Returns the `tool_call_id` that a stored frame names, and the frame's outcome; None if it is not stored."""
+@dataclass(frozen=True, slots=True)
+class StoredFrameOfCall:
+    """Which call a stored frame names, and what became of the frame."""
+
+    tool_call_id: str
+    outcome: str
+
+
+async def call_of_frame(connection: Connection, context_id: str, frame_id: str) -> StoredFrameOfCall | None:
+    """Returns which call a frame names; None if it is not stored."""
     cursor = await connection.execute(
         "SELECT tool_call_id, outcome FROM frames WHERE context_id = %s AND frame_id = %s::uuid",
         (context_id, frame_id),
     )
-    return await cursor.fetchone()
+    row = await cursor.fetchone()
+    return None if row is None else StoredFrameOfCall(*row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ each rule: where a broker fails every few minutes, a run must not stay open for 
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TimeLimits:
     """In seconds; retention in days."""
 
     run_unclaimed: float | None

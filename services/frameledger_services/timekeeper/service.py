@@ -8,8 +8,8 @@ An outage of the broker longer than a limit, such as that of silent runs: a work
 publishes it once the broker is back, and the timekeeper sees a run of which nothing was heard for too long. Whoever is
 first on the log wins. If it were the timekeeper, the run would be closed, its worker told to stop, and its later frames
 ignored (`run_over`): nothing doubled, but half an answer lost although nobody failed. So rules that judge by what is
-not on the log are off for a while after an outage (`Limits.after_outage`). Two races remain, with the same outcome: a
-worker that alone is cut off for longer than the limit is silent for everybody else; and a timekeeper that starts just
+not on the log are off for a while after an outage (`TimeLimits.after_outage`). Two races remain, with the same outcome:
+a worker that alone is cut off for longer than the limit is silent for everybody else; and a timekeeper that starts just
 when the broker is back knows nothing of the outage.
 """
 
@@ -31,7 +31,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import overdue, projections, schema
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 from frameledger_services.timekeeper import roots, work_to_do
-from frameledger_services.timekeeper.limits import Limits
+from frameledger_services.timekeeper.limits import TimeLimits
 from frameledger_services.timekeeper.log import SettlementLog
 from frameledger_services.timekeeper.metrics import TimekeeperMetrics
 from frameledger_services.timekeeper.sweep import Sweeper, purge, sweep
@@ -122,7 +122,7 @@ class Timekeeper:
         metrics: TimekeeperMetrics,
     ) -> None:
         self._metrics = metrics
-        self._limits = Limits.of(settings)
+        self._limits = TimeLimits.of(settings)
         self._every = settings.timekeeper_every_secs
         self._connection = connection
         self._log = log

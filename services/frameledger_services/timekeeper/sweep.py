@@ -10,7 +10,7 @@ from frameledger_services.claims import overdue_calls, overdue_runs, timekeeper_
 from frameledger_services.database_types import Connection
 from frameledger_services.store import overdue
 from frameledger_services.timekeeper import settling
-from frameledger_services.timekeeper.limits import Limits
+from frameledger_services.timekeeper.limits import TimeLimits
 from frameledger_services.timekeeper.settling import Settlement
 
 ROUNDS = 20
@@ -28,7 +28,7 @@ class Sweeper:
 
 
 async def sweep(
-    connection: Connection, limits: Limits, sweeper: Sweeper, current: Sequence[int]
+    connection: Connection, limits: TimeLimits, sweeper: Sweeper, current: Sequence[int]
 ) -> list[Settlement]:
     """Returns the frames to publish now in the contexts of partitions whose projection recently reached the end of the
     log, and claims the calls that no worker starts.
@@ -60,7 +60,7 @@ async def sweep(
     return found
 
 
-async def purge(connection: Connection, limits: Limits, worker_id: str, *, batch: int = 10_000) -> None:
+async def purge(connection: Connection, limits: TimeLimits, worker_id: str, *, batch: int = 10_000) -> None:
     """Delete old claims and workers, and finish dead workers' claims whose work has ended.
 
     A statement deletes at most `batch` claims, and a call `ROUNDS` times as many.
@@ -80,7 +80,7 @@ async def purge(connection: Connection, limits: Limits, worker_id: str, *, batch
 
 
 async def _judge(
-    connection: Connection, limits: Limits, sweeper: Sweeper, current: Sequence[int]
+    connection: Connection, limits: TimeLimits, sweeper: Sweeper, current: Sequence[int]
 ) -> list[Settlement]:
     """Apply the rules that declare a worker dead."""
     found: list[Settlement] = []

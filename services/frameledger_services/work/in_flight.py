@@ -16,7 +16,7 @@ from frameledger_services.keyed_executor import KeyedExecutor, Ticket
 from frameledger_services.telemetry import names
 from frameledger_services.work.cancellations import Cancelled
 from frameledger_services.work.job import Ending, Job, Perform, Session, StopReason
-from frameledger_services.work.job_span import job_span
+from frameledger_services.work.job_span import WorkSource, job_span
 from frameledger_services.work.lease import LeaseLostError
 
 C = TypeVar("C", bound=Claimed)
@@ -48,17 +48,17 @@ class InFlight(Generic[C]):
         perform: Perform[C],
         subject: Callable[[C], str],
         *,
-        read_from: tuple[str, str],
+        source: WorkSource,
         grace_secs: float,
         failpoint: Failpoint,
     ) -> None:
-        """`subject` returns the id that a cancellation names; `read_from` are the topic and the group by which work
-        arrives; a job that is asked to stop may take `grace_secs`."""
+        """`subject` returns the id that a cancellation names; `source` is where the work arrives; a job that is asked
+        to stop may take `grace_secs`."""
         self._executor = executor
         self._session = session
         self._perform = perform
         self._subject = subject
-        self._read_from = read_from
+        self._source = source
         self._grace_secs = grace_secs
         self._failpoint = failpoint
         self._jobs: dict[str, InFlightJob[C]] = {}
@@ -97,7 +97,7 @@ class InFlight(Generic[C]):
         entry.task = asyncio.current_task()
         ending: Ending = "release"
         try:
-            with job_span(entry.job.claimed, *self._read_from, self._session.worker_id) as span:
+            with job_span(entry.job.claimed, self._source, self._session.worker_id) as span:
                 entry.job.span = span
                 ending = await self._perform(entry.job, self._session)
                 span.set(names.CLAIM_ENDING, ending)

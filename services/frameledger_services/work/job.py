@@ -13,7 +13,7 @@ from frameledger_services.claims import Claimed
 from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work.database import Database
 from frameledger_services.work.lease import Lease
-from frameledger_services.work.publisher import Publisher
+from frameledger_services.work.publisher import WorkerPublisher
 
 StopReason = Literal["obsolete", "claim_lost", "draining"]
 """Why a job must stop. `obsolete`: its run is closed, or its call is settled or must be cancelled. `claim_lost`: the
@@ -78,7 +78,7 @@ class Session:
     """One session of a worker, as its jobs see it."""
 
     worker_id: str
-    publisher: Publisher
+    publisher: WorkerPublisher
     """Publishes within the lease of this session."""
 
     lease: Lease

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from frameledger_services import logs
 from frameledger_services.claims import Claimed, ClaimedCall, ClaimedRun
@@ -15,15 +16,23 @@ STALE_SECONDS = 300.0
 """Work that was requested longer ago than this gets a trace of its own: a trace that lasts an hour is not readable."""
 
 
+@dataclass(frozen=True, slots=True)
+class WorkSource:
+    """Where a worker's work arrives."""
+
+    topic: str
+    group: str
+
+
 @contextmanager
-def job_span(claimed: Claimed, topic: str, group: str, worker_id: str) -> Iterator[Span]:
+def job_span(claimed: Claimed, source: WorkSource, worker_id: str) -> Iterator[Span]:
     """Yields the span of a job, which is current within the block: a child of the span that requested the work, or in a
     new trace with a link to that, if the work is old or was another worker's before."""
     with (
         logs.bound(**_ids(claimed)),
         processing(
-            topic,
-            group,
+            source.topic,
+            source.group,
             claimed.traceparent,
             of_context(claimed.context_id, claimed.version)
             | {names.WORKER_ID: worker_id, names.QUEUE_SECONDS: round(claimed.age_secs, 3)}

@@ -22,7 +22,7 @@ RETRY_SECONDS = 0.5
 """Seconds before frames that the broker did not take are published again."""
 
 
-class Publisher:
+class WorkerPublisher:
     """Publishes as one worker. Frames of a context reach the log in the order of the calls.
 
     Frames in transit when the lease ends may still arrive: the fold distinguishes the workers by the attempt.

@@ -34,10 +34,11 @@ from frameledger_services.work.effect_consumer import EffectConsumer
 from frameledger_services.work.heartbeat import HeartbeatThread
 from frameledger_services.work.in_flight import InFlight
 from frameledger_services.work.job import Perform, Session
+from frameledger_services.work.job_span import WorkSource
 from frameledger_services.work.kinds import JobKind
 from frameledger_services.work.lease import Lease, LeaseLostError
 from frameledger_services.work.metrics import WorkMetrics
-from frameledger_services.work.publisher import Publisher
+from frameledger_services.work.publisher import WorkerPublisher
 
 SETTLE_SECONDS = 5.0
 """Maximum seconds at the end for finishing and releasing claims, and for deregistering."""
@@ -77,16 +78,15 @@ class SessionRunner(Generic[E, C]):
         self._lease = Lease(settings.work_lease_secs)
         self._database = Database(settings, registration.worker_id, self._on_reconnect)
         self._producer = Producer(settings, name=f"frameledger-{registration.service}")
-        self._read_from = kind.topic(self._names), f"{settings.topic_prefix}{registration.service}"
-        topic, group = self._read_from
+        self._source = WorkSource(kind.topic(self._names), f"{settings.topic_prefix}{registration.service}")
         self._consumer: EffectConsumer[E] = EffectConsumer(
             settings,
-            topic=topic,
-            group=group,
+            topic=self._source.topic,
+            group=self._source.group,
             decode=kind.decode,
         )
         source = f"frameledger/{registration.kind}/{registration.service}"
-        publisher = Publisher(self._producer, self._names.frames, self._lease, source)
+        publisher = WorkerPublisher(self._producer, self._names.frames, self._lease, source)
         self.session = Session(registration.worker_id, publisher, self._lease, self._database)
         self._on_ready = on_ready
         self._metrics = metrics
@@ -130,7 +130,7 @@ class SessionRunner(Generic[E, C]):
             self.session,
             self._perform,
             self._kind.subject,
-            read_from=self._read_from,
+            source=self._source,
             grace_secs=self._settings.work_grace_secs,
             failpoint=self._failpoint,
         )
