@@ -302,6 +302,42 @@ def test_what_a_foreign_partition_had_before_the_erasure_begins_no_life(database
     assert one(database, "SELECT version, duplicate_count FROM contexts") == (3, 1)
 
 
+@pytest.mark.regression("fault 35")
+def test_what_was_said_before_an_erasure_does_not_come_back_through_a_parked_life(database, monkeypatch):
+    """Its copy, or a frame that names a version of before, arrives while the next life is parked."""
+    log = Log()
+    log.add("ctx", say("of before", frame_id="f1"))
+    foreign = (log.records[0].partition + 1) % 4
+    log.add("ctx", say("secret", frame_id="f2"), partition=foreign)
+    log.add("ctx", say("of before too", frame_id="f3"))
+    log.add("ctx", ERASE)
+    log.add("ctx", say("of the next life", frame_id="f4"))
+    log.add("ctx", say("kill", frame_id="f5"))
+
+    def poisoned(state, frame, *others):
+        if "kill" in str(frame):
+            raise ValueError("a bug")
+        return evolve(state, frame, *others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batch_fold, "evolve", poisoned)
+        outbox = project(database, log.records)
+        assert one(database, "SELECT parked_version FROM contexts") == (5,)
+        (forwarded,) = [row for row in outbox if row.kind == "forward"]
+        log.add("ctx", forwarded.value, headers=forwarded.headers)
+        message = {"role": "user", "content": "secret"}
+        log.add("ctx", encode_frame(LLMMessagesAppendFrame(messages=[message], expected_version=2)))
+        log.add("ctx", say("the last", frame_id="f6"))
+        project(database, log.records[6:])
+    assert one(database, "SELECT late_count FROM erasures") == (2,)
+    unparked(database)
+    with psycopg.connect(database) as connection:
+        # Nothing here publishes the copy and deletes its row.
+        assert set(erasing.found_in_tables(connection, "secret")) <= {"outbox.value"}
+        spoken = value_of(connection, "SELECT context_at('ctx') -> 'messages'")
+    assert [message["content"] for message in spoken] == ["of the next life", "kill", "the last"]
+
+
 @EACH_AND_ALL
 def test_a_new_life_may_be_refused(database, monkeypatch, small):
     monkeypatch.setattr(commits, "SMALL_RECORDS", small)

@@ -192,13 +192,6 @@ def test_frames_of_a_life_after_an_erasure_are_restored_without_those_that_were_
     else:
         publish_and_project(road, [*before[:1], *(Raw(b"c", value) for value in (ERASE, *LIFE))])
 
-    async def restored():
-        async with (
-            connected(road.settings) as connection,
-            open_probe(road.settings, road.names.frames) as log,
-        ):
-            return await Restoring(road.settings, road.names.frames, log).restore(connection, ContextId("c"))
-
     asked = "SELECT version, payload::text FROM frames ORDER BY version"
     for versions in LOST:
         with psycopg.connect(road.address, autocommit=True) as connection:
@@ -206,6 +199,43 @@ def test_frames_of_a_life_after_an_erasure_are_restored_without_those_that_were_
             assert [version for version, _ in stored] == [3, 4, 5, 6], versions
             connection.execute("SET session_replication_role = replica")
             connection.execute("DELETE FROM frames WHERE version = ANY (%s)", (list(versions),))
-        assert asyncio.run(restored()) == len(versions), versions
+        assert restored(road, "c") == len(versions), versions
         with psycopg.connect(road.address) as connection:
             assert connection.execute(asked).fetchall() == stored, versions
+
+
+def restored(road, context_id):
+    """Restores the missing frames of a conversation from the log. Returns their number."""
+
+    async def run():
+        async with (
+            connected(road.settings) as connection,
+            open_probe(road.settings, road.names.frames) as log,
+        ):
+            restoring = Restoring(road.settings, road.names.frames, log)
+            return await restoring.restore(connection, ContextId(context_id))
+
+    return asyncio.run(run())
+
+
+@pytest.mark.regression("fault 36")
+def test_a_dead_letter_that_can_be_decoded_is_no_frame_of_a_gap(road):
+    """The database refused it, or it killed projectors: it has no version, and its bytes are those of a frame."""
+    publish_and_project(road, [Raw(b"c", say("a"))])
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        connection.execute(
+            "ALTER TABLE frames ADD CONSTRAINT tame CHECK (strpos(payload::text, 'refused') = 0) NOT VALID"
+        )
+    publish_and_project(road, [Raw(b"d", say("x")), Raw(b"c", say("refused")), Raw(b"c", say("b"))])
+    publish_and_project(road, [Raw(b"c", say("e"))])
+    asked = "SELECT version, payload::text FROM frames WHERE context_id = 'c' ORDER BY version"
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        letters = connection.execute("SELECT code, context_id FROM rejected_frames").fetchall()
+        assert letters == [("refused", "c")]
+        stored = connection.execute(asked).fetchall()
+        assert [version for version, _ in stored] == [1, 2, 3]
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM frames WHERE context_id = 'c' AND version = 2")
+    assert restored(road, "c") == 1
+    with psycopg.connect(road.address) as connection:
+        assert connection.execute(asked).fetchall() == stored

@@ -76,16 +76,10 @@ def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
     erased = state.erased
     if erased is None:
         return False
-    opened_version = getattr(frame, "opened_version", None)
-    # Of a type without this field it is an unknown one, which may have any value.
-    if isinstance(opened_version, int | float) and opened_version <= erased.version:
+    if names_an_erased_version(state, frame):
         return True
-    if isinstance(frame, OfContext):
-        expected_version = frame.expected_version
-        if expected_version is not None and 0 < expected_version < erased.version:
-            return True
-        if frame.mirror is not None and not isinstance(frame, LLMMirrorFrame):
-            return frame.mirror not in erased.mirrors
+    if isinstance(frame, OfContext) and frame.mirror is not None and not isinstance(frame, LLMMirrorFrame):
+        return frame.mirror not in erased.mirrors
     run_id = _named(frame, "run_id")
     if run_id is not None:
         return not _knows_run(state, erased, run_id)
@@ -96,6 +90,22 @@ def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
         # It may start a call that was not announced.
         return False
     return not _knows_call(state.calls, call_id)
+
+
+def names_an_erased_version(state: State, frame: AnyFrame) -> bool:
+    """Whether a frame names a version of a life that was erased. Unlike the rest of RA5.lives this needs no newer state
+    than that of the erasure, so it can be told of a conversation whose latest frames are not folded."""
+    erased = state.erased
+    if erased is None:
+        return False
+    opened_version = getattr(frame, "opened_version", None)
+    # Of a type without this field it is an unknown one, which may have any value.
+    if isinstance(opened_version, int | float) and opened_version <= erased.version:
+        return True
+    if not isinstance(frame, OfContext):
+        return False
+    expected_version = frame.expected_version
+    return expected_version is not None and 0 < expected_version < erased.version
 
 
 def _named(frame: AnyFrame, name: str) -> str | None:

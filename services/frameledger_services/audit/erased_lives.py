@@ -11,7 +11,7 @@ from frameledger.record import LoggedFrame
 from frameledger_services.database_types import Connection
 from frameledger_services.projector import stored_heads
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.late_frames import is_late
+from frameledger_services.projector.late_frames import is_late, is_late_whatever_is_known
 from frameledger_services.projector.rebuild import DamagedFramesError
 from frameledger_services.projector.refold import Refold, UnfoldableFrameError
 from frameledger_services.store import erasures, stored_rows
@@ -72,7 +72,8 @@ class Life:
 
     def is_left_out(self, version: int, logged: LoggedFrame) -> bool:
         """Whether the projector left this record out, and gave its version to another one."""
-        return version <= self._upto and is_late(self._state, self._head.erased_at, logged)
+        is_left_out = is_late if version <= self._upto else is_late_whatever_is_known
+        return is_left_out(self._state, self._head.erased_at, logged)
 
     def fold(self, version: int, logged: LoggedFrame, logged_at: datetime) -> None:
         """Fold a restored frame, so that `is_left_out` knows what it began."""

@@ -1,9 +1,9 @@
 """Frames whose rows are missing, restored from the log; each only if the hash chain proves that it is the one.
 
 The chain of the frames around a gap, or of the head, says what has to be in it: records of the conversation that lie
-there on the log are taken in their order, and nothing is written unless the chain closes. In a life after an erasure,
-records that the projector left out are left out here, by the same rule (`late_frames`). A frame is restored with the
-outcome `unknown`; the rebuild behind it gives it the one that it has, and `outcome_changes` keeps that.
+there on the log are taken in their order, and nothing is written unless the chain closes. Dead letters are left out,
+and in a life after an erasure what the projector left out, by the same rule (`late_frames`). A frame is restored with
+the outcome `unknown`; the rebuild behind it gives it the one that it has, and `outcome_changes` keeps that.
 
 If the process dies, a gap is closed or it is not; the next call closes what is left.
 """
@@ -29,7 +29,7 @@ from frameledger_services.projector.rebuild import DamagedFramesError
 from frameledger_services.projector.rows import FrameRow, at, clean, time_of
 from frameledger_services.recovery.diagnosis import NO_END, generation_at, spans
 from frameledger_services.settings import Settings
-from frameledger_services.store import frame_ids, missing_frames, recovery, tables, topics
+from frameledger_services.store import dead_letters, frame_ids, missing_frames, recovery, tables, topics
 from frameledger_services.store import rebuild as statements
 from frameledger_services.store.batch import Insert, insert_values
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
@@ -152,6 +152,9 @@ class Restoring:
         elif (place := await life.place_before(partition)) is not None:
             first = max(first, on_log.first_behind(*place))
         end = end if behind is None else min(end, on_log.end_before(behind))
+        rejected = await dead_letters.places_within(
+            connection, self._topic, context_id, partition, first, end
+        )
         seen: set[object] = set()
         async with aclosing(
             records_between(self._settings, LogPosition(self._topic, partition, first), end)
@@ -160,6 +163,8 @@ class Restoring:
                 if record.key != key:
                     continue
                 record = replace(record, generation=on_log.generation(record.offset))
+                if (record.generation, record.offset) in rejected:
+                    continue
                 _, logged = decode_record(record)
                 if not isinstance(logged, LoggedFrame):
                     continue

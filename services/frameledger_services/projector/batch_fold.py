@@ -25,7 +25,7 @@ from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, home_pa
 from frameledger_services.projector.decoded import DecodedRecord, Unstorable
 from frameledger_services.projector.duplicates import is_duplicate
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.late_frames import is_late
+from frameledger_services.projector.late_frames import is_late, is_late_whatever_is_known
 from frameledger_services.projector.outbox_rows import (
     dead_letter_row,
     effect_row,
@@ -183,10 +183,11 @@ class BatchFold:
         """Whether a frame comes after an erasure, and is no frame of the present life (RA5.lives), or begins one where
         that is refused."""
         frame, erased = logged.frame, head.state.erased
-        if erased is None or isinstance(frame, LLMContextEraseFrame) or head.parked_version is not None:
-            # The state of a parked conversation does not know its newest calls.
+        if erased is None or isinstance(frame, LLMContextEraseFrame):
             return False
-        if is_late(head.state, head.erased_at, logged):
+        # The state of a parked conversation does not know its newest calls.
+        is_left_out = is_late if head.parked_version is None else is_late_whatever_is_known
+        if is_left_out(head.state, head.erased_at, logged):
             key = head.context_id, int(erased.version)
             late = self._parts[0].late
             late[key] = late.get(key, 0) + 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from frameledger.evolve.erasure import beginning, is_of_an_earlier_life
+from frameledger.evolve.erasure import beginning, is_of_an_earlier_life, names_an_erased_version
 from frameledger.evolve.state import State
 from frameledger.frames import LLMContextEraseFrame
 from frameledger.headers import originally_logged_ms
@@ -24,6 +24,17 @@ def is_late(state: State, erased_at: datetime | None, logged: LoggedFrame) -> bo
     if state.erased is None or isinstance(logged.frame, LLMContextEraseFrame):
         return False
     return is_of_an_earlier_life(state, logged.frame) or _was_logged_before(erased_at, logged.record)
+
+
+def is_late_whatever_is_known(state: State, erased_at: datetime | None, logged: LoggedFrame) -> bool:
+    """The same for a state that may not know the newest runs and calls of the life, as that of a parked conversation:
+    True only for frames that say by themselves, or by the time of their record, that they are late.
+
+    Others are stored as parked. What they say of a run or a call of the erased life is ignored when they are folded.
+    """
+    if state.erased is None or isinstance(logged.frame, LLMContextEraseFrame):
+        return False
+    return names_an_erased_version(state, logged.frame) or _was_logged_before(erased_at, logged.record)
 
 
 def may_be_late(begins: Beginning, logged: LoggedFrame) -> bool:

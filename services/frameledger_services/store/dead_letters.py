@@ -62,6 +62,23 @@ async def at(connection: Connection, places: Sequence[LogPosition]) -> list[Dead
         return await cursor.fetchall()
 
 
+async def places_within(
+    connection: Connection, topic: str, context_id: str, partition: int, first: int, end: int
+) -> set[tuple[int, int]]:
+    """Returns the generations and offsets at which records of a conversation lie that became dead letters instead of
+    frames, between two offsets of a partition."""
+    cursor = await connection.execute(
+        """
+        SELECT generation, "offset" FROM rejected_frames
+        WHERE topic = %s AND partition = %s AND "offset" >= %s AND "offset" < %s AND context_id = %s
+            -- What could not be copied to another topic has the place of a frame (`keep_unsendable`).
+            AND code <> 'too_large'
+        """,
+        (topic, partition, first, end, context_id),
+    )
+    return set(await cursor.fetchall())
+
+
 async def not_retried(connection: Connection, topic: str) -> list[LogPosition]:
     """Returns the places of a topic's dead letters that were never published again, the oldest first."""
     cursor = await connection.execute(
