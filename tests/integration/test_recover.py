@@ -48,6 +48,7 @@ from tests.support.road import PARTITIONS, Raw, mixed, tell
 from frameledger.partition import partition_for
 from frameledger.record import read
 from frameledger_services.cli.terminal import output
+from frameledger_services.event_log import reader
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.recovery import comparison, recover, republish
 from frameledger_services.settings import Settings
@@ -187,6 +188,39 @@ def test_a_log_that_loses_what_was_put_back_gets_it_back_again(machine, cut_road
     projected(cut_road, [])
     assert frames_of(cut_road.address) == frames
     assert set(tell(in_generations(cut_road)).frames) == frames
+
+
+ERASE = b'{"type":"LLMContextEraseFrame","id":"%s","why":"asked"}'
+
+
+def spoken_in(address):
+    """What each conversation says, by its id."""
+    with psycopg.connect(address) as connection:
+        found = connection.execute("SELECT context_id, context_at(context_id) -> 'messages' FROM contexts")
+        return {name: [one["content"] for one in messages] for name, messages in found.fetchall()}
+
+
+@pytest.mark.regression("fault 37")
+def test_what_was_said_before_an_erasure_was_put_back_is_in_a_database_that_is_filled_anew(
+    machine, cut_road, run
+):
+    """Of a conversation without and of one with words of the next life, and of one that was erased again since."""
+    keys = (b"quiet", b"goes-on", b"again")
+    projected(cut_road, [Raw(key, SAID % b"of before") for key in keys])
+    kept = cut_road.ends()
+    projected(cut_road, [Raw(key, ERASE % b"first") for key in keys])
+    projected(cut_road, [Raw(b"goes-on", SAID % b"lost"), Raw(b"again", SAID % b"lost")])
+    lose(machine, cut_road, kept)
+    cut_road.publish([Raw(key, SAID % b"since") for key in keys])
+    cut_road.publish([Raw(b"again", ERASE % b"second"), Raw(b"again", SAID % b"of a third life")])
+    # Longer than what is stored, as it is once the services have gone on.
+    applied(cut_road, run)
+    projected(cut_road, [])
+    live = {"quiet": ["since"], "goes-on": ["lost", "since"], "again": ["of a third life"]}
+    assert spoken_in(cut_road.address) == live
+    anew = spoken_in(cut_road.folded_offline(cut_road.records()))
+    assert {name: sorted(words) for name, words in anew.items()} == live
+    looked(cut_road, run, 0)
 
 
 LIMIT = 100_000
@@ -530,7 +564,8 @@ def _recover_and_die(settings: Settings, at: str, _: object) -> None:
             if examined.needs_generation:
                 await recover.begin_generation(connection, examined, failpoint)
             publish = partial(producer.publish, examined.topic.name)
-            await republish.republish(connection, examined.topic.name, publish, failpoint=failpoint)
+            reads = partial(reader.partition_records, settings, examined.topic.name)
+            await republish.republish(connection, examined.topic.name, publish, reads, failpoint=failpoint)
 
     asyncio.run(life())
 

@@ -56,10 +56,18 @@ async def records_from(settings: Settings, place: LogPosition) -> list[Record]:
     return [record async for record in records_between(settings, place, None)]
 
 
-async def records_between(
-    settings: Settings, place: LogPosition, end: int | None
+def partition_records(
+    settings: Settings, topic: str, partition: int, first: int, end: int | None
 ) -> AsyncGenerator[Record, None]:
-    """Yields the records of a partition from this place on and below `end`, its present end if None, in order.
+    """`records_between`, without those that have expired."""
+    return records_between(settings, LogPosition(topic, partition, first), end, may_have_expired=True)
+
+
+async def records_between(
+    settings: Settings, place: LogPosition, end: int | None, *, may_have_expired: bool = False
+) -> AsyncGenerator[Record, None]:
+    """Yields the records of a partition from this place on and below `end`, its present end if None, in order. If this
+    place `may_have_expired`, from the first record that has not.
 
     Raises `BrokerError` when the broker does not give them, or gives nothing for `SILENT_SECONDS`.
     """
@@ -71,8 +79,11 @@ async def records_between(
         reader.assign([partition])
         if end is None:
             end = int((await reader.end_offsets([partition]))[partition])
-        reader.seek(partition, place.offset)
-        reached, since = place.offset, now()
+        first = place.offset
+        if may_have_expired:
+            first = max(first, int((await reader.beginning_offsets([partition]))[partition]))
+        reader.seek(partition, first)
+        reached, since = first, now()
         while (position := await reader.position(partition)) < end:
             if position > reached:
                 reached, since = position, now()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
 from frameledger.headers import (
@@ -43,12 +44,23 @@ class TooLarge:
 
 
 @dataclass(frozen=True, slots=True)
+class RepublishedErasure:
+    """The copy of a frame that erased a conversation: where it lies, and when the original was logged."""
+
+    context_id: str
+    place: LogPosition
+    erased_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
-    """Places of the published copies, the number of frames whose bytes could not be read, and frames too large."""
+    """Places of the published copies, the number of frames whose bytes could not be read, frames too large, and those
+    of the copies that erase a conversation."""
 
     places: Sequence[LogPosition]
     left: int
     too_large: Sequence[TooLarge]
+    erasures: Sequence[RepublishedErasure] = ()
 
 
 async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publish) -> Published:
@@ -62,14 +74,16 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
     except TooLargeError as error:
         # The error does not name the record, and those after it in its partition were not published.
         places = error.places
-    found, too_large = [], []
+    found, too_large, erasures = [], [], []
     for (stored, copied), place in zip(made, places, strict=True):
         candidates = (copied, *smaller(topic, stored)) if place is None else ()
         if (lies_at := place or await _publish_first(publish, candidates)) is not None:
             found.append(lies_at)
+            if stored.erased_at is not None:
+                erasures.append(RepublishedErasure(stored.context_id, lies_at, stored.erased_at))
         else:
             too_large.append(_too_large(stored, candidates[-1]))
-    return Published(found, len(frames) - len(made), too_large)
+    return Published(found, len(frames) - len(made), too_large, erasures)
 
 
 async def _publish_first(publish: Publish, candidates: Sequence[Outgoing]) -> LogPosition | None:

@@ -1,7 +1,8 @@
 """Republishing: stored frames that the log lost are published again.
 
 Each copy has the stored id, so it is counted as a duplicate and changes nothing; the log again has what the tables were
-folded from. Dead letters are not republished: `rejected_frames` keeps them.
+folded from. Dead letters are not republished: `rejected_frames` keeps them. Where the copies meet an erasure, or one is
+an erasure, `since_loss` says what is left out, and what is published again behind it.
 
 A copy may be larger than its original, which may have had the largest size that the topic accepts. Then it gets fewer
 headers. If the topic accepts none of its forms, the others are republished without it, and its partition is not noted
@@ -16,12 +17,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 
+from frameledger.record import LogPosition
 from frameledger_services import failpoints
 from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.recovery.copies import Publish, Published, TooLarge, publish_copies
-from frameledger_services.recovery.diagnosis import Finding, gaps
+from frameledger_services.recovery.copies import (
+    Publish,
+    Published,
+    RepublishedErasure,
+    TooLarge,
+    publish_copies,
+)
+from frameledger_services.recovery.diagnosis import Finding, gaps, generation_at, spans
+from frameledger_services.recovery.since_loss import Reads, erased_since, said_before
 from frameledger_services.store import recovery
 from frameledger_services.store.recovery import Gap, LostFrame, Receipt
 
@@ -63,10 +73,12 @@ async def republish(
     connection: Connection,
     topic: str,
     publish: Publish,
+    reads: Reads,
     told: Callable[[int], None] = lambda _: None,
     failpoint: Failpoint = failpoints.none,
 ) -> Republished:
-    """Publish what the log lost and was not republished yet. Calls `told` with the number of frames so far.
+    """Publish what the log lost and was not republished yet. `reads` reads the topic. Calls `told` with the number of
+    frames so far.
 
     A second call republishes nothing again, unless the first one died, or for partitions with a frame that was too
     large. Raises `PublishError` and `BrokerError`: then the rest is still to be republished.
@@ -75,12 +87,23 @@ async def republish(
     due = _due(receipts)
     progress = _Progress(dict.fromkeys(due, 0))
     gaps_due = [one for receipt in due.values() for one in _lost_before(receipts, receipt)]
+    since = {partition: min(gap.since for gap in gaps_due if gap.partition == partition) for partition in due}
+    erased: set[str] = set()
+    for partition, first in since.items():
+        erased |= await erased_since(reads, partition, first)
     await failpoint("before putting back")
     async with connection.transaction(), aclosing(recovery.lost_frames(connection, gaps_due)) as rows:
         async for frames in _parts(rows):
-            progress.add(await publish_copies(topic, frames, publish))
+            left = [one for one in frames if one.context_id not in erased]
+            progress.add(await publish_copies(topic, left, publish))
             await failpoint("after some were put back")
             told(progress.frames)
+    for partition, erasures in progress.erasures.items():
+        of_it = [one for one in receipts if one.partition == partition]
+        generations = spans(of_it, max(one.generation for one in of_it))
+        generation = partial(generation_at, generations)
+        again = await said_before(reads, partition, since[partition], erasures, generation)
+        progress.add_again(await publish(again))
     await failpoint("before noting")
     if done := [one for one in due if one not in progress.unfinished]:
         await recovery.note_republished(
@@ -107,6 +130,7 @@ class _Progress:
     count: dict[int, int]
     through: dict[int, int] = field(default_factory=dict)
     unfinished: set[int] = field(default_factory=set)
+    erasures: dict[int, list[RepublishedErasure]] = field(default_factory=dict)
     left: int = 0
     too_large: int = 0
     named: list[TooLarge] = field(default_factory=list)
@@ -118,11 +142,17 @@ class _Progress:
     def add(self, published: Published) -> None:
         for place in published.places:
             self.count[place.partition] += 1
-            self.through[place.partition] = max(self.through.get(place.partition, 0), place.offset)
+        self.add_again(published.places)
+        for erasure in published.erasures:
+            self.erasures.setdefault(erasure.place.partition, []).append(erasure)
         self.left += published.left
         self.too_large += len(published.too_large)
         self.unfinished |= {one.partition for one in published.too_large}
         self.named += published.too_large[: NAMED - len(self.named)]
+
+    def add_again(self, places: Sequence[LogPosition]) -> None:
+        for place in places:
+            self.through[place.partition] = max(self.through.get(place.partition, 0), place.offset)
 
 
 def _due(receipts: Sequence[Receipt]) -> dict[int, Receipt]:

@@ -63,6 +63,8 @@ class LostFrame:
     trace_id: str | None
     causation_id: UUID | None
     payload: bytes
+    erased_at: datetime | None = None
+    """When the frame that erased its conversation was logged; None for any other frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,7 @@ async def lost_frames(connection: Connection, lost: Sequence[Gap]) -> AsyncGener
             SELECT
                 frames.partition, frames.generation, frames."offset", frames.context_id, frames.frame_id,
                 frames.source, frames.trace_id, frames.causation_id,
-                convert_to(frames.payload::text, 'UTF8') AS payload
+                convert_to(frames.payload::text, 'UTF8') AS payload, frames.erased_at
             {_LOST}
             ORDER BY frames.partition, frames.generation, frames."offset"
             """,
@@ -279,10 +281,12 @@ async def lost_frames(connection: Connection, lost: Sequence[Gap]) -> AsyncGener
 # A frame that erased a conversation is in its receipt.
 _LOST = """
     FROM (
-        SELECT partition, generation, "offset", context_id, frame_id, source, trace_id, causation_id, payload
+        SELECT partition, generation, "offset", context_id, frame_id, source, trace_id, causation_id, payload,
+            NULL AS erased_at
         FROM frames
         UNION ALL
-        SELECT partition, generation, "offset", context_id, frame_id, source, trace_id, NULL, payload
+        SELECT partition, generation, "offset", context_id, frame_id, source, trace_id, NULL, payload,
+            coalesce(logged_at, erased_at)
         FROM erasures
     ) AS frames
     INNER JOIN unnest(%s::int[], %s::int[], %s::bigint[]) AS lost (partition, generation, since)

@@ -17,6 +17,7 @@ from rich.console import Console
 from frameledger_services import database
 from frameledger_services.cli.repair import render_recovery
 from frameledger_services.cli.terminal import backend, options, output
+from frameledger_services.event_log import reader
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.recovery import recover as recovering
 from frameledger_services.recovery import republish
@@ -99,7 +100,11 @@ async def _apply(
         expected = sum(examined.to_put_back.values())
         async with Producer(settings, name="frameledger-recover") as producer:
             with _progress(console, expected) as told:
-                done = await republish.republish(connection, topic, partial(producer.publish, topic), told)
+                publish, reads = (
+                    partial(producer.publish, topic),
+                    partial(reader.partition_records, settings, topic),
+                )
+                done = await republish.republish(connection, topic, publish, reads, told)
         return generation, done
 
     found: tuple[int | None, Republished] = await _with_connection(settings, work)

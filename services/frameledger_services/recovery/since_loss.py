@@ -1,0 +1,105 @@
+"""What lies on the log where it lost records: what clients published since then, before it was recovered.
+
+The copies of what was lost come behind that. So two things would be erased, or come back, that must not:
+
+- The copy of an erasure lies behind frames of the life after it. A database that is filled from this log would erase
+  them with the life before. They are published again behind the copy: to the present tables they are repetitions.
+- A client may have erased a conversation whose lost frames are still in the tables, since nobody projects before the
+  recovery. Behind that erasure their copies would begin another life, so they are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from datetime import datetime
+
+from frameledger.frames import LLMContextEraseFrame
+from frameledger.headers import ORIGINALLY_LOGGED, forwarded_from, originally_logged_ms
+from frameledger.record import DecodeError, LoggedFrame, Outgoing, Record, forward, read
+from frameledger.values import replace
+from frameledger_services.projector.rows import at
+from frameledger_services.recovery.copies import RepublishedErasure
+
+Reads = Callable[[int, int, int | None], AsyncGenerator[Record, None]]
+"""Yields the records of a partition from an offset on, below another one, or below its present end if that is None."""
+
+
+async def erased_since(reads: Reads, partition: int, first: int) -> set[str]:
+    """Returns the conversations that clients erased by records of a partition from this offset on."""
+    found = set()
+    async with aclosing(reads(partition, first, None)) as records:
+        async for record in records:
+            if (erasing := _erasing(record)) is not None:
+                found.add(str(erasing.context_id))
+    return found
+
+
+async def said_before(
+    reads: Reads,
+    partition: int,
+    first: int,
+    erasures: Sequence[RepublishedErasure],
+    generation: Callable[[int], int],
+) -> list[Outgoing]:
+    """Returns what is to be published again behind these erasures of a partition: the frames between `first` and the
+    copy of the erasure, which clients published after the original. `generation` is that of an offset.
+
+    They are in memory together: those of conversations that were erased just before the log lost it, and continued
+    before the recovery.
+    """
+    newest = {one.context_id.encode(): one for one in erasures}
+    end = max(one.place.offset for one in newest.values())
+    found: dict[bytes, list[Outgoing]] = {key: [] for key in newest}
+    async with aclosing(reads(partition, first, end)) as records:
+        async for record in records:
+            erasure = newest.get(record.key or b"")
+            if (
+                erasure is None
+                or record.offset >= erasure.place.offset
+                or (logged := _decoded(record)) is None
+            ):
+                continue
+            if isinstance(logged.frame, LLMContextEraseFrame):
+                if not _is_copy(record):
+                    # What lies before it is to stay erased.
+                    found[erasure.context_id.encode()].clear()
+            elif not _was_logged_before(erasure.erased_at, record):
+                again = _again(replace(record, generation=generation(record.offset)))
+                found[erasure.context_id.encode()].append(again)
+    return [one for said in found.values() for one in said]
+
+
+def _again(record: Record) -> Outgoing:
+    """The same frame, with the same id. It does not say when it was logged, which was before the copy of the
+    erasure."""
+    copied = forward(record)
+    return replace(copied, headers=tuple(one for one in copied.headers if one[0] != ORIGINALLY_LOGGED))
+
+
+def _erasing(record: Record) -> LoggedFrame | None:
+    if _ERASES not in (record.value or b"") or _is_copy(record) or (logged := _decoded(record)) is None:
+        return None
+    return logged if isinstance(logged.frame, LLMContextEraseFrame) else None
+
+
+_ERASES = b"LLMContextEraseFrame"
+
+
+def _is_copy(record: Record) -> bool:
+    """Whether it restores a record that lay in the same partition."""
+    original = forwarded_from(dict(record.headers))
+    return original is not None and (original.topic, original.partition) == (record.topic, record.partition)
+
+
+def _was_logged_before(erased_at: datetime, record: Record) -> bool:
+    """Whether it was forwarded from another partition, where it was logged before the erasure."""
+    original = originally_logged_ms(dict(record.headers))
+    return original is not None and at(original) <= erased_at
+
+
+def _decoded(record: Record) -> LoggedFrame | None:
+    try:
+        return read(record)
+    except DecodeError:
+        return None
