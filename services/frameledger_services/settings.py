@@ -356,7 +356,7 @@ class Settings(BaseModel):
     timekeeper_lost_call_secs: Secs = _setting(
         10,
         "A started call that is not safe to retry becomes ambiguous this number of seconds after its worker died, and "
-        "one of `run_function_calls` that is safe is cancelled. 0: at its deadline.",
+        "one of `run_function_calls` that is safe, or waits behind a started one, is cancelled. 0: at its deadline.",
     )
     timekeeper_waiting_calls: bool = _setting(
         True, "Settle calls that wait for a person at their own deadlines."

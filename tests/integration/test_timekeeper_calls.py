@@ -291,6 +291,26 @@ def test_calls_that_a_dead_worker_ran_without_a_claim_are_ended_like_those_under
     at_desk(database, test)
 
 
+@pytest.mark.regression("worker 47")
+def test_calls_in_the_queue_of_a_dead_worker_are_cancelled_with_the_one_that_it_ran(database):
+    async def test(desk):
+        await desk.lives("worker")
+        await desk.say(CTX, announce("a", "b", "c", run_in_parallel=False), begin("a", worker="worker"))
+        # Nobody has begun anything of these: the tables do not say whose they are.
+        await desk.say(CTX, announce("d", run_in_parallel=False))
+        on = limits(lost_call=MINUTE / 2)
+        await desk.an_hour_passes(CTX)
+        assert await desk.look(on) == []
+        await desk.dies("worker")
+        assert await desk.look(on, may_judge=False) == []
+        assert await desk.settle(on) == [("call_lost", "applied")] * 3
+        found = [(await desk.call(CTX, call))[0] for call in ("a", "b", "c", "d")]
+        assert found == ["ambiguous", "cancelled", "cancelled", "announced"]
+        assert await desk.look(on) == []
+
+    at_desk(database, test)
+
+
 @pytest.mark.regression("trial C5")
 def test_a_call_whose_claim_the_database_has_lost_is_ambiguous_a_lease_later(database):
     async def test(desk):

@@ -68,6 +68,7 @@ RULES = {
     "calls_overdue": lambda connection, limit: overdue_calls.past_deadline(connection, limit, 0.0, ALL),
     "calls_abandoned": lambda connection, limit: overdue_calls.abandoned(connection, limit, ALL),
     "calls_lost": lambda connection, limit: overdue_calls.lost(connection, limit, ALL),
+    "calls_of_lost_queues": lambda connection, limit: overdue_calls.queued_at_lost(connection, limit, ALL),
     "waiting_calls_overdue": lambda connection, limit: overdue_calls.waiting(connection, limit, ALL),
     "calls_left_by_clients": lambda connection, limit: overdue_calls.left_by_clients(connection, limit, ALL),
     "turns_overdue": lambda connection, limit: overdue.turns(connection, limit, limit, ALL),

@@ -149,6 +149,34 @@ async def lost(connection: Connection, limit: float, current: Sequence[int]) -> 
     )
 
 
+async def queued_at_lost(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
+    """Returns calls that wait in the queue of a program which was dead for `limit` seconds: without a claim, a call is
+    started only by the worker that began another call of its announcement.
+
+    Of an announcement of which no call had begun, the tables do not know the worker: those calls end at their
+    deadlines.
+    """
+    return await rows(
+        connection,
+        OverdueCall,
+        _select(
+            known_at="call.requested_version",
+            where=f"""
+                call.status = 'announced' AND call.run_id IS NULL AND call.requested_at < {ago("limit")}
+                AND EXISTS (
+                    SELECT
+                    FROM tool_calls AS begun
+                    JOIN workers AS gone ON gone.worker_id = begun.worker COLLATE "C"
+                    WHERE begun.context_id = call.context_id AND begun.requested_version = call.requested_version
+                        AND begun.attempt = 0 AND NOT {rules.alive("gone")} AND gone.heartbeat_at < {ago("limit")}
+                )
+            """,
+        ),
+        limit=limit,
+        current=list(current),
+    )
+
+
 _HAD_ONE_AT = f"""
     claim.released_at, claim.finished_at, holder.heartbeat_at,
     CASE WHEN {rules.STARTED_WITHOUT_CLAIM} THEN starter.heartbeat_at END

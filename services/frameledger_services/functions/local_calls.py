@@ -1,8 +1,8 @@
 """Calls that an application announces itself and runs in this process, without a claim: `run_function_calls`.
 
 Their model is not run by an inference service. If the process dies, or its worker loses its lease, which stops their
-handlers, no other worker takes the calls over. The timekeeper settles those that had started soon after that, and those
-that waited for their turn at their deadlines.
+handlers, no other worker takes the calls over. The timekeeper settles soon after that those that had started and those
+that waited behind them in their batch; calls of a batch of which none had started, at their deadlines.
 
 With `run_in_parallel=False` each context has one queue across batches, in the order in which they were announced here.
 The deadline of a call counts from when it is first in the queue.

@@ -73,8 +73,8 @@ def call_abandoned(call: OverdueCall) -> Settlement:
 
 
 def call_lost(call: OverdueCall) -> Settlement:
-    """End a call whose worker died after the start: ambiguous, because it may have been executed; cancelled if it may
-    run twice and no worker runs it again."""
+    """End a call whose worker died: ambiguous if it had started, because it may have been executed; cancelled if it may
+    run twice and no worker runs it again, or if it waited in the worker's queue."""
     return _ended("call_lost", call)
 
 

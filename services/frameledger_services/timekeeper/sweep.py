@@ -92,6 +92,7 @@ async def _judge(
         found += map(settling.call_abandoned, calls)
     if limits.lost_call is not None:
         lost = await overdue_calls.lost(connection, limits.lost_call, current)
+        lost += await overdue_calls.queued_at_lost(connection, limits.lost_call, current)
         found += map(settling.call_lost, lost)
     if limits.call_unserved is not None or limits.call_unstarted is not None:
         unstarted = await timekeeper_claims.unstarted(
