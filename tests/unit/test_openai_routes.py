@@ -68,6 +68,24 @@ def test_what_else_openai_has_is_not_here_and_says_so(ask, path):
     assert "use chat completions" in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("items", ["", "/conv_1", "/conv_1/items", "/acme%2Fconv_1/items/msg_1"])
+def test_openais_paths_of_conversations_say_where_conversations_are(ask, items):
+    answer = ask(f"/v1/conversations{items}", scopes=("read",))
+    assert error(answer) == (404, "invalid_request_error", "not_found")
+    assert "/v1/contexts" in answer.json()["error"]["message"]
+
+
+@pytest.mark.regression("gateway 10")
+@pytest.mark.parametrize("rest", ["/frames", "/stream", "/calls/c1/result", "/items/msg_1/why", "/"])
+@pytest.mark.parametrize("on", [True, False])
+def test_a_path_of_ours_below_openais_name_for_conversations_is_a_problem_of_ours(ask, rest, on):
+    answer = ask(f"/v1/conversations/acme%2F7{rest}", scopes=("read",), prefix="acme/", on=on)
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert (answer.status_code, problem["type"]) == (404, "/problems/not-found")
+    assert "/v1/contexts/{id}" in problem["detail"]
+
+
 def error(answer):
     assert answer.headers["content-type"] == "application/json"
     said = answer.json()

@@ -135,7 +135,11 @@ async def _of_starlette(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if word == "method-not-allowed":
         headers["Allow"] = ", ".join(sorted(_methods(request)))
-    elif policy.is_openai_elsewhere(path_of(request.scope)):
+    elif (path := path_of(request.scope)).startswith(policy.OPENAI_CONVERSATIONS):
+        detail += (
+            f" does not exist: conversations are at {policy.CONTEXTS}, and one at {policy.CONTEXTS}/{{id}}."
+        )
+    elif policy.is_openai_elsewhere(path):
         detail += " does not exist here: programs that support both APIs use chat completions."
     return problems.answer(request, ProblemError(word, detail, headers=headers))
 

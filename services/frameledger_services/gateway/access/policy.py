@@ -6,6 +6,7 @@ It applies before every route, so a new route is closed until it is listed here:
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
@@ -58,6 +59,10 @@ OPENAI_ELSEWHERE = frozenset(
 )
 """Parts of OpenAI's API that the gateway does not have. Its clients are told so, whatever they may."""
 
+OPENAI_CONVERSATIONS = "/v1/conversations"
+_OPENAI_CONVERSATION = re.compile(rf"{OPENAI_CONVERSATIONS}(/[^/]+(/items(/[^/]+)?)?)?")
+"""OpenAI's own paths of conversations. What else is below that name is meant for the routes of `CONTEXTS`."""
+
 OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag", MODELS))
 """Lists that name no conversation."""
 
@@ -101,7 +106,7 @@ def needed(method: str, path: str) -> Need:
             return Need((_of_method(method),), context_id)
     if path in NAMED_WITHIN:
         return Need(("append", "read"))
-    if is_openai_elsewhere(path):
+    if is_openai_elsewhere(path) or is_misnamed(path):
         return Need(())
     if path in LISTS or is_of_the_process(path):
         return Need((_of_method(method),))
@@ -115,7 +120,17 @@ def is_of_the_process(path: str) -> bool:
 
 def is_openai_elsewhere(path: str) -> bool:
     """Returns whether a path is one of OpenAI's API where the gateway has nothing."""
-    return path != COMPLETIONS and "/".join(path.split("/", 3)[:3]) in OPENAI_ELSEWHERE
+    return path != COMPLETIONS and _top(path) in OPENAI_ELSEWHERE and not is_misnamed(path)
+
+
+def is_misnamed(path: str) -> bool:
+    """Returns whether a path is none of OpenAI's, and below its name for conversations. Nothing is there, whatever the
+    caller may."""
+    return _top(path) == OPENAI_CONVERSATIONS and _OPENAI_CONVERSATION.fullmatch(path) is None
+
+
+def _top(path: str) -> str:
+    return "/".join(path.split("/", 3)[:3])
 
 
 def _of_method(method: str) -> Scope:
