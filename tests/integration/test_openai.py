@@ -1,6 +1,7 @@
 """Chats by OpenAI's API with the official client, a scripted model and real functions: what is answered, and what of it
 the conversation has."""
 
+import asyncio
 import http.client
 import json
 import shutil
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import closing
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -23,7 +25,12 @@ from tests.support.answerers import QUICK, Plan, answerer
 from tests.support.gateway import running
 from tests.support.killed_request import killed
 
+from frameledger.frames import InterimTranscriptionFrame
 from frameledger_services.embedded import ports
+from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.service import connected
+from frameledger_services.store import client_requests
 
 SCRIPT = {
     "pace": 60,
@@ -243,6 +250,62 @@ def test_a_client_that_gives_up_waiting_interrupts_too(stage):
     stage.until("SELECT count(*) = 1 FROM runs WHERE context_id = 'hasty' AND first_text_at IS NOT NULL")
     waiting.close()
     stage.until("SELECT count(*) = 1 FROM runs WHERE context_id = 'hasty' AND status = 'interrupted'")
+
+
+@pytest.mark.regression("gateway 11")
+def test_who_leaves_after_another_client_asked_does_not_interrupt_the_answer_of_that_one(stage):
+    """It did not take the end of its own answer before it left."""
+
+    async def leave(asked):
+        connection = connected(stage.settings, asyncio.Event())
+        async with asyncio.timeout(ON_SERVERS), connection as parts:
+            with closing(Following(parts, asked)) as following:
+                await following.interrupt()
+            # What was published before is folded when this is.
+            await parts.client.publish("shared", InterimTranscriptionFrame(text="Hm"), wait=True)
+
+    about = {"extra_headers": {"Frameledger-Context": "shared"}}
+    late = {"role": "user", "content": "Are we late?"}
+    stage.create([late], **about)
+    asyncio.run(leave(Asked("shared", 1)))
+    count, only_new = {"role": "user", "content": "Please count."}, {"id": "shared", "append": True}
+    with stage.create([count], stream=True, extra_body={"conversation": only_new}) as chunks:
+        next(iter(chunks))
+        asyncio.run(leave(Asked("shared", 1)))
+        assert "InterruptionFrame" not in stage.frames("shared")
+        [(second,)] = stage.rows("SELECT max(requested_version) FROM runs WHERE context_id = 'shared'")
+        asyncio.run(leave(Asked("shared", second, is_own=False)))
+        assert "InterruptionFrame" not in stage.frames("shared")
+        asyncio.run(leave(Asked("shared", second)))
+        assert stage.frames("shared").count("InterruptionFrame") == 1
+    # It is over.
+    asyncio.run(leave(Asked("shared", second)))
+    assert stage.frames("shared").count("InterruptionFrame") == 1
+
+
+@pytest.mark.parametrize("asks", ["late", "paint"])
+def test_an_answer_is_its_own_requests_also_behind_calls(stage, asks):
+    """Those of services; behind calls of a client it is the one of the request that brings their results."""
+    context_id, headers = f"own-{asks}", {"Frameledger-Context": f"own-{asks}"}
+    tools = [{"type": "function", "function": {"name": "paint"}}]
+    said = [{"role": "user", "content": f"Please {asks}."}]
+    answer = stage.create(said, tools=tools, extra_headers=headers).choices[0].message
+    for call in answer.tool_calls or ():
+        said += [answer.to_dict(), {"role": "tool", "tool_call_id": call.id, "content": "done"}]
+        stage.create(said, tools=tools, extra_headers=headers)
+
+    async def read(version):
+        async with asyncio.timeout(ON_SERVERS), connected(stage.settings, asyncio.Event()) as parts:
+            return await parts.database.read(client_requests.has_another_asked, context_id, version)
+
+    versions = [
+        one
+        for (one,) in stage.rows(
+            "SELECT requested_version FROM runs WHERE context_id = %s ORDER BY 1", context_id
+        )
+    ]
+    assert len(versions) == 2
+    assert [asyncio.run(read(version)) for version in versions] == [asks == "paint", False]
 
 
 def test_the_same_request_again_is_answered_once_by_the_model(stage):

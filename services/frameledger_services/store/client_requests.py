@@ -117,6 +117,22 @@ async def last_asked_run(connection: Connection, context_id: str) -> AskedRun | 
     return AskedRun(version, name, kind in ANSWERING, is_mirror, by_client)
 
 
+async def has_another_asked(connection: Connection, context_id: str, version: int) -> bool:
+    """Returns whether a run was requested after this version by another request than the one that is stored there. A
+    run that the result of a service's call requests belongs to the request before it."""
+    cursor = await connection.execute(
+        _ANOTHER_ASKED,
+        {
+            "id": context_id,
+            "version": version,
+            "asking": [*ASKING, *SPEAKING],
+            "answering": list(ANSWERING),
+        },
+    )
+    [(found,)] = await cursor.fetchall()
+    return bool(found)
+
+
 async def outcomes_of(
     connection: Connection, context_id: str, frame_ids: Sequence[UUID]
 ) -> dict[UUID, FrameOutcome]:
@@ -210,4 +226,25 @@ _LAST_ASKED = """
         LIMIT 1
     ) AS asked ON true
     WHERE head.context_id = %(id)s
+"""
+
+_ANOTHER_ASKED = f"""
+    SELECT EXISTS (
+        SELECT FROM runs
+        JOIN frames AS later ON later.context_id = runs.context_id AND later.version = runs.requested_version
+        CROSS JOIN LATERAL (SELECT json_text(later.payload, 'metadata')) AS of_later (metadata)
+        WHERE runs.context_id = %(id)s AND runs.requested_version > %(version)s
+            AND (
+                later.type = ANY (%(asking)s)
+                OR later.type = ANY (%(answering)s) AND (
+                    json_text(of_later.metadata::json, '{REQUEST}') IS NOT NULL
+                    OR json_text(of_later.metadata::json, '{CLIENT}') IS NOT NULL
+                )
+            )
+            -- All frames of one request note the same.
+            AND of_later.metadata IS DISTINCT FROM (
+                SELECT coalesce(json_text(payload, 'metadata'), 'none') FROM frames
+                WHERE context_id = %(id)s AND version = %(version)s
+            )
+    )
 """

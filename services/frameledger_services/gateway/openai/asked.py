@@ -15,3 +15,6 @@ class Asked:
 
     since: int | None = None
     """The version that announced the calls which it answers: of these some may still be open."""
+
+    is_own: bool = True
+    """The request asked it, or what it says once more. Otherwise it follows what came of another client's request."""

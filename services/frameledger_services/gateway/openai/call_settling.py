@@ -63,7 +63,7 @@ class CallSettling:
         since = min(call.requested_version for call, _ in given)
         counting = [one.version for one in stored if one.outcome == "applied" and one.version is not None]
         # Without any that counts, somebody else answered: what came of that is behind the version that was read.
-        return Asked(self.frames.context_id, min(counting, default=version), since)
+        return Asked(self.frames.context_id, min(counting, default=version), since, is_own=bool(counting))
 
     async def answered_elsewhere(
         self, found: Readiness, held: Sequence[Mapping[str, Any]], plan: Plan, calls: CallsById
@@ -82,12 +82,12 @@ class CallSettling:
             if others or any(not one.interrupted for one in left):
                 # Of one answer's calls some are still open, and the model goes on when all have their results; or it
                 # went on, and made others.
-                return Asked(context_id, found.version, call.requested_version)
+                return Asked(context_id, found.version, call.requested_version, is_own=False)
         if plan.kind == "replace" and call.settled_version is not None and value != call.result:
             behind = _behind_result(held, call.tool_call_id)
             if behind is not None and not any(one.get("role") == "user" for one in behind):
                 # Somebody else did the same and was first: what came of that is what there is to tell.
-                return Asked(context_id, call.settled_version, call.requested_version)
+                return Asked(context_id, call.settled_version, call.requested_version, is_own=False)
         return None
 
     def _full(self) -> ProblemError:

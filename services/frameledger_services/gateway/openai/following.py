@@ -15,7 +15,7 @@ from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.store import client_calls, conversation_state
+from frameledger_services.store import client_calls, client_requests, conversation_state
 from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.connections import DatabaseUnavailableError
 
@@ -117,7 +117,17 @@ class Following:
         return True
 
     async def interrupt(self) -> None:
-        """Say that nobody listens any more."""
+        """Say that nobody listens any more, if the answer goes on, and nobody else has asked since.
+
+        Whoever asks between this look and the frame on the log is interrupted too: an interruption stops what it finds.
+        If the process dies between them, the answer goes on without a client.
+        """
+        context_id, read = self.asked.context_id, self._parts.database.read
+        goes_on, _ = await read(conversation_state.goes_on, context_id)
+        if not goes_on or not self.asked.is_own:
+            return
+        if await read(client_requests.has_another_asked, context_id, self.asked.version):
+            return
         await self._parts.client.publish(
             self.asked.context_id,
             InterruptionFrame(),

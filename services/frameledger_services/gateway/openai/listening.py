@@ -10,6 +10,7 @@ from frameledger_services import logs
 from frameledger_services.client import BrokerError
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
+from frameledger_services.store.connections import DatabaseError
 
 _log = logs.get_logger("gateway")
 
@@ -51,7 +52,7 @@ class Listening:
             return
         try:
             await following.interrupt()
-        except BrokerError as error:
+        except (BrokerError, DatabaseError) as error:
             _log.warning("gateway.not_interrupted", context_id=following.asked.context_id, reason=str(error))
 
     async def _watch(self, receive: Callable[[], Awaitable[object]]) -> None:
