@@ -37,6 +37,7 @@ def test_all_conversations_come_along_and_are_here_already(run, tmp_path, databa
         "frames": frames,
         "bytes": path.stat().st_size,
         "file": str(path),
+        "left_out": [],
     }
     again = run("import", str(path), "--json")
     assert json.loads(again.stdout)["there_already"] == count
@@ -46,6 +47,36 @@ def test_all_conversations_come_along_and_are_here_already(run, tmp_path, databa
     refused = run("import", str(path))
     assert refused.exit_code == 1
     assert "not as it was written" in refused.stderr
+
+
+@pytest.mark.regression("journey 35")
+def test_what_lives_again_after_an_erasure_is_left_out_of_all_and_named(database, monkeypatch, tmp_path):
+    log = Log()
+    for context_id in "abc":
+        log.add(context_id, b'{"type":"LLMRunFrame"}')
+    project(database, log.records)
+    with psycopg.connect(database) as operator:
+        operator.execute("SELECT erase('b', 'asked')")
+    before = len(log.records)
+    log.add("b", b'{"type":"LLMRunFrame"}')
+    project(database, log.records[before:])
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", database)
+    path = tmp_path / "all.jsonl"
+    told = CliRunner().invoke(application(), ["export", "--all", "-o", str(path), "--json"])
+    assert told.exit_code == 0, told.output
+    done = json.loads(told.stdout)
+    assert (done["conversations"], done["frames"], done["left_out"]) == (2, 2, ["b"])
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert [line["context_id"] for line in lines if "context_id" in line] == ["a", "c"]
+    told = CliRunner().invoke(application(), ["export", "--all"])
+    assert told.stdout_bytes == path.read_bytes()
+    assert "1 conversation was left out, because it goes on after an erasure: b" in told.stderr
+    assert "frameledger fork" in told.stderr
+    named = CliRunner().invoke(application(), ["export", "a", "b"])
+    assert named.exit_code == 1
+    assert "'b' begins at version 2" in named.stderr
+    other = CliRunner().invoke(application(), ["export", "--all", "--format", "cloudevents"])
+    assert len(json.loads(other.stdout)) == 3
 
 
 @pytest.mark.parametrize(

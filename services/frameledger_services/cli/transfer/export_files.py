@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from importlib.metadata import version
@@ -16,7 +16,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 from psycopg import AsyncConnection
 
-from frameledger_services.cli.terminal import backend, moment, options, progress
+from frameledger_services.cli.terminal import backend, escape, moment, options, output, progress
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.terminal.whole_file import whole_file
 from frameledger_services.settings import Settings
@@ -24,9 +24,13 @@ from frameledger_services.store import connections, contexts, transfer
 from frameledger_services.store.transfer import Exported
 from frameledger_services.transfer import exporting
 from frameledger_services.transfer.cloudevents import CloudEvents
-from frameledger_services.transfer.exporting import Export, Lines, Pages
+from frameledger_services.transfer.exporting import EarlierLifeError, Export, Lines, Pages
 
 commands = typer.Typer()
+
+_FEW = 10
+
+_EARLIER_LIFE = "Fork it (`frameledger fork`) and export the fork, or export it in another --format."
 
 
 class Format(StrEnum):
@@ -47,6 +51,8 @@ class _Sum:
     frames: int = 0
     bytes: int = 0
     file: str | None = None
+    left_out: list[str] = field(default_factory=list)
+    """Conversations of --all that jsonl cannot hold."""
 
 
 @commands.command("export")
@@ -89,7 +95,8 @@ def export(
     a request of the chat completions API: messages, tools, tool_choice. parquet is a folder with frames.parquet,
     messages.parquet, runs.parquet and calls.parquet (pip install 'frameledger[parquet]').
 
-    Each conversation is exported from one snapshot. --json prints a summary and needs -o.
+    Each conversation is exported from one snapshot. jsonl cannot hold a conversation that goes on after an erasure:
+    --all leaves it out and names it. --json prints a summary and needs -o.
 
     Example: `frameledger export ctx-1 -o ctx-1.jsonl`
     """
@@ -125,6 +132,19 @@ def export(
     elif out is not None:
         written = f"{plural(done.conversations, 'conversation')}, {plural(done.frames, 'frame')}"
         typer.echo(f"{out}: {written}, {plural(done.bytes, 'byte')}.")
+    if done.left_out:
+        _name(done.left_out)
+
+
+def _name(left_out: Sequence[str]) -> None:
+    """Print what was left out to standard error: standard output may have the export."""
+    which = ", ".join(map(escape.printable, left_out[:_FEW])) + (", ..." if len(left_out) > _FEW else "")
+    one = len(left_out) == 1
+    typer.echo(
+        f"{plural(len(left_out), 'conversation')} {'was' if one else 'were'} left out, because "
+        f"{'it goes' if one else 'they go'} on after an erasure: {which}.\n{_EARLIER_LIFE}",
+        err=True,
+    )
 
 
 async def _export(
@@ -169,13 +189,18 @@ async def _each(
     with progress.shown("conversations", total) as advance:
 
         async def told(head: Exported, pages: Pages) -> None:
-            await export_one(head, pages)
-            done.frames += head.version
+            try:
+                await export_one(head, pages)
+            except EarlierLifeError as error:
+                if named:
+                    output.fail(str(error), _EARLIER_LIFE)
+                done.left_out.append(head.context_id)
+            else:
+                done.conversations += 1
+                done.frames += head.version
             advance(1)
 
-        done.conversations = await exporting.each(
-            connection, exporting.chosen(connection, named, since), told
-        )
+        await exporting.each(connection, exporting.chosen(connection, named, since), told)
 
 
 @asynccontextmanager
