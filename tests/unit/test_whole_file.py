@@ -1,5 +1,6 @@
 """A file that a command writes is whole under its name, or what was there before."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,36 @@ def test_a_folder_is_no_file_to_write_and_that_is_said_before_the_work(tmp_path,
         pytest.fail("the block ran")
     assert "cannot be written: it is a folder" in capsys.readouterr().err
     assert [one.name for one in tmp_path.iterdir()] == ["there"]
+
+
+@pytest.mark.regression("journey 36")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("name", ["pipe", "link"])
+def test_a_pipe_or_a_device_is_written_and_not_replaced(tmp_path, name):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with whole_file(tmp_path / name) as file:
+            file.write(b"heads")
+        assert os.read(reader, 100) == b"heads"
+    finally:
+        os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+@pytest.mark.regression("journey 36")
+def test_a_link_goes_on_to_lead_to_the_file_that_is_written(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "heads.jsonl").symlink_to(Path("data") / "heads.jsonl")
+    for content in (b"old", b"new"):
+        with whole_file(tmp_path / "heads.jsonl") as file:
+            file.write(content)
+    assert (tmp_path / "heads.jsonl").is_symlink()
+    assert [(one.name, one.read_bytes()) for one in (tmp_path / "data").iterdir()] == [
+        ("heads.jsonl", b"new")
+    ]
 
 
 def test_without_a_path_it_is_standard_output(capsysbinary):

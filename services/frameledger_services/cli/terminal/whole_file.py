@@ -15,7 +15,7 @@ from frameledger_services.cli.terminal import output
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[BinaryIO]:
     """Yields a file to write, or standard output if there is no path. At the end of the block the file is flushed to
-    disk and renamed, replacing a file of that name. An error removes it.
+    disk and renamed, replacing a file of that name. An error removes it. A pipe or a device is written as it is.
 
     A killed process leaves only a file whose name ends with `.partial`. Ends the command with exit code 1 if the file
     cannot be written.
@@ -26,19 +26,35 @@ def whole_file(path: Path | None) -> Iterator[BinaryIO]:
         return
     if not path.name or path.is_dir():
         output.fail(f"{path} cannot be written: it is a folder.", "Give the path of a file.")
-    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with _opened(path) as file:
+            yield file
+    except OSError as error:
+        # ConnectionError and TimeoutError concern a server, or the reader of a pipe.
+        if isinstance(error, ConnectionError | TimeoutError):
+            raise
+        output.fail(
+            f"{path} cannot be written: {error.strerror}.", "Choose another path, or free disk space."
+        )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    if path.exists() and not path.is_file():
+        # Renaming would put a file in the place of a device such as /dev/stdout.
+        with path.open("wb") as device:
+            yield device
+        return
+    # A link stays, and leads to the new file.
+    target = Path(os.path.realpath(path))
+    partial = target.with_name(f"{target.name}.partial")
     try:
         with partial.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException as error:
+        partial.replace(target)
+    except BaseException:
         with suppress(OSError):
             partial.unlink()
-        # ConnectionError and TimeoutError concern a server.
-        if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
-            output.fail(
-                f"{path} cannot be written: {error.strerror}.", "Choose another path, or free disk space."
-            )
         raise
