@@ -1,6 +1,9 @@
 """Exports for other programs, by the command: CloudEvents, the chat completions API, Parquet."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -102,6 +105,18 @@ def test_a_conversation_that_is_not_there_leaves_no_file(run, tmp_path):
     assert told.exit_code == 1
     assert str(NoSuchContextError("nobody")) in told.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.regression("journey 36")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+def test_an_export_that_cannot_be_written_says_where_and_why(run, tmp_path):
+    (tmp_path / "file").touch()
+    told = run("export", "--all", "--format", "parquet", "-o", str(tmp_path / "file"))
+    assert told.exit_code == 1
+    assert told.stderr.startswith(f"{tmp_path / 'file'} cannot be written: File exists.\n")
+    script = 'exec "$0" -m frameledger_services export --all >/dev/full'
+    ran = subprocess.run(["sh", "-c", script, sys.executable], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (1, "The output cannot be written: No space left on device.\n")
 
 
 def test_events_of_a_conversation_are_its_frames(run, database):

@@ -26,15 +26,22 @@ def whole_file(path: Path | None) -> Iterator[BinaryIO]:
         return
     if not path.name or path.is_dir():
         output.fail(f"{path} cannot be written: it is a folder.", "Give the path of a file.")
+    with writable(path), _opened(path) as file:
+        yield file
+
+
+@contextmanager
+def writable(path: Path) -> Iterator[None]:
+    """End the command with exit code 1 if writing the file or the folder in the block fails."""
     try:
-        with _opened(path) as file:
-            yield file
+        yield
+    except (ConnectionError, TimeoutError):
+        # These concern a server, or the reader of a pipe.
+        raise
     except OSError as error:
-        # ConnectionError and TimeoutError concern a server, or the reader of a pipe.
-        if isinstance(error, ConnectionError | TimeoutError):
-            raise
         output.fail(
-            f"{path} cannot be written: {error.strerror}.", "Choose another path, or free disk space."
+            f"{path} cannot be written: {error.strerror or error}.",
+            "Choose another path, or free disk space.",
         )
 
 

@@ -1,0 +1,135 @@
+"""The work of `frameledger export`: conversations read from the database and written in a format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from psycopg import AsyncConnection
+
+from frameledger_services.cli.terminal import backend, moment, progress
+from frameledger_services.settings import Settings
+from frameledger_services.store import connections, contexts, transfer
+from frameledger_services.store.transfer import Exported
+from frameledger_services.transfer import exporting
+from frameledger_services.transfer.cloudevents import CloudEvents
+from frameledger_services.transfer.exporting import EarlierLifeError, Export, Lines, Pages
+
+
+class Format(StrEnum):
+    """The format of an export."""
+
+    JSONL = "jsonl"
+    CLOUDEVENTS = "cloudevents"
+    OPENAI = "openai"
+    PARQUET = "parquet"
+
+
+@dataclass(slots=True)
+class Summary:
+    """The totals of an export."""
+
+    format: str
+    conversations: int = 0
+    frames: int = 0
+    bytes: int = 0
+    file: str | None = None
+    left_out: list[str] = field(default_factory=list)
+    """Conversations of --all that jsonl cannot hold."""
+
+
+async def frames(
+    settings: Settings,
+    named: Sequence[str],
+    since: datetime | None,
+    format_: Format,
+    file: BinaryIO,
+    done: Summary,
+) -> None:
+    """Write the frames of these conversations, as lines or as CloudEvents; without any, those of all conversations that
+    had a frame `since`. Raises `EarlierLifeError` for a named one that lines cannot hold."""
+    write = _counting(file, done)
+    async with _reading(settings) as connection:
+        if format_ is Format.CLOUDEVENTS:
+            events = CloudEvents(write)
+            await _each(connection, named, since, events.export, done)
+            events.end()
+        else:
+            await _each(connection, named, since, Lines(version("frameledger"), write).export, done)
+
+
+async def tables(
+    settings: Settings, named: Sequence[str], since: datetime | None, folder: Path, done: Summary
+) -> None:
+    """Write the rows of these conversations, or of all, to Parquet files in a folder."""
+    # Imported here: it needs an extra.
+    from frameledger_services.transfer.parquet import Parquet
+
+    async with _reading(settings) as connection:
+        with Parquet(connection, folder) as files:
+            await _each(connection, named, since, files.export, done)
+        done.bytes = files.bytes
+
+
+async def context(
+    settings: Settings, context_id: str, at: moment.At | None, file: BinaryIO, done: Summary
+) -> None:
+    """Write the context of a conversation as a request of the chat completions API."""
+    # Imported here: importing the adapters takes time.
+    from frameledger_services.transfer import chat
+
+    found = await backend.query(settings, moment.find, context_id, at)
+    stored = await backend.query(settings, contexts.context, context_id, found.version)
+    text = json.dumps(chat.request_parts(stored), indent=2, ensure_ascii=False) + "\n"
+    # A lone surrogate, which a message may have, cannot be encoded in UTF-8; JSON has an escape for it.
+    content = text.encode(errors="backslashreplace")
+    file.write(content)
+    done.conversations, done.frames, done.bytes = 1, found.version, len(content)
+
+
+async def _each(
+    connection: AsyncConnection[Any],
+    named: Sequence[str],
+    since: datetime | None,
+    export_one: Export,
+    done: Summary,
+) -> None:
+    await exporting.check_there(connection, named)
+    total = len(named) or await transfer.count(connection, since)
+    with progress.shown("conversations", total) as advance:
+
+        async def told(head: Exported, pages: Pages) -> None:
+            try:
+                await export_one(head, pages)
+            except EarlierLifeError:
+                if named:
+                    raise
+                done.left_out.append(head.context_id)
+            else:
+                done.conversations += 1
+                done.frames += head.version
+            advance(1)
+
+        await exporting.each(connection, exporting.chosen(connection, named, since), told)
+
+
+@asynccontextmanager
+async def _reading(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
+    with backend.change():
+        async with await connections.connect(settings, "frameledger export") as connection:
+            yield connection
+
+
+def _counting(file: BinaryIO, done: Summary) -> Callable[[bytes], None]:
+    def write(content: bytes) -> None:
+        file.write(content)
+        done.bytes += len(content)
+
+    return write
