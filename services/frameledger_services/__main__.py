@@ -10,9 +10,15 @@ from frameledger_services.forked_command import BecomeCommand
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
+INTERRUPTED = 130
+"""The exit code of a shell for a command that SIGINT ended."""
+
 
 def main() -> None:
-    """Run the command line. A missing extra is one sentence on standard error, and exit code 1."""
+    """Run the command line. A missing extra is one sentence on standard error, and exit code 1.
+
+    Ctrl-C ends it with exit code 130, also while it is imported.
+    """
     _collect_garbage_where_there_is_some()
     try:
         with extras.needed():
@@ -21,6 +27,8 @@ def main() -> None:
             _run(command_line)
     except extras.MissingExtraError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 def _run(command_line: Callable[[], None]) -> None:

@@ -86,6 +86,22 @@ main()
     assert frozen > 100 * left
 
 
+@pytest.mark.regression("journey 37")
+def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback():
+    program = """
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "frameledger_services.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from frameledger_services.__main__ import main
+main()
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stderr) == (130, "")
+
+
 @pytest.mark.regression("journey 16")
 def test_the_client_and_the_core_stay_lean():
     assert modules_after("import frameledger.frames") & LARGE == {"pydantic"}

@@ -5,9 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from frameledger_services.cli.terminal.output import WIDTH_OF_A_FILE
+from frameledger_services.cli.terminal.output import WIDTH_OF_A_FILE, print_whole
+from frameledger_services.cli.up.render import StartProgress
 from frameledger_services.cli.up.report import ProcessReport, Report, status_page
-from frameledger_services.embedded.record import State
+from frameledger_services.embedded.record import Phase, Process, Record, State
 
 METRICS = "http://127.0.0.1:18094/metrics"
 PAGE = "http://127.0.0.1:18080"
@@ -26,7 +27,8 @@ def process(name, address, metrics, word=""):
     )
 
 
-@pytest.mark.parametrize("width", [80, WIDTH_OF_A_FILE])
+@pytest.mark.regression("journey 38")
+@pytest.mark.parametrize("width", [40, 60, 80, WIDTH_OF_A_FILE])
 def test_no_address_of_a_process_is_cut(width):
     processes = (
         process("postgresql", "127.0.0.1:35432", None),
@@ -35,8 +37,29 @@ def test_no_address_of_a_process_is_cut(width):
     )
     printed = io.StringIO()
     here = Report(data_dir=".", running=True, supervisor=1, problem="", processes=processes)
-    Console(file=printed, width=width).print(status_page(here))
+    print_whole(Console(file=printed, width=width), status_page(here))
     said = printed.getvalue()
+    assert said.count("1234567") == 3
+    assert said.count("backing off") == 3
+    assert said.count("3 d 22 h") == 3
     assert "…" not in said
     assert said.count(METRICS) == 2
     assert PAGE in said
+
+
+@pytest.mark.regression("journey 38")
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_what_a_narrow_terminal_says_of_a_start_is_whole(tmp_path, is_terminal):
+    printed = io.StringIO()
+    processes = (
+        Process(name="projector", state=State.RUNNING, metrics=METRICS),
+        Process(name="gateway", state=State.RUNNING, address=PAGE, metrics=METRICS),
+    )
+    console = Console(file=printed, width=30, force_terminal=is_terminal, color_system=None)
+    with StartProgress(console, tmp_path) as progress:
+        progress.show(Record(pid=1, started=0.0, phase=Phase.READY, processes=processes))
+    said = printed.getvalue()
+    assert "…" not in said
+    assert said.count(METRICS) == 2
+    assert f"{PAGE} " in said
+    assert "Status: frameledger status." in said

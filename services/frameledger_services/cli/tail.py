@@ -120,7 +120,7 @@ def _print_record(console: Console, record: Record) -> None:
     except DecodeError as error:
         kind, words, colour = "no frame", str(error), "red"
     key = escape.one_line("-" if record.key is None else record.key.decode(errors="replace"))
-    head = f"{at:%H:%M:%SZ}  {record.partition:>3}:{record.offset:<8}  {key[:20]:<20}  {kind:<26}"
+    head = f"{at:%H:%M:%SZ}  {record.partition:>3}:{record.offset:<8}  {key:<20}  {kind:<26}"
     _print(console, head, words, colour)
 
 

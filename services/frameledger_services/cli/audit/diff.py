@@ -98,8 +98,8 @@ async def _read(
 
 def render(page: Page, before: Moment, after: Moment, found: Mapping[str, Any]) -> None:
     """Print the result of `context_diff`."""
-    page.line(
-        (f"{escape.printable(before.context_id)} from version {before.version} to {after.version}", "bold")
+    page.whole(
+        f"{escape.printable(before.context_id)} from version {before.version} to {after.version}", "bold"
     )
     old, new = found["eras"]
     if old != new:

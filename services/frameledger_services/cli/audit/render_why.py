@@ -28,7 +28,7 @@ def render(page: Page, found: Mapping[str, Any], traces: Sequence[str]) -> None:
     """Print an explanation, with the addresses of these traces below it."""
     for name, text in _rows(found):
         if not text:
-            page.line((escape.one_line(name), "bold"))
+            page.whole(escape.one_line(name), "bold")
         else:
             page.line((f"  {name:<{_NAME}}", "cyan"), (escape.one_line(text), ""))
     for address in traces:

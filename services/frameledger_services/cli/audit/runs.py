@@ -42,7 +42,7 @@ def runs(context: options.Context, as_json: options.AsJsonLines = False) -> None
         return
     with pager.page(settings.pager) as page:
         count = plural(len(lines), "run")
-        page.line((f"{escape.printable(found.context_id)} at version {found.version}: {count}", "bold"))
+        page.whole(f"{escape.printable(found.context_id)} at version {found.version}: {count}", "bold")
         if lines:
             page.line(
                 (

@@ -31,6 +31,9 @@ _NOT_WORDS = {
 """Frames of which the text is JSON or names."""
 
 _TYPE = 22
+_LEAST = 24
+"""Columns below which the effect of a frame is printed below the frame and not beside it."""
+
 _COLORS = {"ignored": "yellow", "unknown": "magenta", "parked": "red"}
 
 commands = typer.Typer()
@@ -146,7 +149,7 @@ class Lines:
 
     def title(self, context_id: str, newest: int) -> None:
         """Print the title."""
-        self._page.line((f"{escape.printable(context_id)} up to version {newest}", "bold"))
+        self._page.whole(f"{escape.printable(context_id)} up to version {newest}", "bold")
 
     def entry(self, entry: Entry) -> None:
         """Print the line or lines of an entry, preceded by the date if it is the first of a day."""
@@ -165,7 +168,11 @@ class Lines:
             (f"{pager.padded(of, SHORT)}  ", "cyan"),
         ]
         indent = sum(len(text) for text, _ in head)
-        for rest in self._what(entry, max(self._page.width - indent, 20)):
+        if self._page.width - indent < _LEAST:
+            self._page.line(*head)
+            indent = self._version + 2
+            head = [(" " * indent, "")]
+        for rest in self._what(entry, max(self._page.width - indent, _LEAST)):
             self._page.line(*head, *rest)
             head = [(" " * indent, "")]
         while self._traces and self._traces[0][0] <= entry.to_version:

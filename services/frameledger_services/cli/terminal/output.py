@@ -11,10 +11,15 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
 
 WIDTH_OF_A_FILE = 100
 """Columns where standard output is not a terminal."""
+
+
+WIDEST = 1_000
+"""Columns of a line that is printed whole, at most."""
 
 
 def console() -> Console:
@@ -24,6 +29,13 @@ def console() -> Console:
     """
     width = None if sys.stdout.isatty() else WIDTH_OF_A_FILE
     return Console(width=width, highlight=False, emoji=False)
+
+
+def print_whole(shown: Console, printed: RenderableType) -> None:
+    """Print it at least as wide as what cannot be wrapped. A narrower terminal wraps the lines; nothing is cut."""
+    anywhere = shown.options.update_width(WIDEST)
+    shown.width = max(shown.width, Measurement.get(shown, anywhere, printed).minimum)
+    shown.print(printed)
 
 
 def print_json(values: Iterable[Any]) -> None:

@@ -136,7 +136,7 @@ def status(
         whole = report.model_dump(mode="json") | {"partitions": lag.as_json(partitions)}
         typer.echo(json.dumps(whole, indent=2, ensure_ascii=False))
     else:
-        output.console().print(status_page(report))
+        output.print_whole(output.console(), status_page(report))
         if partitions:
             output.console().print("", lag.table(partitions), sep="\n")
     if not report.running:
@@ -228,10 +228,13 @@ def _start_detached(settings: Settings) -> bool:
                 if code is not None and not progress.was_ready:
                     raise failed("up", f"ended with exit code {code}", log)
                 time.sleep(POLL)
-        except BaseException:
+        except BaseException as error:
             from frameledger_services.embedded import stack
 
+            progress.stopping()
             child.stop(DOWN_WITHIN + stack.stop_secs(settings))
+            if isinstance(error, KeyboardInterrupt):
+                return False
             raise
     return True
 

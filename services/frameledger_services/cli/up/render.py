@@ -68,6 +68,11 @@ class StartProgress:
             self._said_where = True
             _print_ready(self._console, record, self._data_dir, self._detached)
 
+    def stopping(self) -> None:
+        """Say that what was started is being stopped, which may take seconds."""
+        self._live.stop()
+        self._console.print("Stopping ...")
+
     def _say(self, process: Process) -> None:
         if self._before.get(process.name) != _done(process) and process.state is not State.WAITING:
             self._console.print(Text.assemble(process.name, ": ", process.state, _after(process.word)))
@@ -99,18 +104,26 @@ def _spinning(state: State) -> RenderableType:
 
 
 def _print_ready(console: Console, record: Record, data_dir: Path, detached: bool) -> None:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for process in record.processes:
-        if address := process.address or process.metrics:
-            table.add_row(process.name, address, process.word or _metrics(process))
-    console.print(Text("Everything is running.", "bold green"), table, "")
+    console.print(Text("Everything is running.", "bold green"))
+    told = [one for one in record.processes if one.address or one.metrics]
+    name = max((len(one.name) for one in told), default=0)
+    address = max((len(_address(one)) for one in told), default=0)
+    # From here on no line is wrapped or cut: what it names is to be copied.
+    for one in told:
+        line = f"{one.name:<{name}}  {_address(one):<{address}}  {one.word or _metrics(one)}"
+        console.print(line.rstrip(), soft_wrap=True, markup=False)
+    console.print()
     if (page := page_of(record)) is not None:
         console.print(f"Read and replay conversations in a browser: {page}", soft_wrap=True, markup=False)
     if (database := read_running(data_dir).get("database_url")) is not None:
-        # On one line without wrapping, for copying.
         console.print(f"psql '{database}'", soft_wrap=True, markup=False)
     stop = "frameledger down" if detached else "Ctrl-C"
-    console.print(f"Logs are in {data_dir / 'logs'}. Status: frameledger status. Stop: {stop}.", markup=False)
+    where = f"Logs are in {data_dir / 'logs'}. Status: frameledger status. Stop: {stop}."
+    console.print(where, soft_wrap=True, markup=False)
+
+
+def _address(process: Process) -> str:
+    return process.address or process.metrics or ""
 
 
 def _metrics(process: Process) -> str:

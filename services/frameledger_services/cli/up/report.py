@@ -71,25 +71,32 @@ def status_page(report: Report) -> RenderableType:
     if not report.processes:
         return Text(f"Nothing is running in {report.data_dir}. Start it with: frameledger up")
     table = Table(box=None, pad_edge=False)
-    for heading in ("name", "pid", "address", "state", "uptime", ""):
+    rows = [_row(process) for process in report.processes]
+    for number, heading in enumerate(("name", "pid", "address", "state", "uptime")):
         justify: JustifyMethod = "right" if heading in ("pid", "uptime") else "left"
         # Addresses are for copying, so nothing is truncated.
-        table.add_column(heading, justify=justify, no_wrap=heading != "", overflow="fold")
-    for process in report.processes:
-        table.add_row(
-            process.name,
-            str(process.pid or ""),
-            "\n".join(one for one in (process.address, process.metrics) if one),
-            Text(process.state, COLOURS.get(process.state, "")),
-            "" if process.uptime_seconds is None else _duration(process.uptime_seconds),
-            process.word or (f"restarted {plural(process.restarts, 'time')}" if process.restarts else ""),
-        )
+        widest = max(len(line) for row in rows for line in row[number].splitlines() or [""])
+        table.add_column(heading, justify=justify, no_wrap=True, min_width=widest)
+    table.add_column("", overflow="fold")
+    for process, (name, pid, address, state, *rest) in zip(report.processes, rows, strict=True):
+        table.add_row(name, pid, address, Text(state, COLOURS.get(process.state, "")), *rest)
     if report.supervisor is None:
         what = (
             report.problem or "`up` is no longer running here; `frameledger down` stops what it left running."
         )
         return Group(table, Text(what, "red"))
     return table
+
+
+def _row(process: ProcessReport) -> list[str]:
+    return [
+        process.name,
+        str(process.pid or ""),
+        "\n".join(one for one in (process.address, process.metrics) if one),
+        process.state,
+        "" if process.uptime_seconds is None else _duration(process.uptime_seconds),
+        process.word or (f"restarted {plural(process.restarts, 'time')}" if process.restarts else ""),
+    ]
 
 
 def _process_report(process: Process, now: float) -> ProcessReport:
