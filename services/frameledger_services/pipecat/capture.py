@@ -1,4 +1,4 @@
-"""Capture: the handlers of Pipecat's processor events, which run in Pipecat's event loop.
+"""Capture: the handlers of the frames that processors handle and push, which run in Pipecat's event loop.
 
 A handler appends frames to a deque, and compares the context with its copy where the context may have changed. It
 awaits nothing and raises nothing; frames that it cannot take are counted.
@@ -54,8 +54,20 @@ _WRITES_NOTHING = {
     "BotSpeakingFrame",
     "AggregatedTextProgressFrame",
 }
-_TAKE, _TAKE_NOW, _GENERATED, _SYNC_BEFORE, _SYNC_AFTER, _UNTOLD = 1, 2, 4, 8, 16, 32
+_TAKE, _TAKE_NOW, _GENERATED, _SYNC_BEFORE, _SYNC_AFTER, _UNTOLD, _INTERRUPTS = 1, 2, 4, 8, 16, 32, 64
 _REMEMBERED = 4096
+
+
+class _Plans(dict[type, int]):
+    """What to do with frames of a class: decided once per class, not for every token."""
+
+    def __init__(self, plan: Callable[[type], int]) -> None:
+        super().__init__()
+        self._plan = plan
+
+    def __missing__(self, kind: type) -> int:
+        plan = self[kind] = self._plan(kind)
+        return plan
 
 
 class Capture:
@@ -100,28 +112,29 @@ class Capture:
 
     def handlers(
         self, at: str, *, pushes: bool, service: ModelService | None = None
-    ) -> tuple[Callable[..., None], Callable[..., None]]:
-        """Returns two handlers for one processor: before and after it processes, or pushes, a frame."""
-        plans: dict[type, int] = {}
+    ) -> tuple[Callable[..., int], Callable[..., None]]:
+        """Returns two handlers for one processor: before and after it processes, or pushes, a frame. The first returns
+        whether the second is to be called; otherwise it does nothing."""
+        plans = _Plans(lambda kind: self._plan(at, kind, pushes=pushes))
+        untold, take, note_failure = self.untold, self._take, self._note_failure
 
-        def before(processor: Any, frame: Any) -> None:
+        def before(processor: Any, frame: Any) -> int:
+            plan = 0
             try:
-                kind = type(frame)
-                plan = plans.get(kind)
-                if plan is None:
-                    plan = plans[kind] = self._plan(at, kind, pushes=pushes)
+                plan = plans[type(frame)]
                 if plan & _SYNC_BEFORE:
                     self.sync()
                 if plan & _TAKE:
-                    self._take(GENERATED if plan & _GENERATED else at, frame, plan, service)
+                    take(at, frame, plan, service)
                 elif plan & _UNTOLD:
-                    self.untold[kind.__name__] += 1
+                    untold[type(frame).__name__] += 1
             except Exception as error:
-                self._note_failure(error)
+                note_failure(error)
+            return plan & _SYNC_AFTER
 
         def after(processor: Any, frame: Any) -> None:
             try:
-                if plans.get(type(frame), 0) & _SYNC_AFTER:
+                if plans[type(frame)] & _SYNC_AFTER:
                     self.sync()
             except Exception as error:
                 self._note_failure(error)
@@ -170,6 +183,7 @@ class Capture:
         elif self._is_taken(at, name, pushes=pushes):
             plan |= _TAKE | (_TAKE_NOW if name in _NOW else 0)
             plan |= _GENERATED if at == LLM and name == _TOKENS else 0
+            plan |= _INTERRUPTS if kind.__name__ == _INTERRUPTION else 0
         return plan
 
     def _is_taken(self, at: str, name: str, *, pushes: bool) -> bool:
@@ -198,18 +212,17 @@ class Capture:
         seen.add(number)
         if len(seen) >= _REMEMBERED:
             self._seen_before, self._seen = seen, set()
-        name = type(frame).__name__
         if ON_THE_LOG in frame.metadata:
-            if name in (_START, _END):
+            if type(frame).__name__ in (_START, _END):
                 # Words spoken from now on belong to that answer.
                 self._append(ON_THE_LOG, frame, service)
-            return
-        self.interruptions += name == _INTERRUPTION
-        if plan & _TAKE_NOW:
+        elif plan & _TAKE_NOW:
             for fields in translate(frame, at, time.time_ns(), TranslationState(), service):
                 self.add(fields)
-            return
-        self._append(at, frame, service)
+        else:
+            if plan & _INTERRUPTS:
+                self.interruptions += 1
+            self._append(GENERATED if plan & _GENERATED else at, frame, service)
 
     def _append(self, at: str, captured: Any, service: ModelService | None = None) -> int | None:
         if len(self.items) > MOST_CAPTURED and at != CHANGES:

@@ -1,4 +1,4 @@
-"""Adds the capture handlers to the processors of a pipeline. Imports no class of Pipecat."""
+"""Adds the capture handlers to the processors of a pipeline, which are told by the names of their classes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from frameledger_services.pipecat.capture import ASSISTANT, LLM, OUTPUT, USER, Capture
 from frameledger_services.pipecat.captured_frame import ModelService
+from frameledger_services.pipecat.intercepted import on_processing, on_pushing
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -40,13 +41,11 @@ class Hooks:
             at = OUTPUT
         else:
             return
-        before, after = self._capture.handlers(at, pushes=True, service=service)
-        processor.add_event_handler("on_before_push_frame", before)
+        before, _ = self._capture.handlers(at, pushes=True, service=service)
+        on_pushing(processor, before)
         if at != OUTPUT:
             before, after = self._capture.handlers(at, pushes=False, service=service)
-            processor.add_event_handler("on_before_process_frame", before)
-            if at != LLM:
-                processor.add_event_handler("on_after_process_frame", after)
+            on_processing(processor, before, after)
 
     def _is_ours(self, aggregator: Any) -> bool:
         context = aggregator.context

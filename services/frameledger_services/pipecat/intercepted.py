@@ -1,0 +1,85 @@
+"""Calls the capture handlers where frames pass: wraps two methods of the processors, or uses Pipecat's events.
+
+Pipecat calls a handler of an event through two coroutines and an inspection, for each frame, whatever its type. A
+wrapped method is a plain call: it returns what the method returns, so the pipeline awaits the same coroutine as before.
+
+A processor's `process_frame` is wrapped itself. The frames that it pushes are seen where its neighbours are given
+them, in their `queue_frame`: its own `push_frame` may hold frames back or set their fields before it pushes them. Both
+methods are public and made to be overridden. A processor whose methods cannot be replaced, or take other arguments,
+gets handlers of the events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import signature
+from typing import Any
+
+Before = Callable[[Any, Any], object]
+"""Called with the processor and the frame. Its result is true if `After` is to be called when the frame is processed.
+Neither raises."""
+
+After = Callable[[Any, Any], None]
+
+
+def on_processing(processor: Any, before: Before, after: After) -> None:
+    """Call these handlers before and after the processor processes a frame."""
+    try:
+        process_frame = processor.process_frame
+        _check(process_frame, 2)
+        processor.process_frame = _processing(processor, process_frame, before, after)
+    except _NOT_WRAPPED:
+        processor.add_event_handler("on_before_process_frame", before)
+        processor.add_event_handler("on_after_process_frame", after)
+
+
+def on_pushing(processor: Any, before: Before) -> None:
+    """Call this handler before a frame that the processor pushes is given to its neighbour."""
+    from pipecat.processors.frame_processor import FrameDirection
+
+    ways = ((processor.next, FrameDirection.DOWNSTREAM), (processor.previous, FrameDirection.UPSTREAM))
+    try:
+        for neighbour, _ in ways:
+            _check(neighbour.queue_frame, 3)
+        for neighbour, way in ways:
+            queue_frame = _queueing(processor, neighbour.queue_frame, before, way, FrameDirection.DOWNSTREAM)
+            neighbour.queue_frame = queue_frame
+    except _NOT_WRAPPED:
+        # If one neighbour was wrapped, the frames for it are seen twice and taken once.
+        processor.add_event_handler("on_before_push_frame", before)
+
+
+_NOT_WRAPPED = (AttributeError, TypeError, ValueError)
+
+
+def _check(method: Callable[..., Any], count: int) -> None:
+    """Raises TypeError if the method does not take this number of arguments: a wrapper would drop the others."""
+    if len(signature(method).parameters) != count:
+        raise TypeError(method)
+
+
+def _processing(
+    processor: Any, process_frame: Callable[..., Awaitable[None]], before: Before, after: After
+) -> Callable[..., Awaitable[None]]:
+    def intercepted(frame: Any, direction: Any) -> Awaitable[None]:
+        if before(processor, frame):
+            return _followed(process_frame(frame, direction), after, processor, frame)
+        return process_frame(frame, direction)
+
+    return intercepted
+
+
+async def _followed(processed: Awaitable[None], after: After, processor: Any, frame: Any) -> None:
+    await processed
+    after(processor, frame)
+
+
+def _queueing(
+    processor: Any, queue_frame: Callable[..., Awaitable[None]], before: Before, way: Any, default: Any
+) -> Callable[..., Awaitable[None]]:
+    def intercepted(frame: Any, direction: Any = default, callback: Any = None) -> Awaitable[None]:
+        if direction is way:
+            before(processor, frame)
+        return queue_frame(frame, direction, callback)
+
+    return intercepted
