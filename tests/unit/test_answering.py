@@ -11,7 +11,7 @@ from frameledger.frames import FunctionCallFromLLM, LLMFullResponseEndFrame, LLM
 from frameledger.record import Outgoing, outgoing
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import TooLargeError
-from frameledger_services.inference import answering
+from frameledger_services.inference import answer_attempt
 from frameledger_services.inference.answering import answer
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies
 from frameledger_services.inference.preparation import request_of
@@ -94,7 +94,7 @@ class Stage:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(answering, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(answer_attempt, "FIRST_PAUSE", 0.001)
 
 
 def test_an_answer_is_start_words_end_each_with_its_run_and_attempt():
@@ -433,7 +433,7 @@ def test_a_run_whose_model_is_silent_shows_that_it_lives():
 
 
 def test_a_model_that_never_says_anything_is_not_said_to_live_for_ever(monkeypatch):
-    monkeypatch.setattr(answering, "LONGEST_SILENCE", 0.03)
+    monkeypatch.setattr(answer_attempt, "LONGEST_SILENCE", 0.03)
     stage = Stage({"text": "Well"}, {"delay": 0.3}, {"text": "..."})
     stage.keepalive_secs = 0.01
     stage.model.completion_timeout_secs = 60

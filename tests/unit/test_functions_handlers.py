@@ -20,13 +20,13 @@ from frameledger_services.functions.execution import (
     Returned,
     Stopped,
 )
-from frameledger_services.functions.handler_api import (
+from frameledger_services.functions.handler_api import from_anywhere
+from frameledger_services.functions.reports import (
     Inbox,
     Reporter,
     ReporterGone,
     ResultReport,
     WaitReport,
-    from_anywhere,
 )
 
 executions: list[Execution] = []

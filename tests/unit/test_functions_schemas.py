@@ -10,8 +10,9 @@ from pydantic import BaseModel, Field
 from frameledger.tools import FunctionSchema
 from frameledger_services import cancel_tools
 from frameledger_services.functions import FunctionCallParams, FunctionSchemaError, schema_of
+from frameledger_services.functions.arguments import ArgumentsChecker, ArgumentsError, parsed
 from frameledger_services.functions.cancel_handler import NothingCancelled, choose_call
-from frameledger_services.functions.schemas import ArgumentsChecker, ArgumentsError, parsed, signature_of
+from frameledger_services.functions.schemas import signature_of
 from frameledger_services.store.tool_calls import CancellableCall
 
 

@@ -23,9 +23,9 @@ from frameledger_services.event_log.producer import RecordRefusedError, TooLarge
 from frameledger_services.functions.call_frames import SettledAs
 from frameledger_services.functions.call_state import CallState
 from frameledger_services.functions.execution import text_of
-from frameledger_services.functions.handler_api import HandlerReport, ResultReport, WaitReport
 from frameledger_services.functions.notifications import context_updated
 from frameledger_services.functions.params import ResultRefusedError
+from frameledger_services.functions.reports import HandlerReport, ResultReport, WaitReport
 from frameledger_services.store.tool_calls import Interruption
 from frameledger_services.telemetry import names
 

@@ -15,10 +15,10 @@ from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.functions.call_status import CallStatusReader
 from frameledger_services.functions.execution import HandlerExecutor
-from frameledger_services.functions.handler_api import Inbox, Reporter
 from frameledger_services.functions.notifications import CancelledHook
 from frameledger_services.functions.params import FunctionCallParams, ResultRefusedError
 from frameledger_services.functions.plan import CallPlan
+from frameledger_services.functions.reports import Inbox, Reporter
 from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.telemetry import names

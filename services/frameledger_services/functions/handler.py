@@ -16,7 +16,7 @@ from frameledger_services.functions.call_publisher import CallPublisher
 from frameledger_services.functions.call_state import CallState
 from frameledger_services.functions.execute_tool import end_of, execute_tool
 from frameledger_services.functions.execution import Execution, HandlerEnd, NotBegun, Raised, Returned
-from frameledger_services.functions.handler_api import (
+from frameledger_services.functions.reports import (
     HandlerEvent,
     Reporter,
     ReporterGone,

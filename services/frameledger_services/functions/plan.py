@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from frameledger_services import call_words
+from frameledger_services.functions.arguments import ArgumentsError, bad_arguments_message, parsed
 from frameledger_services.functions.options import Options
 from frameledger_services.functions.params import FunctionCallParams
 from frameledger_services.functions.registry_item import (
@@ -15,7 +16,6 @@ from frameledger_services.functions.registry_item import (
     Schema,
     checker_of,
 )
-from frameledger_services.functions.schemas import ArgumentsError, bad_arguments_message, parsed
 
 FindSchema = Callable[[], Awaitable[Schema | None]]
 """Returns the schema that the model was given, for a handler that was registered without one."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from frameledger.errors import NotFoundError, RefusedError
 from frameledger.tools import FunctionSchema
 from frameledger_services.cancel_tools import PREFIX, cancelled_by
+from frameledger_services.functions.advertised import Advertised, AdvertisedHandlers
 from frameledger_services.functions.options import OptionOverrides, Options
 from frameledger_services.functions.registry_item import (
     DirectFunction,
@@ -37,18 +37,6 @@ class ReservedNameError(RefusedError, ValueError):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Advertised:
-    """The handlers that a context's tool lists registered, as they were at one time."""
-
-    names: frozenset[str]
-    """Their functions, also those that were unregistered by hand since."""
-
-    items: Mapping[str, FunctionCallRegistryItem]
-    newest: frozenset[str]
-    """The functions of which no other context had a newer handler."""
-
-
 class FunctionRegistry:
     """Handlers by function name. A later registration replaces an earlier one, also for calls that are still queued.
 
@@ -61,9 +49,7 @@ class FunctionRegistry:
         self.enable_async_tool_cancellation = enable_async_tool_cancellation
         self._watchers: list[Callable[[], None]] = []
         self._by_hand: dict[str | None, FunctionCallRegistryItem] = {}
-        self._advertised: dict[str, dict[str, FunctionCallRegistryItem]] = {}
-        self._kept_away: set[tuple[str, str]] = set()
-        """Context and name of tools that were unregistered by hand and are still advertised."""
+        self._advertised = AdvertisedHandlers()
 
     def register_function(
         self,
@@ -108,13 +94,11 @@ class FunctionRegistry:
         """Remove the handler of a function, or with None the catch-all. Running calls finish. The tool stays advertised
         until a tool list without it is published; a list that still has it does not register the handler again. Raises
         `UnknownFunctionError`."""
-        contexts = self._advertised.pop(function_name, {}) if function_name is not None else {}
-        if self._by_hand.pop(function_name, None) is None and not contexts:
+        was_advertised = function_name is not None and self._advertised.remove(function_name)
+        if self._by_hand.pop(function_name, None) is None and not was_advertised:
             raise UnknownFunctionError(
                 f"No handler is registered for {label(function_name)}. Registered are: {self._listed()}."
             )
-        if function_name is not None:
-            self._kept_away |= {(context_id, function_name) for context_id in contexts}
         self._changed()
 
     def unregister_direct_function(self, handler: Handler) -> None:
@@ -135,8 +119,8 @@ class FunctionRegistry:
         by_hand = self._by_hand.get(function_name)
         if by_hand is not None:
             return by_hand
-        here = self._advertised.get(function_name, {}).get(context_id or "")
-        return here or self._newest_advertised(function_name) or self._by_hand.get(None)
+        here = self._advertised.find(function_name, context_id)
+        return here or self._advertised.newest(function_name) or self._by_hand.get(None)
 
     def cancels(self, name: str) -> str | None:
         """Returns the function whose calls the built-in tool of this name cancels; None if it is no built-in tool."""
@@ -171,67 +155,38 @@ class FunctionRegistry:
             self._check_name(item.function_name)
         for item in items:
             assert item.function_name is not None
-            if (context_id, item.function_name) not in self._kept_away:
-                of_name = self._advertised.setdefault(item.function_name, {})
-                # Inserted last, since it is the newest.
-                of_name.pop(context_id, None)
-                of_name[context_id] = item
+            self._advertised.add(context_id, item.function_name, item)
         self._changed()
 
     def keep_advertised(self, context_id: str, names: Iterable[str]) -> None:
         """Unregister the handlers that came with a context's tool lists, except those of these names."""
-        kept = frozenset(names)
-        self._kept_away -= {
-            (context, name) for context, name in self._kept_away if context == context_id and name not in kept
-        }
-        gone = [
-            name
-            for name, contexts in self._advertised.items()
-            if name not in kept and contexts.pop(context_id, None) is not None
-        ]
-        self._advertised = {name: contexts for name, contexts in self._advertised.items() if contexts}
-        if gone:
+        if self._advertised.keep(context_id, names):
             self._changed()
 
     def advertised(self, context_id: str) -> Advertised:
         """Returns what a context's tool lists registered, for `restore_advertised`."""
-        items = {
-            name: contexts[context_id]
-            for name, contexts in self._advertised.items()
-            if context_id in contexts
-        }
-        newest = frozenset(name for name in items if next(reversed(self._advertised[name])) == context_id)
-        return Advertised(self.advertised_names(context_id), items, newest)
+        return self._advertised.of(context_id)
 
     def restore_advertised(self, context_id: str, before: Advertised) -> None:
         """Take `advertise` back. What was unregistered by hand since then stays unregistered."""
-        for name, item in before.items.items():
-            contexts = self._advertised.get(name, {})
-            if context_id in contexts:
-                contexts[context_id] = item
-                if name not in before.newest:
-                    # `advertise` made it the newest, which contexts without a handler of their own get.
-                    self._advertised[name] = {context_id: item, **contexts}
-        self.keep_advertised(context_id, before.names)
+        self._advertised.restore(context_id, before)
         self._changed()
 
     def direct_function(self, function: Handler) -> DirectFunction:
         """Returns the `DirectFunction` of a function that is to be advertised. All contexts share one instance, because
         a schema and its checker are large. Raises `FunctionSchemaError`."""
-        known = self._newest_advertised(getattr(function, "__name__", ""))
+        known = self._advertised.newest(getattr(function, "__name__", ""))
         if known is not None and isinstance(known.handler, DirectFunction) and known.function == function:
             return known.handler
         return DirectFunction.of(function)
 
     def advertising(self) -> frozenset[str]:
         """Returns the contexts whose tool lists registered handlers, or still list some that were unregistered."""
-        listed = {context_id for contexts in self._advertised.values() for context_id in contexts}
-        return frozenset(listed | {context_id for context_id, _ in self._kept_away})
+        return self._advertised.contexts()
 
     def advertised_names(self, context_id: str) -> frozenset[str]:
         """Returns the functions that a context's tool lists registered, also those that were unregistered since."""
-        registered = {name for name, contexts in self._advertised.items() if context_id in contexts}
-        return frozenset(registered | {name for context, name in self._kept_away if context == context_id})
+        return self._advertised.names_of(context_id)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` after each change, in the thread that makes it. Returns a function that unsubscribes."""
@@ -271,14 +226,10 @@ class FunctionRegistry:
 
     def _items(self) -> list[FunctionCallRegistryItem]:
         """Returns all handlers. Of one name the one by hand is last, since it outranks the others."""
-        advertised = [item for contexts in self._advertised.values() for item in contexts.values()]
-        return advertised + list(self._by_hand.values())
-
-    def _newest_advertised(self, function_name: str) -> FunctionCallRegistryItem | None:
-        return next(reversed(self._advertised.get(function_name, {}).values()), None)
+        return [*self._advertised.items(), *self._by_hand.values()]
 
     def _advertised_item(self, direct: DirectFunction) -> FunctionCallRegistryItem:
-        known = self._newest_advertised(direct.name)
+        known = self._advertised.newest(direct.name)
         if known is not None and known.handler is direct:
             return known
         return direct_item(direct, OptionOverrides(), auto_registered=True)

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from frameledger.tools import FunctionSchema, tool_name
+from frameledger_services.functions.arguments import ArgumentsChecker
 from frameledger_services.functions.options import OptionOverrides, Options
-from frameledger_services.functions.schemas import ArgumentsChecker, FunctionSignature, signature_of
+from frameledger_services.functions.schemas import FunctionSignature, signature_of
 
 Handler = Callable[..., Any]
 Schema = FunctionSchema | Mapping[str, Any]

@@ -22,7 +22,6 @@ from frameledger_services.functions.handler_api import (
     ContextLoader,
     InferenceHandle,
     PipelineHandle,
-    Reporter,
 )
 from frameledger_services.functions.local_calls import LocalCalls
 from frameledger_services.functions.notifications import CancelledHook, StartedHook
@@ -31,6 +30,7 @@ from frameledger_services.functions.params import FunctionCallParams, FunctionSe
 from frameledger_services.functions.plan import CallPlan, plan_call
 from frameledger_services.functions.registry import FunctionRegistry
 from frameledger_services.functions.registry_item import FunctionCallRegistryItem, checker_of
+from frameledger_services.functions.reports import Reporter
 from frameledger_services.functions.tool_lists import ToolListFollower
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings

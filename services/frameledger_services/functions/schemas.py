@@ -1,9 +1,8 @@
-"""Schemas of functions, derived from their signatures and docstrings, and the check of arguments against a schema."""
+"""Schemas of functions, derived from their signatures and docstrings."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,9 +10,6 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
-import jsonschema
-import referencing
-from jsonschema.exceptions import SchemaError as BadSchemaError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import PydanticJsonSchemaWarning
@@ -21,6 +17,7 @@ from pydantic.json_schema import PydanticJsonSchemaWarning
 from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
 from frameledger_services import logs
+from frameledger_services.functions.arguments import ArgumentsError
 from frameledger_services.functions.params import FunctionCallParams
 
 PARAMS = "params"
@@ -215,91 +212,3 @@ def _words(error: ValidationError) -> str:
         f"{'.'.join(str(part) for part in one['loc']) or 'the arguments'}: {one['msg']}"
         for one in error.errors(include_url=False, include_input=False)[:10]
     )
-
-
-MOST_COMPLAINTS = 5
-"""Listed in a message to the model, which corrects a few mistakes at a time."""
-
-
-class ArgumentsError(RefusedError, ValueError):
-    """The arguments of a call do not fit the function's schema. The message is for the model.
-
-    Remedy: None is needed: the model reads the message and may call again.
-    """
-
-
-class ArgumentsChecker:
-    """Checks arguments against one schema. Made once per function. Raises ValueError if the schema is invalid."""
-
-    def __init__(self, schema: FunctionSchema | Mapping[str, Any]) -> None:
-        """`schema` is that of the function, or the JSON Schema of its arguments."""
-        if isinstance(schema, FunctionSchema):
-            parameters: dict[str, Any] = schema.to_openai()["function"]["parameters"]
-        else:
-            parameters = dict(schema)
-        try:
-            found = jsonschema.validators.validator_for(parameters, jsonschema.Draft202012Validator)
-            found.check_schema(parameters)
-        except BadSchemaError as error:
-            raise ValueError(
-                f"The schema of the arguments is not a valid JSON Schema: {error.message}"
-            ) from error
-        except Exception as error:
-            # Schemas come from outside, and jsonschema raises anything for some: TypeError for a `$schema` that is a
-            # list, RecursionError.
-            raise ValueError(f"The schema of the arguments cannot be read: {error}") from error
-        # An empty registry: references to other documents are not fetched.
-        self._validator = found(parameters, registry=referencing.Registry())
-
-    def check(self, arguments: Mapping[str, Any]) -> None:
-        """Check the arguments. Raises ArgumentsError with the first mistakes, or if the check itself fails."""
-        complaints = []
-        try:
-            for error in self._validator.iter_errors(dict(arguments)):
-                where = ".".join(str(part) for part in error.absolute_path)
-                complaints.append(f"{where}: {_short(error.message)}" if where else _short(error.message))
-                if len(complaints) == MOST_COMPLAINTS:
-                    break
-        except Exception as error:
-            # A reference to nowhere, a schema that contains itself, a number beyond floats.
-            raise ArgumentsError("the arguments cannot be checked against its schema") from error
-        if complaints:
-            raise ArgumentsError("; ".join(complaints))
-
-
-def parsed(arguments: Any) -> dict[str, Any]:
-    """Returns the arguments as a dict. Accepts an object, the JSON text of an object, and None or "" for no arguments.
-
-    Raises ArgumentsError.
-    """
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError) as error:
-            raise ArgumentsError(f"the arguments are no JSON: {error}") from error
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, Mapping):
-        raise ArgumentsError(f"the arguments are {_kind(arguments)} and must be an object")
-    return dict(arguments)
-
-
-def bad_arguments_message(function_name: str, why: ArgumentsError) -> str:
-    """Returns the result that the model reads."""
-    return f"The function `{function_name}` was not run: {why}. Call it again with arguments that fit its schema."
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case _:
-            return "a list"
-
-
-def _short(message: str) -> str:
-    return message if len(message) <= 300 else f"{message[:300]}..."

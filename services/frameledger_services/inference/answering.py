@@ -18,49 +18,17 @@ lease when it resumes, and publishes nothing; what it had sent to the broker bef
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
-from itertools import count
 from typing import Any
 
-from frameledger.frames import (
-    AnyFrame,
-    ErrorFrame,
-    FunctionCallsStartedFrame,
-    LLMFullResponseEndFrame,
-    LLMFullResponseStartFrame,
-    LLMTextFrame,
-    Usage,
-)
-from frameledger_services import exception_groups, logs
+from frameledger_services import logs
 from frameledger_services.claims import ClaimedRun
-from frameledger_services.event_log.producer import TooLargeError
-from frameledger_services.inference.attempt import Attempt
-from frameledger_services.inference.chat_span import ChatSpan
-from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies, RunOutcome
-from frameledger_services.inference.limits import Limit
-from frameledger_services.inference.merging import Merging
-from frameledger_services.providers.errors import ConnectionLostError, ProviderError, ProviderUnavailableError
-from frameledger_services.providers.request import Request
+from frameledger_services.inference.answer_attempt import AnswerAttempt, pause
+from frameledger_services.inference.dependencies import RunDependencies, RunOutcome
+from frameledger_services.providers.errors import ConnectionLostError
 from frameledger_services.providers.service import LLMService
 
 MOST_ATTEMPTS = 3
 """Maximum attempts of a run; then a fatal error closes it (R4.4)."""
-
-FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
-"""Seconds between two requests; each pause is about twice as long as the one before."""
-
-LONGEST_RETRY_AFTER = 30.0
-"""The longest wait in seconds that a provider may request; a longer one fails the run, because a person is waiting for
-it."""
-
-LONGEST_SILENCE = 1800.0
-"""Seconds of a silent model for which the run is kept alive. After that the timekeeper fails it."""
-
-CLOSING_SECONDS = 5.0
-"""How long a provider may take to close its stream."""
 
 _log = logs.get_logger("inference")
 
@@ -72,7 +40,7 @@ async def answer(run: ClaimedRun, model: LLMService[Any], deps: RunDependencies)
     """
     number: int | None = run.attempt
     while number is not None:
-        attempt = _Attempt(run, number, model, deps)
+        attempt = AnswerAttempt(run, number, model, deps)
         if number > MOST_ATTEMPTS:
             # Three workers in a row died during this run.
             return await attempt.give_up(f"{MOST_ATTEMPTS} attempts were started, and none was completed.")
@@ -93,244 +61,6 @@ async def answer(run: ClaimedRun, model: LLMService[Any], deps: RunDependencies)
         )
         if not isinstance(lost, ConnectionLostError):
             # The provider answers with an error: it gets the time that it requests.
-            await asyncio.sleep(_pause(number - 1, lost.retry_after))
+            await asyncio.sleep(pause(number - 1, lost.retry_after))
         number = await deps.next_attempt(number)
     return "release"
-
-
-class _Attempt:
-    """One attempt of a run."""
-
-    def __init__(self, run: ClaimedRun, number: int, model: LLMService[Any], deps: RunDependencies) -> None:
-        self._run = run
-        self._model = model
-        self._deps = deps
-        self._attempt = Attempt(run.run_id, number, run.claim)
-        self._merging = Merging(self._publish, merge_secs=deps.merge_secs)
-        self._added = 0
-        self._calls = 0
-        self._spoke = False
-        """Whether the request that is being answered has produced anything."""
-        self._usage: Usage | None = None
-        """The attempt's usage as far as it is known."""
-        self._published_usage = False
-
-    async def run(self) -> ProviderUnavailableError | None:
-        """Answer. Returns the reason if the answer broke off in the middle and another attempt follows; else None."""
-        prepared = await self._deps.prepare()
-        self._attempt.skip_tts = prepared.skip_tts
-        with ChatSpan(self._run, self._model, prepared.request) as self._span:
-            lost = await self._run_with(prepared)
-            if lost is not None:
-                self._span.fails(lost.code)
-        return lost
-
-    async def _run_with(self, prepared: PreparedRequest) -> ProviderUnavailableError | None:
-        lost: ProviderUnavailableError | None = None
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._merging.run())
-                keepalive = tasks.create_task(self._keep_alive())
-                lost = await self._request(prepared)
-                keepalive.cancel()
-                self._merging.end()
-        except BaseExceptionGroup as errors:
-            error = exception_groups.first(errors)
-            if not isinstance(error, TooLargeError | ValueError):
-                raise error from None
-            # Nothing after that frame is on the log, not even the end.
-            await self._publish(self._failure("frame_refused", _why_refused(error)))
-        return lost
-
-    async def give_up(self, message: str) -> RunOutcome:
-        message = self._deps.redacted(message)
-        _log.warning("run.given_up", context_id=self._run.context_id, run_id=self._run.run_id, reason=message)
-        await self._publish([ErrorFrame(code="attempts_exhausted", message=message, fatal=True)])
-        return "given_up"
-
-    async def _request(self, prepared: PreparedRequest) -> ProviderUnavailableError | None:
-        request = prepared.request
-        if isinstance(request, ProviderError):
-            self._add(self._start(self._model.provider), *self._failure(request.code, request.message))
-            return None
-        self._add(self._start(request.provider, request, prepared.metadata))
-        token = self._model.pushing_to(partial(self._push, request))
-        try:
-            return await self._stream(request)
-        except ProviderError as error:
-            self._add(*self._failure(error.code, error.message))
-        except Exception:
-            # A provider is a plug-in: its bug fails this run and no other of this process.
-            _log.exception(
-                "run.provider_failed",
-                context_id=self._run.context_id,
-                run_id=self._run.run_id,
-                provider=request.provider,
-            )
-            self._add(*self._failure("provider_error", "The provider's code failed; our log says how."))
-        finally:
-            self._model.stop_pushing(token)
-        return None
-
-    async def _stream(self, request: Request) -> ProviderUnavailableError | None:
-        """Read the whole answer. Returns the error if it broke off in the middle and may be attempted again
-        (RA5.attempts). Raises other errors."""
-        for tried in count():
-            self._spoke = False
-            self._span.asks()
-            try:
-                answered = self._deps.metrics.measured(request, self._model.answer(request))
-                async with _closing(answered) as frames:
-                    async for frame in frames:
-                        await self._take(frame, request)
-                        if isinstance(frame, LLMFullResponseEndFrame):
-                            return None
-                raise ProviderError(f"{request.provider} ended its answer without an end frame.")
-            except ProviderUnavailableError as error:
-                if (error.retry_after or 0.0) > LONGEST_RETRY_AFTER:
-                    raise
-                if self._spoke:
-                    return error
-                if tried == self._deps.retries:
-                    raise
-                wait = _pause(tried, error.retry_after)
-                reason = self._deps.redacted(error.message)
-                _log.info(
-                    "run.retried",
-                    context_id=self._run.context_id,
-                    run_id=self._run.run_id,
-                    in_secs=round(wait, 2),
-                    reason=reason,
-                )
-                await asyncio.sleep(wait)
-        raise AssertionError("the loop ends by a return or an error")
-
-    async def _take(self, frame: AnyFrame, request: Request) -> None:
-        self._span.hears(frame)
-        if isinstance(frame, LLMTextFrame) and frame.usage is not None and not frame.text:
-            # `push_usage`. It is published with the next frame, so that it does not delay the first words.
-            self._usage = frame.usage
-            return
-        self._spoke = True
-        if isinstance(frame, FunctionCallsStartedFrame):
-            if not frame.function_calls:
-                return
-            self._count_calls(len(frame.function_calls))
-            frame = self._attempt.announcement(
-                frame,
-                builtin=request.builtin_tools,
-                run_in_parallel=self._model.run_in_parallel,
-                group_parallel_tools=self._model.group_parallel_tools,
-            )
-            if calls := [call for call in frame.function_calls if not call.builtin]:
-                await self._model.notify("on_function_calls_started", calls)
-        if isinstance(frame, LLMFullResponseEndFrame):
-            self._add(frame)
-        else:
-            self._add(*self._unpublished_usage(), frame)
-        if self._merging.is_urgent:
-            # Sent before the provider's client continues with the rest of its input.
-            await asyncio.sleep(0)
-
-    def _count_calls(self, more: int) -> None:
-        """Raises `LimitReachedError` if the attempt calls more than a run may."""
-        self._calls += more
-        most = self._deps.calls_per_run
-        if most is not None and self._calls > most:
-            limit = Limit(most, "FRAMELEDGER_LIMIT_CALLS_PER_RUN")
-            raise limit.error("too_many_calls", f"The model makes {self._calls} calls in one answer.")
-
-    async def _push(self, request: Request, frame: AnyFrame) -> None:
-        """Receives a frame from the provider's `push_frame` or `run_function_calls`."""
-        await self._take(frame, request)
-
-    async def _keep_alive(self) -> None:
-        """Publish empty text, which changes nothing, while the model is silent. Only for `LONGEST_SILENCE`: a provider
-        that keeps its stream open and says nothing must not block the context."""
-        every, silent = self._deps.keepalive_secs, 0.0
-        while every is not None and silent < LONGEST_SILENCE:
-            before = self._added
-            await asyncio.sleep(every)
-            if self._added == before:
-                self._add(*(self._unpublished_usage() or [LLMTextFrame(text="")]))
-                silent += every
-            else:
-                silent = 0.0
-
-    def _unpublished_usage(self) -> Sequence[AnyFrame]:
-        """Returns a frame with the usage, once: the run may end without another frame that contains it."""
-        if self._usage is None or self._published_usage:
-            return ()
-        self._published_usage = True
-        return [LLMTextFrame(text="", usage=self._usage)]
-
-    def _add(self, *frames: AnyFrame) -> None:
-        self._added += len(frames)
-        for frame in frames:
-            self._merging.add(frame)
-
-    def _start(
-        self, provider: str, request: Request | None = None, metadata: Mapping[str, Any] | None = None
-    ) -> AnyFrame:
-        return LLMFullResponseStartFrame(
-            provider=provider,
-            model=None if request is None else request.model,
-            context_version=self._run.version,
-            worker=self._deps.worker,
-            request_sha256=None if request is None else request.sha256,
-            metadata=dict(metadata or {}),
-        )
-
-    def _failure(self, code: str, message: str) -> Sequence[AnyFrame]:
-        """Returns the frames of a failed attempt: the run is closed, its words stay, and nothing is called (R4.4)."""
-        message = self._deps.redacted(message)
-        self._span.fails(code)
-        _log.warning(
-            "run.failed", context_id=self._run.context_id, run_id=self._run.run_id, code=code, reason=message
-        )
-        end = LLMFullResponseEndFrame(finish_reason="error", usage=self._usage)
-        return ErrorFrame(code=code, message=message), end
-
-    async def _publish(self, frames: Sequence[AnyFrame]) -> None:
-        stamped = [self._attempt.stamped(frame) for frame in frames]
-        try:
-            await self._deps.publish(self._run.context_id, stamped)
-        except ValueError:
-            # One of them cannot be encoded, so none was sent; those before it can be.
-            for frame in stamped:
-                await self._deps.publish(self._run.context_id, [frame])
-
-
-@asynccontextmanager
-async def _closing(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterator[AsyncIterator[AnyFrame]]:
-    """A block with the answer's frames. When it is left, the stream is closed within `CLOSING_SECONDS`.
-
-    Raises `CancelledError` if the run is stopped, also where closing the stream raised something else: that would be
-    taken for a failure of the answer, and the model asked again.
-    """
-    try:
-        try:
-            yield frames
-        finally:
-            try:
-                async with asyncio.timeout(CLOSING_SECONDS):
-                    await frames.aclose()
-            except (TimeoutError, ProviderError) as error:
-                _log.warning("run.stream_not_closed", reason=str(error))
-    except Exception as error:
-        task = asyncio.current_task()
-        if task is None or not task.cancelling():
-            raise
-        _log.warning("run.stream_not_closed", reason=str(error))
-        raise asyncio.CancelledError from error
-
-
-def _pause(before: int, asked: float | None) -> float:
-    """Returns the seconds to wait after `before` earlier pauses, at least those that the provider requests."""
-    return max(asked or 0.0, min(FIRST_PAUSE * 2.0**before, LONGEST_PAUSE) * random.uniform(0.75, 1.25))
-
-
-def _why_refused(error: BaseException) -> str:
-    if isinstance(error, TooLargeError):
-        return "One piece of the model's output is larger than the maximum size of a frame."
-    return f"The model's output cannot be encoded as a frame: {error}"

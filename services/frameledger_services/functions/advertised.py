@@ -1,0 +1,107 @@
+"""Handlers that came with the tool lists of conversations, by function and conversation.
+
+The newest list that has a function is last, since its handler also serves conversations without one of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from frameledger_services.functions.registry_item import FunctionCallRegistryItem
+
+
+@dataclass(frozen=True, slots=True)
+class Advertised:
+    """The handlers that a context's tool lists registered, as they were at one time."""
+
+    names: frozenset[str]
+    """Their functions, also those that were unregistered by hand since."""
+
+    items: Mapping[str, FunctionCallRegistryItem]
+    newest: frozenset[str]
+    """The functions of which no other context had a newer handler."""
+
+
+class AdvertisedHandlers:
+    """The handlers of a registry that tool lists registered. One that is removed by hand does not come back while its
+    tool stays advertised."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, dict[str, FunctionCallRegistryItem]] = {}
+        self._kept_away: set[tuple[str, str]] = set()
+        """Context and name of tools that were unregistered by hand and are still advertised."""
+
+    def __contains__(self, function_name: str | None) -> bool:
+        return function_name in self._by_name
+
+    def __iter__(self) -> Iterator[str]:
+        """Yields the names of the functions that have a handler."""
+        return iter(self._by_name)
+
+    def items(self) -> list[FunctionCallRegistryItem]:
+        return [item for contexts in self._by_name.values() for item in contexts.values()]
+
+    def find(self, function_name: str, context_id: str | None) -> FunctionCallRegistryItem | None:
+        """Returns the handler that came with this context's tools."""
+        return self._by_name.get(function_name, {}).get(context_id or "")
+
+    def newest(self, function_name: str) -> FunctionCallRegistryItem | None:
+        return next(reversed(self._by_name.get(function_name, {}).values()), None)
+
+    def add(self, context_id: str, function_name: str, item: FunctionCallRegistryItem) -> None:
+        """Register a handler of a context's new list, unless it is kept away."""
+        if (context_id, function_name) not in self._kept_away:
+            of_name = self._by_name.setdefault(function_name, {})
+            # Inserted last, since it is the newest.
+            of_name.pop(context_id, None)
+            of_name[context_id] = item
+
+    def remove(self, function_name: str) -> bool:
+        """Unregister a function's handlers by hand, those of all contexts. Returns whether there were any."""
+        contexts = self._by_name.pop(function_name, {})
+        self._kept_away |= {(context_id, function_name) for context_id in contexts}
+        return bool(contexts)
+
+    def keep(self, context_id: str, names: Iterable[str]) -> bool:
+        """Unregister what came with a context's lists, except these names. Returns whether there was anything."""
+        kept = frozenset(names)
+        self._kept_away -= {
+            (context, name) for context, name in self._kept_away if context == context_id and name not in kept
+        }
+        gone = [
+            name
+            for name, contexts in self._by_name.items()
+            if name not in kept and contexts.pop(context_id, None) is not None
+        ]
+        self._by_name = {name: contexts for name, contexts in self._by_name.items() if contexts}
+        return bool(gone)
+
+    def of(self, context_id: str) -> Advertised:
+        """Returns what a context's lists registered, for `restore`."""
+        items = {
+            name: contexts[context_id] for name, contexts in self._by_name.items() if context_id in contexts
+        }
+        newest = frozenset(name for name in items if next(reversed(self._by_name[name])) == context_id)
+        return Advertised(self.names_of(context_id), items, newest)
+
+    def restore(self, context_id: str, before: Advertised) -> None:
+        """Take back what was added since `before`. What was unregistered by hand since then stays unregistered."""
+        for name, item in before.items.items():
+            contexts = self._by_name.get(name, {})
+            if context_id in contexts:
+                contexts[context_id] = item
+                if name not in before.newest:
+                    # `add` made it the newest, which contexts without a handler of their own get.
+                    self._by_name[name] = {context_id: item, **contexts}
+        self.keep(context_id, before.names)
+
+    def contexts(self) -> frozenset[str]:
+        """Returns the contexts whose lists registered handlers, or still list some that were unregistered."""
+        listed = {context_id for contexts in self._by_name.values() for context_id in contexts}
+        return frozenset(listed | {context_id for context_id, _ in self._kept_away})
+
+    def names_of(self, context_id: str) -> frozenset[str]:
+        """Returns the functions that a context's lists registered, also those that were unregistered since."""
+        registered = {name for name, contexts in self._by_name.items() if context_id in contexts}
+        return frozenset(registered | {name for context, name in self._kept_away if context == context_id})

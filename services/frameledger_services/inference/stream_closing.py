@@ -1,0 +1,40 @@
+"""Closing a provider's stream, in time and without hiding that the run was stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+from frameledger.frames import AnyFrame
+from frameledger_services import logs
+from frameledger_services.providers.errors import ProviderError
+
+CLOSING_SECONDS = 5.0
+"""How long a provider may take to close its stream."""
+
+_log = logs.get_logger("inference")
+
+
+@asynccontextmanager
+async def closing_in_time(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterator[AsyncIterator[AnyFrame]]:
+    """A block with the answer's frames. When it is left, the stream is closed within `CLOSING_SECONDS`.
+
+    Raises `CancelledError` if the run is stopped, also where closing the stream raised something else: that would be
+    taken for a failure of the answer, and the model asked again.
+    """
+    try:
+        try:
+            yield frames
+        finally:
+            try:
+                async with asyncio.timeout(CLOSING_SECONDS):
+                    await frames.aclose()
+            except (TimeoutError, ProviderError) as error:
+                _log.warning("run.stream_not_closed", reason=str(error))
+    except Exception as error:
+        task = asyncio.current_task()
+        if task is None or not task.cancelling():
+            raise
+        _log.warning("run.stream_not_closed", reason=str(error))
+        raise asyncio.CancelledError from error
