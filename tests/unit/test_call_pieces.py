@@ -30,6 +30,12 @@ def test_another_id_at_the_same_place_is_another_call(place):
     assert whole((place, "a", "f", "{}"), (place, "b", "f", "{}")) == [("a", "f", "{}"), ("b", "f", "{}")]
 
 
+@pytest.mark.regression("worker 48")
+@pytest.mark.parametrize("given", ["", "a\x00", "\ud83d", "\ud83d" * 300, "é" * 200])
+def test_an_id_that_no_frame_can_carry_is_one_of_ours(given):
+    assert whole((0, given, "f", "{}")) == [("call_0", "f", "{}")]
+
+
 @pytest.mark.regression("worker 4")
 def test_another_id_without_a_name_is_the_same_call():
     pieces = [(0, "a", "f", None), (0, "b", None, '{"a":'), (0, "c", None, "1}")]

@@ -107,7 +107,7 @@ def test_openai_itself_and_other_providers_get_nothing_of_it():
     assert b"signature" not in AnthropicLLMService(api_key="k").request(context).content
 
 
-@pytest.mark.parametrize("added", [None, {}, [], "x"])
+@pytest.mark.parametrize("added", [None, {}, [], "x", {"a": float("nan")}, {"a": [float("inf")]}])
 def test_a_server_that_adds_nothing_leaves_no_thought(added):
     types = [one.type for one in answered(piece("f", "{}", extra_content=added))]
     assert types == ["LLMTextFrame", "FunctionCallsStartedFrame", "LLMFullResponseEndFrame"]

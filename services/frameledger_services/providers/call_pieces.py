@@ -151,6 +151,8 @@ def _is_json(text: str) -> bool:
 
 def _storable(tool_call_id: str, number: int) -> str:
     # An id that is not globally unique is replaced where the call is published.
-    if not tool_call_id or "\x00" in tool_call_id or len(tool_call_id.encode(errors="replace")) > _ID_BYTES:
-        return f"call_{number}"
-    return tool_call_id
+    try:
+        length = len(tool_call_id.encode())
+    except UnicodeEncodeError:  # half of a character
+        length = 0
+    return tool_call_id if 0 < length <= _ID_BYTES and "\x00" not in tool_call_id else f"call_{number}"

@@ -26,11 +26,12 @@ EXTRA = "extra_content"
 def thought_of(
     provider: str, calls: Sequence[FunctionCallFromLLM], extras: Sequence[Mapping[str, Any] | None]
 ) -> Iterator[AnyFrame]:
-    """The frames that keep what a server added to each of these calls; none if it added nothing."""
-    if any(extras):
+    """The frames that keep what a server added to each of these calls; none if it added nothing that is JSON."""
+    kept = [extra if extra and _is_json(extra) else None for extra in extras]
+    if any(kept):
         recorded = [
             {"call": _digest(call.function_name, call.arguments)} | ({EXTRA: extra} if extra else {})
-            for call, extra in zip(calls, extras, strict=True)
+            for call, extra in zip(calls, kept, strict=True)
         ]
         yield LLMThoughtStartFrame(llm=provider, append_to_context=True)
         yield LLMThoughtEndFrame(signature={EXTRA: recorded})
@@ -81,3 +82,12 @@ def _read(recorded: object) -> tuple[str, Mapping[str, Any] | None]:
         case {"call": str(digest)}:
             return digest, None
     return "", None
+
+
+def _is_json(extra: Mapping[str, Any]) -> bool:
+    """Returns whether no frame would be refused for it: the client of the API also reads NaN and infinite numbers."""
+    try:
+        encoded(extra)
+    except (ValueError, RecursionError):
+        return False
+    return True
