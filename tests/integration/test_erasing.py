@@ -34,7 +34,7 @@ from frameledger_services.recovery.copies import copy
 from frameledger_services.recovery.unpark import unpark
 from frameledger_services.store import binary_copy, recovery
 from frameledger_services.store.erasures import Beginning
-from frameledger_services.store.recovery import Gap
+from frameledger_services.store.recovery import LostRange
 
 ERASE = encode_frame(LLMContextEraseFrame(id="e1", why="asked", requested_by="desk"))
 EACH_AND_ALL = pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
@@ -520,7 +520,7 @@ def test_a_log_that_lost_its_tail_gets_the_erasure_back_and_nothing_of_what_was_
     for value in (say("a secret"), ERASE, say("of the next life")):
         log.add("ctx", value)
     project(database, log.records)
-    gap = Gap(log.records[0].partition, 1, 0)
+    gap = LostRange(log.records[0].partition, 1, 0)
 
     async def run():
         async with await psycopg.AsyncConnection.connect(database) as connection:

@@ -18,7 +18,7 @@ from frameledger.evolve import evolve
 from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
 from frameledger.record import Record
 from frameledger_services.audit import rebuild as rebuilding
-from frameledger_services.audit.rebuild import AlreadyRunningError, Options, rebuild_many
+from frameledger_services.audit.rebuild import AlreadyRunningError, RebuildOptions, rebuild_many
 from frameledger_services.cli import application
 from frameledger_services.projector import batch_fold
 
@@ -167,7 +167,7 @@ def test_an_interrupted_rebuild_goes_on_where_it_stopped_and_is_done_by_one_proc
     async def meanwhile(point):
         if point == "before progress":
             async with pairs_of(database, 1) as pairs:
-                another, chosen = Done(), Options(NAMES, apply=True, why="a test")
+                another, chosen = Done(), RebuildOptions(NAMES, apply=True, why="a test")
                 with pytest.raises(AlreadyRunningError):
                     await rebuild_many(pairs, chosen, "all", another.sent, another.report, another.begun)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.plans import Explaining, nodes
 
 from frameledger_services.store import recovery
-from frameledger_services.store.recovery import Gap
+from frameledger_services.store.recovery import LostRange
 
 FILL = """
     INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, chain, payload)
@@ -24,7 +24,7 @@ def test_what_was_lost_is_counted_by_reading_the_tail_alone(database):
             await connection.execute("VACUUM ANALYZE frames")
             explaining = Explaining(connection, "ANALYZE, FORMAT JSON")
             counted = await recovery.count_lost(
-                explaining, [Gap(partition, 1, 14_990) for partition in range(4)]
+                explaining, [LostRange(partition, 1, 14_990) for partition in range(4)]
             )
             assert counted == dict.fromkeys(range(4), 10)
             (read,) = [node for node in nodes(explaining.plan) if node.get("Relation Name") == "frames"]

@@ -21,7 +21,7 @@ from frameledger_services.client import Client, ForkRefusedError
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.forks.copies import Copies
-from frameledger_services.forks.pace import Pace
+from frameledger_services.forks.pace import ReplayPace
 from frameledger_services.forks.replay import Replayer, ReplayRefusedError
 from frameledger_services.store import spending
 from frameledger_services.store.connections import Connections
@@ -146,7 +146,7 @@ async def published(settings, client, copies, *, watch=None, speed=1.0, topic=No
         async with Producer(settings, name="replay") as producer:
             replayer = Replayer(client, connections, producer, names)
             last = last or await client.newest_version(copies.context_id)
-            pace = Pace(speed, lambda: watch.now, watch.wait)
+            pace = ReplayPace(speed, lambda: watch.now, watch.wait)
             return await replayer.publish(
                 copies, topic or names.frames, first, last, pace, lambda version: None
             )

@@ -39,7 +39,7 @@ from frameledger.tools import of_client
 from frameledger_services.forks.copies import Copies
 from frameledger_services.forks.places import PlacedCopies
 from frameledger_services.store.client_calls import BegunCall
-from frameledger_services.store.replays import RecordedFrame, Written
+from frameledger_services.store.replays import RecordedFrame, WrittenMessage
 
 IDS = UUID("6b3f1f0e-3f7d-5a5c-9a53-9b7a1b2c3d4e")
 AT = datetime(2026, 3, 4, tzinfo=UTC)
@@ -49,7 +49,7 @@ def recorded(values, context_id=CONTEXT):
     """The frames as a database has them, and the fold of the conversation."""
     folding = Folding(Conversation.new(context_id))
     steps, attempts = [], {}
-    written: dict[int, Written] = {}
+    written: dict[int, WrittenMessage] = {}
     said: dict[int, Any] = {}
     keeps: dict[int, Any] = {}
     for value in values:
@@ -74,7 +74,7 @@ def recorded(values, context_id=CONTEXT):
                 said[change.position] = change.message
         appended = [change.position for change in step.changes if isinstance(change, MessageAppended)]
         for number, position in enumerate(appended):
-            written[position] = Written(int(step.state.version), number, int(position))
+            written[position] = WrittenMessage(int(step.state.version), number, int(position))
         for change in step.changes:
             if isinstance(change, RunStarted):
                 attempts[change.run_id] = (change.attempt, change.claim)

@@ -14,7 +14,7 @@ from tests.support.processes import Process, preload
 from tests.support.unparking import Sent
 
 from frameledger_services import failpoints
-from frameledger_services.audit.rebuild import Options, Pair, rebuild_many, rebuild_some
+from frameledger_services.audit.rebuild import Pair, RebuildOptions, rebuild_many, rebuild_some
 from frameledger_services.event_log.topics import TopicNames
 
 preload(__name__)
@@ -70,7 +70,7 @@ def rebuild_in(
 ):
     """Rebuild these conversations, or all of a selection."""
     done = Done()
-    chosen = Options(names, apply=apply, why="a test", failpoint=failpoint, **options)
+    chosen = RebuildOptions(names, apply=apply, why="a test", failpoint=failpoint, **options)
 
     async def run():
         async with pairs_of(address, jobs) as pairs:
@@ -122,7 +122,7 @@ def _rebuild_and_die(address: str, statement: int, names: TopicNames, _: Any) ->
 
     async def run() -> None:
         async with pairs_of(address, 1, Connection) as pairs:
-            chosen = Options(names, apply=True, why="a test", failpoint=die)
+            chosen = RebuildOptions(names, apply=True, why="a test", failpoint=die)
             await rebuild_many(pairs, chosen, "all", send, lambda _: None, lambda *_: None)
 
     asyncio.run(run())

@@ -46,7 +46,7 @@ def exported(address, *context_ids):
         connection = await connect(Settings(database_url=address))
         async with connection:
             ids = exporting.chosen(connection, context_ids, None)
-            await exporting.each(connection, ids, exporting.Lines(RELEASE, out.write).export)
+            await exporting.each(connection, ids, exporting.LineExport(RELEASE, out.write).export)
         return out.getvalue()
 
     return asyncio.run(run())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frameledger_services.forks import prices
-from frameledger_services.forks.answer import Tokens
+from frameledger_services.forks.answer import UsedTokens
 from frameledger_services.forks.canonical import canonical
 from frameledger_services.forks.comparison import word_diff
 
@@ -77,17 +77,17 @@ def test_a_price_list_prices_tokens_by_the_million(tmp_path):
     path.write_text(LIST)
     found = prices.read(path)
     million = 1_000_000
-    used = Tokens(input=3 * million, output=million, cache_read=2 * million)
+    used = UsedTokens(input=3 * million, output=million, cache_read=2 * million)
     assert found.of("openai", "m", used) == pytest.approx(1.0 + 0.2 + 10.0)
     assert found.of("scripted", "m", used) == pytest.approx(6.0 + 20.0)
     assert found.of("openai", "another", used) is None
-    assert found.of("openai", "m", Tokens(input=3)) is None
+    assert found.of("openai", "m", UsedTokens(input=3)) is None
 
 
 def test_a_price_list_may_be_json_and_says_where_it_is_wrong(tmp_path):
     path = tmp_path / "prices.json"
     path.write_text(json.dumps({"m": {"input": 1, "output": 2}}))
-    assert prices.read(path).of(None, "m", Tokens(1_000_000, 0)) == 1.0
+    assert prices.read(path).of(None, "m", UsedTokens(1_000_000, 0)) == 1.0
     path.write_text(json.dumps({"m": {"input": -1, "output": 2}}))
     with pytest.raises(prices.PricesError, match=r"m\.input"):
         prices.read(path)

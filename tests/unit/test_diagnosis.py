@@ -17,7 +17,7 @@ from frameledger_services.recovery.copies import TooLarge, copy, publish_copies,
 from frameledger_services.recovery.diagnosis import (
     NO_END,
     ByPartition,
-    Finding,
+    PartitionFinding,
     diagnose,
     gaps,
     last_common_offset,
@@ -26,7 +26,7 @@ from frameledger_services.recovery.diagnosis import (
 from frameledger_services.recovery.republish import gaps_to_fill
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
 from frameledger_services.store.projections import StoredPosition
-from frameledger_services.store.recovery import FrameDigest, Gap, LostFrame, Receipt
+from frameledger_services.store.recovery import FrameDigest, LostFrame, LostRange, RecoveryReceipt
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 STORED = StoredPosition(3, 100, 99, b"hash", AT)
@@ -87,7 +87,7 @@ def test_what_became_of_a_partition_and_where_it_is_read_next(
     stored, log, is_same_topic, agreed_to, expected
 ):
     found = diagnose(stored, log, is_same_topic=is_same_topic, common=agreed_to)
-    assert found == Finding(stored, log, *expected)
+    assert found == PartitionFinding(stored, log, *expected)
 
 
 def record(offset, value=b"v", *, key=b"ctx", after=0):
@@ -161,7 +161,7 @@ def test_kept_frames_are_handed_out_by_partition_however_many_of_one_are_taken(t
 
 
 def receipt(generation, happened, begins_at, *, is_put_back=True, through=None):
-    return Receipt(generation, 3, happened, begins_at, is_put_back, through)
+    return RecoveryReceipt(generation, 3, happened, begins_at, is_put_back, through)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_what_a_generation_has_of_those_before_it(chain, generation, expected_sp
     [
         ([], []),
         ([receipt(2, "lost_tail", 40)], []),
-        ([receipt(2, "lost_tail", 40, is_put_back=False)], [Gap(3, 1, 40)]),
+        ([receipt(2, "lost_tail", 40, is_put_back=False)], [LostRange(3, 1, 40)]),
         # The newest one has what those before it did not finish.
         (
             [
@@ -224,23 +224,23 @@ def test_what_a_generation_has_of_those_before_it(chain, generation, expected_sp
                 receipt(3, "fine", 45),
                 receipt(4, "lost_tail", 42, is_put_back=False),
             ],
-            [Gap(3, 3, 42), Gap(3, 2, 42), Gap(3, 1, 40)],
+            [LostRange(3, 3, 42), LostRange(3, 2, 42), LostRange(3, 1, 40)],
         ),
         # Then the topic was made again: the new one lost nothing.
         ([receipt(2, "lost_tail", 40, is_put_back=False), receipt(3, "another_log", 0)], []),
     ],
 )
 def test_what_an_earlier_recovery_did_not_finish_is_still_to_be_put_back(chain, expected):
-    fine = Finding(STORED, LogState(0, 100, b"hash"), "fine", 100)
+    fine = PartitionFinding(STORED, LogState(0, 100, b"hash"), "fine", 100)
     assert gaps_to_fill(chain, 4, [fine]) == expected
 
 
 def test_what_was_not_finished_is_not_put_back_onto_another_log():
     unfinished = [receipt(2, "lost_tail", 40, is_put_back=False)]
-    assert gaps_to_fill(unfinished, 2, [Finding(STORED, LogState(0, 9), "another_log", 0)]) == []
-    assert gaps_to_fill(unfinished, 2, [Finding(STORED, LogState(130, 500), "expired", 130, 30)]) == [
-        Gap(3, 1, 40)
-    ]
+    assert gaps_to_fill(unfinished, 2, [PartitionFinding(STORED, LogState(0, 9), "another_log", 0)]) == []
+    assert gaps_to_fill(
+        unfinished, 2, [PartitionFinding(STORED, LogState(130, 500), "expired", 130, 30)]
+    ) == [LostRange(3, 1, 40)]
 
 
 def test_the_ids_of_the_first_generation_never_change():

@@ -30,7 +30,7 @@ from frameledger_services.gateway.raw_paths import RawPaths
 from frameledger_services.gateway.service import _Server
 from frameledger_services.settings import Settings
 from frameledger_services.store import wanted_frames
-from frameledger_services.store.wanted_frames import Page, PagedFrame
+from frameledger_services.store.wanted_frames import FramePage, PagedFrame
 
 FRAMES = 2_000
 NDJSON = {"Accept": "application/x-ndjson"}
@@ -53,7 +53,7 @@ class Database:
         limit = min(limit, -(-most_bytes // len(value)))
         last = min(FRAMES, wanted.after + limit)
         found = [self._frame(version, value) for version in range(wanted.after + 1, last + 1)]
-        return Page(found, last == FRAMES)
+        return FramePage(found, last == FRAMES)
 
     def _frame(self, version, value):
         now = datetime.now(UTC)

@@ -43,7 +43,7 @@ class Database:
             )
             for number, (one, (outcome, reason)) in enumerate(zip(ids, self.stored, strict=False))
         ]
-        return wanted_frames.Page(frames, True)
+        return wanted_frames.FramePage(frames, True)
 
 
 def settle(stored, *, status="waiting", result="Granted.", key=None):

@@ -16,7 +16,7 @@ from frameledger_services.store import erasures, logged_frames
 from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.logged_frames import FrameOnLog, Unstored
-from frameledger_services.store.recovery import Span
+from frameledger_services.store.recovery import OffsetRange
 
 PARTITIONS = 4
 TOPIC = "llm.frames"
@@ -74,7 +74,7 @@ def compared(monkeypatch, rows, records, known=NOTHING_KNOWN, context_ids=None):
 
     monkeypatch.setattr(erasures, "beginnings", beginnings)
     monkeypatch.setattr(logged_frames, "unstored", unstored)
-    part = log_comparison._Part(HOME, 0, 100, 1, [Span(HOME, 1, 0, 100)])
+    part = log_comparison._Part(HOME, 0, 100, 1, [OffsetRange(HOME, 1, 0, 100)])
     done = ComparedWithLog()
     comparing = log_comparison._Partition(None, TOPIC, part, PARTITIONS, context_ids, done)
     asyncio.run(comparing.run(each(rows), each(records), lambda: None))

@@ -3,10 +3,10 @@
 import json
 
 from frameledger_services.audit.differences import ROW, Differences
-from frameledger_services.audit.rebuild import Outcome
+from frameledger_services.audit.rebuild import RebuildOutcome
 from frameledger_services.cli.audit import render_rebuild
 from frameledger_services.projector.rebuild import Rebuilt
-from frameledger_services.store.rebuild import Work
+from frameledger_services.store.rebuild import OpenWork
 from frameledger_services.store.rebuilds import RebuildProgress
 
 
@@ -18,14 +18,14 @@ def differing(count=1):
 
 
 def test_nothing_is_said_of_a_conversation_that_is_as_it_should_be(capsys):
-    same = Outcome("ctx", 3, 4, Differences())
+    same = RebuildOutcome("ctx", 3, 4, Differences())
     render_rebuild.print_lines(same)
     render_rebuild.print_json(same)
     assert capsys.readouterr().out == ""
 
 
 def test_the_first_differences_are_shown_and_nothing_that_a_terminal_obeys(capsys):
-    render_rebuild.print_lines(Outcome("ctx", 9, 4, differing(5)))
+    render_rebuild.print_lines(RebuildOutcome("ctx", 9, 4, differing(5)))
     said = capsys.readouterr().out
     assert said.splitlines()[0] == "ctx  5 differences up to version 9"
     assert "  version 3, messages.text of era 1, position 0 is was" in said
@@ -34,8 +34,8 @@ def test_the_first_differences_are_shown_and_nothing_that_a_terminal_obeys(capsy
 
 
 def test_what_was_rebuilt_says_what_is_open_now(capsys):
-    begun = Work("run", "run-1", 7)
-    done = Outcome("ctx", 9, 4, differing(), rebuilt=Rebuilt(9, settled=2, begun=[begun]), restored=1)
+    begun = OpenWork("run", "run-1", 7)
+    done = RebuildOutcome("ctx", 9, 4, differing(), rebuilt=Rebuilt(9, settled=2, begun=[begun]), restored=1)
     render_rebuild.print_lines(done)
     assert capsys.readouterr().out.splitlines() == [
         "ctx  1 difference up to version 9; rebuilt",
@@ -53,7 +53,7 @@ def test_what_was_rebuilt_says_what_is_open_now(capsys):
 def test_what_cannot_be_folded_says_why(capsys):
     found = Differences()
     found.add(1, "eras", ROW, None, 2)
-    render_rebuild.print_lines(Outcome("ctx", 9, 4, found, problem="its frames are damaged"))
+    render_rebuild.print_lines(RebuildOutcome("ctx", 9, 4, found, problem="its frames are damaged"))
     assert capsys.readouterr().out.splitlines()[1:] == [
         "  version 1, eras: a row is missing",
         "  not rebuilt: its frames are damaged",

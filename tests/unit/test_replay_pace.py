@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from frameledger_services.forks.pace import Pace, time_of
+from frameledger_services.forks.pace import ReplayPace, time_of
 from frameledger_services.store.replays import RecordedFrame
 
 BEGINNING = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
@@ -45,26 +45,26 @@ def played(clock, pace, offsets, *, taking=0.0):
 )
 def test_gaps_are_divided_by_the_speed(speed, expected):
     clock = Clock()
-    times, silences = played(clock, Pace(speed, lambda: clock.now, clock.wait), [0, 0.5, 2, 2])
+    times, silences = played(clock, ReplayPace(speed, lambda: clock.now, clock.wait), [0, 0.5, 2, 2])
     assert (times, silences) == (expected, [0, 0, 0, 0])
     assert speed or clock.slept == []
 
 
 def test_what_playing_takes_does_not_add_up():
     clock = Clock()
-    times, _ = played(clock, Pace(1, lambda: clock.now, clock.wait), [0, 1, 2, 3], taking=0.25)
+    times, _ = played(clock, ReplayPace(1, lambda: clock.now, clock.wait), [0, 1, 2, 3], taking=0.25)
     assert times == [0, 1, 2, 3]
 
 
 def test_a_long_silence_is_shortened_and_said():
     clock = Clock()
-    times, silences = played(clock, Pace(2, lambda: clock.now, clock.wait, longest=3.0), [0, 6, 66, 67])
+    times, silences = played(clock, ReplayPace(2, lambda: clock.now, clock.wait, longest=3.0), [0, 6, 66, 67])
     assert (times, silences) == ([0, 3, 6, 6.5], [0, 0, 60, 0])
 
 
 def test_clocks_that_disagree_never_make_it_wait_backwards():
     clock = Clock()
-    times, _ = played(clock, Pace(1, lambda: clock.now, clock.wait), [0, 2, 1, 3])
+    times, _ = played(clock, ReplayPace(1, lambda: clock.now, clock.wait), [0, 2, 1, 3])
     assert times == [0, 2, 2, 3]
 
 

@@ -12,7 +12,7 @@ from frameledger.fold import Conversation, Folding
 from frameledger.frames import ErrorFrame, ForkedFrom, FunctionCallResultFrame, LLMContextFrame
 from frameledger.ids import ContextId, Version
 from frameledger.react import react
-from frameledger_services.forks.answer import Answer, AnswerCall, Tokens
+from frameledger_services.forks.answer import AnswerCall, ModelAnswer, UsedTokens
 from frameledger_services.forks.compared import compared
 from frameledger_services.forks.original import Original
 from frameledger_services.forks.rerun import MOST_REQUESTS, Changes, Rerunner
@@ -152,7 +152,9 @@ def test_an_answer_is_the_same_if_its_words_and_calls_are(tmp_path, said, same_t
         {"when": {"user": "weather"}, "say": said},
         {"when": {"result_of": "weather"}, "say": [{"text": "It rains."}]},
     ]
-    before = Answer(text="It  rains.\n", calls=(AnswerCall("weather", '{"city": "Oslo"}'),), run_id="run")
+    before = ModelAnswer(
+        text="It  rains.\n", calls=(AnswerCall("weather", '{"city": "Oslo"}'),), run_id="run"
+    )
     original = moment(({"city": "Oslo"}, "rain"), answer=before)
     answer, _ = rerun(tmp_path, replies, original)
     one = compared(original, [answer], None)
@@ -162,7 +164,7 @@ def test_an_answer_is_the_same_if_its_words_and_calls_are(tmp_path, said, same_t
 
 
 def test_the_model_and_the_system_instruction_are_those_that_were_asked_for(tmp_path):
-    recorded = Answer(provider="another", model="theirs")
+    recorded = ModelAnswer(provider="another", model="theirs")
     original = moment(settings={"model": "theirs", "temperature": 0.5}, answer=recorded)
     plain, published = rerun(tmp_path, [], original)
     # A model of another provider is not asked for; its other settings hold.
@@ -186,15 +188,15 @@ def test_time_is_that_of_the_requests_and_tokens_are_added(tmp_path):
     answer, _ = rerun(tmp_path, replies, moment(({"city": "Oslo"}, "rain")))
     # The clock ticks when it is looked at: a request without text takes one, one with text two.
     assert (answer.seconds, answer.first_text_seconds) == (3.0, 2.0)
-    assert answer.tokens == Tokens(20, 4)
+    assert answer.tokens == UsedTokens(20, 4)
 
 
 def test_a_provider_that_fails_is_an_answer_with_an_error(tmp_path):
     replies = [{"say": [{"fail": "refused", "message": "No."}]}]
-    answer, published = rerun(tmp_path, replies, moment(answer=Answer(text="Yes.")))
+    answer, published = rerun(tmp_path, replies, moment(answer=ModelAnswer(text="Yes.")))
     assert answer.error == "No."
     assert isinstance(published[-1][1], ErrorFrame)
-    one = compared(moment(answer=Answer(text="Yes.")), [answer], None)
+    one = compared(moment(answer=ModelAnswer(text="Yes.")), [answer], None)
     found = Summary()
     found.add(one)
     assert (one.same, found.failed, found.same, found.text_differs) == (False, 1, 0, 0)

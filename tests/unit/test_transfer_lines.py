@@ -18,7 +18,7 @@ from frameledger_services.store.transfer import Exported, ExportedFrame
 from frameledger_services.transfer import importing, lines
 from frameledger_services.transfer.cloudevents import CloudEvents, event
 from frameledger_services.transfer.importing import SOURCE, is_open
-from frameledger_services.transfer.lines import BadFileError, Writer
+from frameledger_services.transfer.lines import BadFileError, LineWriter
 
 MORNING = datetime(2026, 5, 1, 7, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ def stored(context_id, frames):
 
 
 def written(**conversations):
-    writer, found = Writer("0.1.0"), []
+    writer, found = LineWriter("0.1.0"), []
     for context_id, frames in conversations.items():
         rows = stored(context_id, frames)
         found.append(writer.header(Exported(context_id, len(rows), rows[-1].chain)))
@@ -129,7 +129,7 @@ def test_a_file_that_is_not_whole_is_refused_with_the_line(changed, line, proble
 
 def resealed(number, **changed):
     """The small file with a line changed by somebody who can seal."""
-    writer, found = Writer("0.1.0"), []
+    writer, found = LineWriter("0.1.0"), []
     for at, line in enumerate(SMALL, start=1):
         values = json.loads(line)
         values.pop("sha256")

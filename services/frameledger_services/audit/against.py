@@ -30,7 +30,7 @@ WRONG: frozenset[What] = frozenset({"missing", "truncated", "rewritten", "receip
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedHead:
     """What became of one conversation, or of one receipt, that was written down; or that it is new."""
 
     what: What
@@ -51,7 +51,7 @@ class Compared:
 
 async def compare(
     connection: Connection, written: Iterable[Living | Erased]
-) -> AsyncGenerator[Compared, None]:
+) -> AsyncGenerator[ComparedHead, None]:
     """Yields what became of everything that was written down, and what is new, in no particular order.
 
     In a transaction of isolation level REPEATABLE READ. `written` are the leaves of a file in their order
@@ -67,7 +67,7 @@ async def compare(
                     yield one
                 now = await anext(conversations, None)
             if now is None or now.context_id != head.context_id:
-                yield Compared(
+                yield ComparedHead(
                     "missing", head.context_id, head.version, "it is gone, and no receipt says why"
                 )
                 continue
@@ -90,7 +90,7 @@ async def compare(
         yield one
     for (name, version, _), count in receipts.items():
         for _ in range(count):
-            yield Compared(
+            yield ComparedHead(
                 "receipt_missing", None, version, f"the receipt whose leaf has the name {name.hex()} is gone"
             )
 
@@ -151,41 +151,41 @@ def _count(now: _Now, receipts: Counter[tuple[bytes, int, bytes]]) -> None:
         _add(receipts, one, -1)
 
 
-def _passed(now: _Now, receipts: Counter[tuple[bytes, int, bytes]]) -> Iterator[Compared]:
+def _passed(now: _Now, receipts: Counter[tuple[bytes, int, bytes]]) -> Iterator[ComparedHead]:
     """A conversation whose head was not written down."""
     _count(now, receipts)
     if now.living is not None:
-        yield Compared("new", now.context_id, now.living.version)
+        yield ComparedHead("new", now.context_id, now.living.version)
 
 
-def _judged(head: Living, own: list[Erased], now: _Now) -> Compared | None:
+def _judged(head: Living, own: list[Erased], now: _Now) -> ComparedHead | None:
     """Returns what became of a conversation; None if its link at the old version says it."""
     name, version = head.context_id, head.version
     # Receipts are only ever added, and behind those that were there.
     if len(now.receipts) > len(own):
         return _erased(head, now.receipts[len(own)])
     if now.living is None:
-        return Compared("missing", name, version, "its head is gone, and no receipt says why")
+        return ComparedHead("missing", name, version, "its head is gone, and no receipt says why")
     if now.living.version < version:
-        return Compared("truncated", name, version, f"it ends with version {now.living.version} now")
+        return ComparedHead("truncated", name, version, f"it ends with version {now.living.version} now")
     if now.living.version == version:
         return _linked(head, now.living.chain, "unchanged")
     return None
 
 
-def _erased(head: Living, receipt: Erased) -> Compared:
+def _erased(head: Living, receipt: Erased) -> ComparedHead:
     """Returns what the first receipt since then says of what was written down."""
     name, version = head.context_id, head.version
     if receipt.version < version:
-        return Compared(
+        return ComparedHead(
             "truncated", name, version, f"the receipt of its erasure says version {receipt.version}"
         )
     if receipt.version == version and receipt.chain != head.chain:
-        return Compared("rewritten", name, version, "the receipt of its erasure has another link")
-    return Compared("erased", name, version, f"it was erased at version {receipt.version}")
+        return ComparedHead("rewritten", name, version, "the receipt of its erasure has another link")
+    return ComparedHead("erased", name, version, f"it was erased at version {receipt.version}")
 
 
-async def _looked_up(connection: Connection, moved: list[Living]) -> list[Compared]:
+async def _looked_up(connection: Connection, moved: list[Living]) -> list[ComparedHead]:
     """Returns which of these conversations continue what was written down, by their links at that version."""
     if not moved:
         return []
@@ -193,18 +193,18 @@ async def _looked_up(connection: Connection, moved: list[Living]) -> list[Compar
     return [_linked(head, stored.get(head.context_id), "continued") for head in moved]
 
 
-def _linked(head: Living, stored: bytes | None, otherwise: What) -> Compared:
+def _linked(head: Living, stored: bytes | None, otherwise: What) -> ComparedHead:
     name, version = head.context_id, head.version
     if stored is None:
-        return Compared("missing", name, version, f"its frame of version {version} is gone")
+        return ComparedHead("missing", name, version, f"its frame of version {version} is gone")
     if stored != head.chain:
-        return Compared(
+        return ComparedHead(
             "rewritten",
             name,
             version,
             f"its link is {_short(stored)}, and {_short(head.chain)} was written down",
         )
-    return Compared(otherwise, name, version)
+    return ComparedHead(otherwise, name, version)
 
 
 def _short(link: bytes) -> str:

@@ -25,7 +25,7 @@ from frameledger.evolve.state import State
 from frameledger_services.audit import validity
 from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.refold import Piece
+from frameledger_services.projector.refold import FoldedPiece
 from frameledger_services.projector.rows import MessageRow
 from frameledger_services.projector.writer import state_columns
 from frameledger_services.store import heads, stored_rows, tables
@@ -47,7 +47,7 @@ NULL_BEFORE = frozenset({"idempotency_key", "said_at", "is_copy"})
 """Columns that older releases left null."""
 
 
-class Comparison:
+class TableComparison:
     """Compares what the tables hold of one conversation."""
 
     def __init__(self, rows: StoredRows, found: Differences) -> None:
@@ -57,7 +57,7 @@ class Comparison:
         self._runs = _Changing(tables.runs, ("run_id",), rows.runs, found)
         self._calls = _Changing(tables.tool_calls, ("requested_version", "ordinal"), rows.calls, found)
 
-    async def compare(self, piece: Piece, head: Head) -> None:
+    async def compare(self, piece: FoldedPiece, head: Head) -> None:
         """Compare a piece; `head` is the head behind it."""
         if not piece.frames:
             return
@@ -99,7 +99,7 @@ class Comparison:
         await self._runs.finish(after)
         await self._calls.finish(after)
 
-    def _compare_frames(self, piece: Piece) -> None:
+    def _compare_frames(self, piece: FoldedPiece) -> None:
         for one, derived, own_id in zip(piece.frames, piece.derived, piece.own_ids, strict=True):
             if one[_AT:] != derived:
                 for name, was, expected in zip(_DERIVED, one[_AT:], derived, strict=True):
@@ -110,7 +110,7 @@ class Comparison:
                 if expected_id != one.frame_id:
                     self._found.add(one.version, "frames", "frame_id", one.frame_id, expected_id)
 
-    async def _compare_messages(self, piece: Piece, first: int, last: int) -> None:
+    async def _compare_messages(self, piece: FoldedPiece, first: int, last: int) -> None:
         begun = {tuple(row[2:5]): row for row in await self._rows.begun.upto(last)}
         all_ended = list(map(Ended._make, await self._rows.ended.upto(last)))
         if piece.rows.written or all_ended:
@@ -163,7 +163,7 @@ class Comparison:
         key = _message_key(era, position, valid_from)
         self._found.add(valid_to, "messages", "valid_to", valid_to, expected, key)
 
-    async def _compare_eras(self, piece: Piece, last: int) -> None:
+    async def _compare_eras(self, piece: FoldedPiece, last: int) -> None:
         found = {row[0]: row[3] for row in await self._rows.eras.upto(last)}
         expected = {version: era for _, version, era in piece.rows.eras}
         for version in found.keys() | expected.keys():
@@ -172,7 +172,7 @@ class Comparison:
                 field = ROW if was is None or era is None else "era"
                 self._found.add(version, "eras", field, was, era, {"valid_from": version})
 
-    async def _compare_settings(self, piece: Piece, last: int) -> None:
+    async def _compare_settings(self, piece: FoldedPiece, last: int) -> None:
         found = {(row[2], row[0]): row[4] for row in await self._rows.settings.upto(last)}
         expected = {key[1:]: value for key, value in piece.rows.settings.items()}
         for name, version in found.keys() | expected.keys():

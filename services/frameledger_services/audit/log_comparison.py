@@ -33,7 +33,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import erasures, logged_frames, projections, recovery, topics
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
 from frameledger_services.store.logged_frames import FrameOnLog
-from frameledger_services.store.recovery import Span
+from frameledger_services.store.recovery import OffsetRange
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class _Part:
     first: int
     end: int
     generation: int
-    spans: Sequence[Span]
+    spans: Sequence[OffsetRange]
 
 
 async def _parts(
@@ -131,7 +131,7 @@ async def _parts(
             of_it = [one for one in receipts if one.partition == position.partition]
             found = [
                 # Also frames behind the end: they say that they come from records that there are not.
-                Span(position.partition, number, first, below)
+                OffsetRange(position.partition, number, first, below)
                 for number, below in spans(of_it, generation)
                 if first < below
             ]
@@ -222,7 +222,7 @@ class _Partition:
         _, logged = decode_record(replace(record, generation=generation))
         if isinstance(logged, LoggedFrame) and not is_at_home(record, self._partitions):
             return
-        place = Span(record.partition, generation, record.offset, record.offset + 1)
+        place = OffsetRange(record.partition, generation, record.offset, record.offset + 1)
         context_id = logged.context_id if isinstance(logged, LoggedFrame) else None
         frame_id = frame_uuid(logged.frame_id) if isinstance(logged, LoggedFrame) else None
         known = await logged_frames.unstored(self._connection, self._topic, place, context_id, frame_id)

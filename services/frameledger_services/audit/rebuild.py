@@ -35,7 +35,7 @@ PAGE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RebuildOutcome:
     """What was found of one conversation, and done."""
 
     context_id: str
@@ -53,7 +53,7 @@ class Outcome:
     """Number of frames whose rows were missing, and are there again."""
 
 
-Report = Callable[[Outcome], None]
+Report = Callable[[RebuildOutcome], None]
 
 
 class AlreadyRunningError(RefusedError):
@@ -76,7 +76,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RebuildOptions:
     """What a rebuild does."""
 
     names: TopicNames
@@ -91,7 +91,7 @@ class Options:
 
 
 async def rebuild_some(
-    pairs: Sequence[Pair], options: Options, context_ids: Sequence[str], send: Send, report: Report
+    pairs: Sequence[Pair], options: RebuildOptions, context_ids: Sequence[str], send: Send, report: Report
 ) -> RebuildProgress:
     """Fold these conversations again. Ids that are not there are left out."""
     progress = RebuildProgress(0)
@@ -102,7 +102,7 @@ async def rebuild_some(
 
 async def rebuild_many(
     pairs: Sequence[Pair],
-    options: Options,
+    options: RebuildOptions,
     selection: Selection,
     send: Send,
     report: Report,
@@ -131,7 +131,7 @@ async def rebuild_many(
 
 
 async def _begin(
-    connection: Connection, options: Options, selection: Selection, *, again: bool
+    connection: Connection, options: RebuildOptions, selection: Selection, *, again: bool
 ) -> RebuildProgress:
     kind = selection, options.source, stored.FOLD_VERSION
     progress = None if again else await rebuilds.interrupted(connection, *kind, applied=options.apply)
@@ -146,7 +146,12 @@ class _Page:
     """Some conversations, each done once, several of them at a time."""
 
     def __init__(
-        self, pairs: Sequence[Pair], options: Options, send: Send, report: Report, progress: RebuildProgress
+        self,
+        pairs: Sequence[Pair],
+        options: RebuildOptions,
+        send: Send,
+        report: Report,
+        progress: RebuildProgress,
     ) -> None:
         self._pairs = pairs
         self._options = options
@@ -176,16 +181,16 @@ class _Page:
             progress.rebuilt_count += done.rebuilt is not None
             self._report(done)
 
-    async def _one(self, pair: Pair, candidate: Candidate) -> Outcome | None:
+    async def _one(self, pair: Pair, candidate: Candidate) -> RebuildOutcome | None:
         """Returns None for a conversation that was erased meanwhile."""
         context_id, fold = candidate.context_id, candidate.fold_version
         if fold > stored.FOLD_VERSION and not self._options.downgrade:
             problem = str(NewerHeadError(ContextId(context_id), fold))
-            return Outcome(context_id, candidate.version, fold, Differences(), problem)
+            return RebuildOutcome(context_id, candidate.version, fold, Differences(), problem)
         try:
             restored = await self._restore(pair.writer, context_id)
         except DamagedFramesError as error:
-            return Outcome(context_id, candidate.version, fold, Differences(), str(error))
+            return RebuildOutcome(context_id, candidate.version, fold, Differences(), str(error))
         there = await verify(pair.reader, [context_id], again=True, any_fold=True, unknown_again=True)
         if not there:
             return None
@@ -193,15 +198,15 @@ class _Page:
         found, version = compared.found, compared.version
         is_due = restored or found.count or candidate.is_mixed or fold != stored.FOLD_VERSION
         if not self._options.apply or not is_due:
-            return Outcome(context_id, version, fold, found, _damage(found), restored=restored)
+            return RebuildOutcome(context_id, version, fold, found, _damage(found), restored=restored)
         try:
             done = await self._rebuild(pair.writer, context_id)
         except (DamagedFramesError, UnfoldableFrameError, NewerHeadError) as error:
-            return Outcome(context_id, version, fold, found, str(error), restored=restored)
+            return RebuildOutcome(context_id, version, fold, found, str(error), restored=restored)
         if done is None:
             return None
         unsent = await publish_committed(pair.writer, done.outbox, self._send) if done.outbox else None
-        return Outcome(context_id, version, fold, found, None, done, unsent, restored)
+        return RebuildOutcome(context_id, version, fold, found, None, done, unsent, restored)
 
     async def _restore(self, connection: Connection, context_id: str) -> int:
         restoring = self._options.restoring

@@ -33,8 +33,8 @@ from frameledger_services.store import dead_letters, frame_ids, missing_frames, 
 from frameledger_services.store import rebuild as statements
 from frameledger_services.store.batch import Insert, insert_values
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
-from frameledger_services.store.missing_frames import Gap, Neighbor
-from frameledger_services.store.recovery import Receipt
+from frameledger_services.store.missing_frames import Neighbor, VersionGap
+from frameledger_services.store.recovery import RecoveryReceipt
 
 
 class Restoring:
@@ -60,7 +60,7 @@ class Restoring:
             restored += await self._close(connection, context_id, gap, life)
         return restored
 
-    async def _close(self, connection: Connection, context_id: ContextId, gap: Gap, life: Life) -> int:
+    async def _close(self, connection: Connection, context_id: ContextId, gap: VersionGap, life: Life) -> int:
         before = await missing_frames.neighbor(connection, context_id, gap.before)
         behind = await missing_frames.neighbor(connection, context_id, gap.behind)
         rows = [row async for row in self._rows(connection, context_id, gap, before, behind, life)]
@@ -85,7 +85,7 @@ class Restoring:
         self,
         connection: Connection,
         context_id: ContextId,
-        gap: Gap,
+        gap: VersionGap,
         before: Neighbor | None,
         behind: Neighbor | None,
         life: Life,
@@ -181,7 +181,7 @@ class _OnLog:
     A frame of another one, or of an import, has no record there, nor have those before it.
     """
 
-    def __init__(self, receipts: Sequence[Receipt], newest: int) -> None:
+    def __init__(self, receipts: Sequence[RecoveryReceipt], newest: int) -> None:
         self._below = dict(spans(receipts, newest))
 
     def first_behind(self, generation: int, offset: int) -> int:

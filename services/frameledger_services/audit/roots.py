@@ -28,7 +28,7 @@ KEY = b"root"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RootTurn:
     """What one turn of publishing at intervals came to."""
 
     published: Root | None
@@ -57,7 +57,7 @@ async def newest(settings: Settings) -> PublishedRoot | None:
         return None
 
 
-async def publish_if_due(settings: Settings, producer: Producer, every: float) -> Turn:
+async def publish_if_due(settings: Settings, producer: Producer, every: float) -> RootTurn:
     """Publish a root if the newest one is older than `every` seconds.
 
     Several processes may do so: one holds an advisory lock from before it looks for the newest root until its own is
@@ -66,14 +66,14 @@ async def publish_if_due(settings: Settings, producer: Producer, every: float) -
     """
     async with heads.snapshot(settings, "frameledger timekeeper roots") as connection:
         if not await leaves.try_to_hold_roots(connection):
-            return Turn(None, every / 2)
+            return RootTurn(None, every / 2)
         last = await newest(settings)
         now = await leaves.moment(connection)
         if last is not None and (left := every - _age(last.at, now)) > 0:
-            return Turn(None, left)
+            return RootTurn(None, left)
         root = await heads.compute(connection)
         await publish(producer, settings, root)
-    return Turn(root, every)
+    return RootTurn(root, every)
 
 
 def _age(at: datetime, now: datetime) -> float:

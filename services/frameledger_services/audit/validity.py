@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from frameledger_services.audit.differences import Differences
-from frameledger_services.projector.refold import Piece
+from frameledger_services.projector.refold import FoldedPiece
 from frameledger_services.projector.rows import MessageRow
 from frameledger_services.store.stored_rows import Ended
 from frameledger_services.store.valid_to import FOR_EVER
@@ -28,7 +28,7 @@ class _Ends:
     calls: bool
 
 
-def check(piece: Piece, ended: Iterable[Ended], found: Differences) -> None:
+def check(piece: FoldedPiece, ended: Iterable[Ended], found: Differences) -> None:
     """Report messages of a piece that no provider takes. `ended` are the stored ends of its versions."""
     begun = {(row.era, row.position, row.valid_from): row for row in piece.rows.messages()}
     ends = {(one.era, one.position, one.valid_to): _Ends(one.role, bool(one.calls)) for one in ended}

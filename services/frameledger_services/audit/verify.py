@@ -15,7 +15,7 @@ from frameledger import stored
 from frameledger.ids import ContextId
 from frameledger_services.audit.chain_check import ChainCheck
 from frameledger_services.audit.comparison import (
-    Comparison,
+    TableComparison,
     check_fold_version,
     compare_head,
     state_differences,
@@ -24,7 +24,7 @@ from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.audit.remembered import head_of, is_of, is_unchanged, remember
 from frameledger_services.database_types import Connection
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.refold import Piece, Refold, UnfoldableFrameError
+from frameledger_services.projector.refold import FoldedPiece, Refold, UnfoldableFrameError
 from frameledger_services.projector.stored_heads import head_after
 from frameledger_services.store import erasures, frame_pages, stored_rows, verified
 from frameledger_services.store.stored_rows import StoredFrameRow, StoredRows
@@ -147,7 +147,7 @@ class _Job:
         refold = Refold(head, unknown_again=self._unknown_again, watched={state_version})
         if state_version == self.after:
             refold.states[state_version] = head.state
-        comparison = Comparison(rows, self.done.found)
+        comparison = TableComparison(rows, self.done.found)
         is_whole = not self.done.is_older
         async for page in pages:
             self._chain.check(page)
@@ -165,7 +165,7 @@ class _Job:
         if is_whole and not self.done.found.count:
             self.done.remembered = remember(head, self._row)
 
-    def _fold(self, refold: Refold, frames: Sequence[StoredFrameRow]) -> tuple[Piece, bool]:
+    def _fold(self, refold: Refold, frames: Sequence[StoredFrameRow]) -> tuple[FoldedPiece, bool]:
         try:
             return refold.fold(frames), True
         except UnfoldableFrameError as error:

@@ -41,7 +41,7 @@ from frameledger.values import value
 from frameledger_services.database_types import Connection
 from frameledger_services.store import contexts, forks
 from frameledger_services.store.contexts import StoredContext
-from frameledger_services.store.forks import RunningCall
+from frameledger_services.store.forks import ForkedCall
 
 
 class ForkRefusedError(RefusedError):
@@ -102,7 +102,7 @@ async def moment(connection: Connection, context_id: str, version: int | None = 
     return ForkPoint(origin, stored, settled(stored.context.to_wire()["messages"], running))
 
 
-def settled(messages: Sequence[Any], running: Sequence[RunningCall]) -> tuple[Any, ...]:
+def settled(messages: Sequence[Any], running: Sequence[ForkedCall]) -> tuple[Any, ...]:
     """Returns the messages with each running call settled as cancelled, as rule R1.6 does it: a synchronous one in its
     place, if that still stands, an asynchronous one at the end."""
     now = list(messages)

@@ -10,7 +10,7 @@ Answered = Literal["recorded", "not available"]
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class UsedTokens:
     """Tokens used; None where nobody said. `input` counts those read from the cache or written to it too."""
 
     input: int | None = None
@@ -18,8 +18,8 @@ class Tokens:
     cache_read: int | None = None
     cache_write: int | None = None
 
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(
+    def __add__(self, other: UsedTokens) -> UsedTokens:
+        return UsedTokens(
             _sum(self.input, other.input),
             _sum(self.output, other.output),
             _sum(self.cache_read, other.cache_read),
@@ -38,7 +38,7 @@ class AnswerCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ModelAnswer:
     """What a model said to a moment, with all that its calls led to: one request, or several with results between."""
 
     text: str = ""
@@ -46,7 +46,7 @@ class Answer:
     provider: str | None = None
     model: str | None = None
     requests: int = 0
-    tokens: Tokens = field(default_factory=Tokens)
+    tokens: UsedTokens = field(default_factory=UsedTokens)
     seconds: float | None = None
     """From the start of each request to its end, added: what functions took is not in it."""
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from frameledger_services.forks.answer import Answer
-from frameledger_services.forks.comparison import Comparison, compare
+from frameledger_services.forks.answer import ModelAnswer
+from frameledger_services.forks.comparison import AnswerComparison, compare
 from frameledger_services.forks.original import Original
 from frameledger_services.forks.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedAnswers:
     """A moment, its recorded answer, and each answer that was given anew with how it differs."""
 
     context_id: str
     version: int
-    recorded: Answer | None
-    reruns: tuple[tuple[Answer, Comparison | None], ...]
+    recorded: ModelAnswer | None
+    reruns: tuple[tuple[ModelAnswer, AnswerComparison | None], ...]
     """None where there is nothing to compare: no recorded answer, or a provider that failed."""
 
     unpriced: frozenset[str] = frozenset()
@@ -29,10 +29,10 @@ class Compared:
         return all(comparison is not None and comparison.same for _, comparison in self.reruns)
 
 
-def compared(original: Original, reruns: list[Answer], prices: Prices | None) -> Compared:
+def compared(original: Original, reruns: list[ModelAnswer], prices: Prices | None) -> ComparedAnswers:
     """Returns a moment with its reruns, compared and priced."""
     recorded = None if original.answer is None else _priced(original.answer, prices)
-    return Compared(
+    return ComparedAnswers(
         original.stored.context_id,
         original.stored.version,
         recorded,
@@ -47,7 +47,7 @@ def compared(original: Original, reruns: list[Answer], prices: Prices | None) ->
     )
 
 
-def _unpriced(answers: list[Answer], prices: Prices | None) -> frozenset[str]:
+def _unpriced(answers: list[ModelAnswer], prices: Prices | None) -> frozenset[str]:
     if prices is None:
         return frozenset()
     return frozenset(
@@ -57,7 +57,7 @@ def _unpriced(answers: list[Answer], prices: Prices | None) -> frozenset[str]:
     )
 
 
-def _priced(answer: Answer, prices: Prices | None) -> Answer:
+def _priced(answer: ModelAnswer, prices: Prices | None) -> ModelAnswer:
     if prices is None:
         return answer
     return replace(answer, price=prices.of(answer.provider, answer.model, answer.tokens))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from frameledger_services.forks.answer import Answer, AnswerCall
+from frameledger_services.forks.answer import AnswerCall, ModelAnswer
 from frameledger_services.forks.canonical import canonical
 
 Kind = Literal["same", "gone", "new"]
@@ -21,7 +21,7 @@ EXACT_WORDS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A piece of text that both have, or only the first (`gone`), or only the second (`new`)."""
 
     kind: Kind
@@ -29,10 +29,10 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class AnswerComparison:
     """What differs between an original and a rerun of it."""
 
-    text: tuple[Piece, ...]
+    text: tuple[TextPiece, ...]
     same_text: bool
     same_calls: bool
     """The same functions with equal arguments in the same order."""
@@ -42,17 +42,17 @@ class Comparison:
         return self.same_text and self.same_calls
 
 
-def compare(original: Answer, rerun: Answer) -> Comparison:
+def compare(original: ModelAnswer, rerun: ModelAnswer) -> AnswerComparison:
     """Returns how a rerun differs from its original."""
     pieces = word_diff(original.text, rerun.text)
-    return Comparison(
+    return AnswerComparison(
         pieces,
         all(piece.kind == "same" for piece in pieces),
         [_said(call) for call in original.calls] == [_said(call) for call in rerun.calls],
     )
 
 
-def word_diff(before: str, after: str) -> tuple[Piece, ...]:
+def word_diff(before: str, after: str) -> tuple[TextPiece, ...]:
     """Returns both texts as pieces in their order. Space at the ends, and which space stands between words, is no
     difference: the later one's is kept."""
     old, new = _words(before), _words(after)
@@ -62,7 +62,7 @@ def word_diff(before: str, after: str) -> tuple[Piece, ...]:
         [word.rstrip() for word in new],
         autojunk=len(old) > EXACT_WORDS,
     )
-    pieces: list[Piece] = []
+    pieces: list[TextPiece] = []
     for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
         if kind == "equal":
             _add(pieces, "same", new[new_from:new_to])
@@ -70,13 +70,15 @@ def word_diff(before: str, after: str) -> tuple[Piece, ...]:
         _add(pieces, "gone", old[old_from:old_to])
         _add(pieces, "new", new[new_from:new_to])
     # The last word of a text has no space behind it, and may not be the last one here.
-    apart = [Piece(one.kind, one.text if one.text[-1].isspace() else f"{one.text} ") for one in pieces[:-1]]
+    apart = [
+        TextPiece(one.kind, one.text if one.text[-1].isspace() else f"{one.text} ") for one in pieces[:-1]
+    ]
     return (*apart, *pieces[-1:])
 
 
-def _add(pieces: list[Piece], kind: Kind, words: Sequence[str]) -> None:
+def _add(pieces: list[TextPiece], kind: Kind, words: Sequence[str]) -> None:
     if words:
-        pieces.append(Piece(kind, "".join(words)))
+        pieces.append(TextPiece(kind, "".join(words)))
 
 
 def _words(text: str) -> list[str]:

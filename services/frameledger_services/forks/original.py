@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 
 from frameledger.frames import ForkedFrom, types_said_by
 from frameledger_services.client import forking
-from frameledger_services.forks.answer import Answer, AnswerCall, Tokens
+from frameledger_services.forks.answer import AnswerCall, ModelAnswer, UsedTokens
 from frameledger_services.store import reruns
 from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.reruns import RecordedCall, RecordedRun
@@ -39,7 +39,7 @@ class Original:
 
     origin: ForkedFrom
 
-    answer: Answer | None
+    answer: ModelAnswer | None
     """What was answered then; None if no run read this version."""
 
     calls: tuple[RecordedCall, ...]
@@ -72,10 +72,12 @@ def turn_of(runs: Sequence[RecordedRun], calls: Sequence[RecordedCall]) -> list[
     return turn
 
 
-def _answer(turn: Sequence[RecordedRun], calls: Sequence[RecordedCall], texts: Mapping[str, str]) -> Answer:
+def _answer(
+    turn: Sequence[RecordedRun], calls: Sequence[RecordedCall], texts: Mapping[str, str]
+) -> ModelAnswer:
     made = [call for run in turn for call in _calls_of(run, calls)]
     first, last = turn[0], turn[-1]
-    return Answer(
+    return ModelAnswer(
         text="\n".join(text for run in turn if (text := run.said or texts.get(run.run_id))),
         calls=tuple(AnswerCall(call.function_name, call.arguments) for call in made),
         provider=first.provider,
@@ -93,8 +95,8 @@ def _calls_of(run: RecordedRun, calls: Sequence[RecordedCall]) -> list[RecordedC
     return [call for call in calls if call.run_id == run.run_id]
 
 
-def _tokens(run: RecordedRun) -> Tokens:
-    return Tokens(run.input_tokens, run.output_tokens, run.cache_read_tokens, run.cache_write_tokens)
+def _tokens(run: RecordedRun) -> UsedTokens:
+    return UsedTokens(run.input_tokens, run.output_tokens, run.cache_read_tokens, run.cache_write_tokens)
 
 
 def _first_text(turn: Sequence[RecordedRun]) -> float | None:

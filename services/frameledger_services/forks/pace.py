@@ -18,7 +18,7 @@ def time_of(frame: RecordedFrame) -> datetime:
     return said if said is not None and abs(said - frame.logged_at) <= BELIEVED else frame.logged_at
 
 
-class Pace:
+class ReplayPace:
     """Waits between frames as long as it took then, divided by `speed`; with 0 it never waits.
 
     A wait beyond `longest` seconds is shortened to that. What playing itself takes does not add up: a wait ends when

@@ -13,7 +13,7 @@ from frameledger.evolve.changes import EraBegan, MessageAppended
 from frameledger.frames import AnyFrame, LLMMessageRewriteFrame
 from frameledger.ids import ContextId
 from frameledger_services.forks.copies import Copies
-from frameledger_services.store.replays import RecordedFrame, Written
+from frameledger_services.store.replays import RecordedFrame, WrittenMessage
 
 
 class PlacedCopies:
@@ -56,7 +56,7 @@ class PlacedCopies:
         self._fold(frames, recorded.version)
         return frames
 
-    def _key(self, written: Written) -> tuple[int, int]:
+    def _key(self, written: WrittenMessage) -> tuple[int, int]:
         return (0, written.position) if written.version < self._first else (written.version, written.number)
 
     def _fold(self, frames: Sequence[AnyFrame], version: int) -> None:

@@ -20,7 +20,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from frameledger.errors import RefusedError
-from frameledger_services.forks.answer import Tokens
+from frameledger_services.forks.answer import UsedTokens
 
 PER = 1_000_000
 
@@ -44,7 +44,7 @@ class Price(BaseModel):
     cache_read: Amount | None = None
     cache_write: Amount | None = None
 
-    def of(self, tokens: Tokens) -> float | None:
+    def of(self, tokens: UsedTokens) -> float | None:
         """Returns what these tokens cost; None if it is not known how many were read or written."""
         if tokens.input is None or tokens.output is None:
             return None
@@ -61,7 +61,7 @@ class Prices:
     def __init__(self, prices: dict[str, Price]) -> None:
         self._prices = prices
 
-    def of(self, provider: str | None, model: str | None, tokens: Tokens) -> float | None:
+    def of(self, provider: str | None, model: str | None, tokens: UsedTokens) -> float | None:
         """Returns what an answer of a model cost; None if the list does not have the model, or tokens are unknown."""
         price = self._price(provider, model)
         return None if price is None else price.of(tokens)

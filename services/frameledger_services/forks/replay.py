@@ -27,7 +27,7 @@ from frameledger_services.client.forking import ForkPoint
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.forks.copies import Copies
-from frameledger_services.forks.pace import Pace, time_of
+from frameledger_services.forks.pace import ReplayPace, time_of
 from frameledger_services.forks.places import PlacedCopies
 from frameledger_services.store import replays
 from frameledger_services.store.connections import Connections
@@ -75,7 +75,7 @@ class Replayer:
         topic: str,
         first: int,
         last: int,
-        pace: Pace,
+        pace: ReplayPace,
         tell: Callable[[int], None],
     ) -> tuple[int, int]:
         """Publish copies of the frames of a conversation from one version to another. `tell` is called with the version

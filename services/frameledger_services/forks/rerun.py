@@ -49,7 +49,7 @@ from frameledger.frames import (
     LLMTextFrame,
     Usage,
 )
-from frameledger_services.forks.answer import Answer, AnswerCall, Tokens
+from frameledger_services.forks.answer import AnswerCall, ModelAnswer, UsedTokens
 from frameledger_services.forks.original import Original
 from frameledger_services.forks.recorded_results import NOT_AVAILABLE, RecordedResults
 from frameledger_services.providers.errors import ProviderError
@@ -91,7 +91,7 @@ class Rerunner:
         self._publish = publish
         self._clock = clock
 
-    async def rerun(self, original: Original) -> Answer:
+    async def rerun(self, original: Original) -> ModelAnswer:
         """Ask once. A provider that fails is an answer with an error. Raises what publishing raises."""
         experiment = _Experiment(self, original, f"rerun-{secrets.token_hex(6)}")
         return await experiment.run()
@@ -169,9 +169,9 @@ class _Experiment:
         self._answers: dict[int, str | None] = {}
         # What the next request answers: the opening, and then the newest result of a call.
         self._cause: str | None = None
-        self._answer = Answer(context_id=context_id)
+        self._answer = ModelAnswer(context_id=context_id)
 
-    async def run(self) -> Answer:
+    async def run(self) -> ModelAnswer:
         [self._cause] = await self._say([self._opening], None)
         positions = [position for position, _ in self._folding.messages.rows()]
         self._answers = dict(zip(positions, self._original.stored.answers, strict=False))
@@ -288,7 +288,9 @@ def _join(frames: list[AnyFrame], frame: AnyFrame) -> None:
         frames.append(frame)
 
 
-def _tokens(usage: Usage | None) -> Tokens:
+def _tokens(usage: Usage | None) -> UsedTokens:
     if usage is None:
-        return Tokens()
-    return Tokens(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
+        return UsedTokens()
+    return UsedTokens(
+        usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens
+    )

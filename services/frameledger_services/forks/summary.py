@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from frameledger_services.forks.answer import Answer, Tokens
-from frameledger_services.forks.compared import Compared
-from frameledger_services.forks.comparison import Comparison
+from frameledger_services.forks.answer import ModelAnswer, UsedTokens
+from frameledger_services.forks.compared import ComparedAnswers
+from frameledger_services.forks.comparison import AnswerComparison
 
 
 @dataclass(slots=True)
 class Side:
     """What one side of the comparison used; only what is known is added."""
 
-    tokens: Tokens = field(default_factory=Tokens)
+    tokens: UsedTokens = field(default_factory=UsedTokens)
     seconds: float = 0.0
     price: float | None = None
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: ModelAnswer) -> None:
         self.tokens += answer.tokens
         self.seconds += answer.seconds or 0.0
         if answer.price is not None:
@@ -45,7 +45,7 @@ class Summary:
     recorded: Side = field(default_factory=Side)
     rerun: Side = field(default_factory=Side)
 
-    def add(self, one: Compared) -> None:
+    def add(self, one: ComparedAnswers) -> None:
         """Count the reruns of a run."""
         self.unpriced |= one.unpriced
         for rerun, comparison in one.reruns:
@@ -59,7 +59,7 @@ class Summary:
             else:
                 self._compare(comparison)
 
-    def _compare(self, comparison: Comparison) -> None:
+    def _compare(self, comparison: AnswerComparison) -> None:
         self.same += comparison.same
         self.text_differs += not comparison.same_text
         self.calls_differ += not comparison.same_calls
@@ -78,7 +78,7 @@ class Summary:
         }
 
 
-def side_to_json(tokens: Tokens, seconds: float | None, price: float | None) -> dict[str, Any]:
+def side_to_json(tokens: UsedTokens, seconds: float | None, price: float | None) -> dict[str, Any]:
     """Returns what was used, as JSON: tokens, seconds to the millisecond, and the price if it is known."""
     return {
         "input_tokens": tokens.input,

@@ -32,7 +32,7 @@ from frameledger_services.projector.outbox_rows import (
     forward_row,
     readable_key,
 )
-from frameledger_services.projector.rows import DeadLetter, FrameRow, Rows, at, clean, erasure_of, time_of
+from frameledger_services.projector.rows import DeadLetterRow, FrameRow, Rows, at, clean, erasure_of, time_of
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
@@ -284,7 +284,7 @@ class BatchFold:
     def _dead_letter(self, record: Record, code: str, error: str, context_id: str | None = None) -> None:
         context_id = context_id or readable_key(record)
         rows = self._rows_of(context_id or "")
-        rows.rejections.append(DeadLetter(record, code, clean(error), context_id))
+        rows.rejections.append(DeadLetterRow(record, code, clean(error), context_id))
         letter = dead_letter_row(record, code, error, self._dead_letters)
         # Uncompressed it may be too large for any topic. `rejected_frames` has it in any case.
         if letter.size <= MAX_DEAD_LETTER_BYTES:

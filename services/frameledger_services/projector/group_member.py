@@ -28,11 +28,11 @@ from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.crashes import Isolation
 from frameledger_services.projector.decoded import FetchedRecord
 from frameledger_services.projector.head_cache import HeadCache
-from frameledger_services.projector.log_check import LogProbe
+from frameledger_services.projector.log_check import LogReader
 from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
-from frameledger_services.projector.prefetch import Chunk, Prefetch
+from frameledger_services.projector.prefetch import Prefetch, RecordChunk
 from frameledger_services.projector.relay import Relay
 from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.store import outbox, server
@@ -67,7 +67,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         connection: AsyncConnection[Any],
         relay: Relay,
         notifier: Notifier,
-        log: LogProbe,
+        log: LogReader,
         topics: ProjectorTopics,
         failpoint: Failpoint,
         instance: instance_id.Instance,
@@ -188,7 +188,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             except ProjectorFencedError:
                 self._recover_from_fence({partition})
 
-    async def _store(self, chunk: Chunk) -> None:
+    async def _store(self, chunk: RecordChunk) -> None:
         # A partition that was fetched again for a marker alone may have been stored up to there by now.
         ends = {one: end for one, end in chunk.next_offsets.items() if end > self._owned[one].next_offset}
         for batch, positions in _batches(chunk.records, ends, self._isolation.is_isolated):

@@ -35,10 +35,10 @@ from frameledger_services.projector.stale_work import MAX_AGE, Closing, closing_
 from frameledger_services.projector.writer import write
 from frameledger_services.store import frame_ids
 from frameledger_services.store import held_effects as statements
-from frameledger_services.store.held_effects import OpenCall, OpenRun
+from frameledger_services.store.held_effects import UnclaimedCall, UnclaimedRun
 from frameledger_services.store.outbox import OutboxPage, OutboxPages, OutboxRow
 
-OpenWork = OpenRun | OpenCall
+OpenWork = UnclaimedRun | UnclaimedCall
 
 TOO_LATE = Closing(
     "frameledger/projector",

@@ -36,7 +36,7 @@ class LogState:
     """Hash of the record at the stored `last_offset`; None if there is no record."""
 
 
-class LogProbe(Protocol):
+class LogReader(Protocol):
     """Reads single facts of the log: `event_log.log_probe`."""
 
     async def offsets(self, partition: int) -> tuple[int, int]:
@@ -63,7 +63,7 @@ def symptom(stored: StoredPosition, log: LogState) -> Symptom:
     return "fine"
 
 
-async def log_state(log: LogProbe, stored: StoredPosition) -> LogState:
+async def log_state(log: LogReader, stored: StoredPosition) -> LogState:
     """Returns what the log has of a partition that is stored so far."""
     first, end = await log.offsets(stored.partition)
     if stored.last_offset is None or not first <= stored.last_offset < end:

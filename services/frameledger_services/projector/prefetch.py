@@ -28,8 +28,8 @@ MAX_BYTES = 8 * 1024 * 1024
 """The limits of the buffer, whichever is reached first. A chunk that was begun below them is finished."""
 
 
-class FetchedPartition(Protocol):
-    """The records of one partition in a broker's answer: `event_log.feed.Fetched`."""
+class FetchedRecords(Protocol):
+    """The records of one partition in a broker's answer: `event_log.fetched_partition`."""
 
     partition: int
     end: int
@@ -41,7 +41,7 @@ class FetchedPartition(Protocol):
 
 
 @dataclass(slots=True)
-class Chunk:
+class RecordChunk:
     """Some records, and the next offset of each partition after them, which may lie behind a transaction's marker."""
 
     records: list[FetchedRecord] = field(default_factory=list)
@@ -64,13 +64,13 @@ class Prefetch:
         self._owned = owned
         self._metrics = metrics or ProjectorMetrics()
         self._may_decode = may_decode
-        self._chunks: deque[Chunk] = deque()
+        self._chunks: deque[RecordChunk] = deque()
         self._records = 0
         self._size = 0
         self._arrived = asyncio.Event()
         self._taken = asyncio.Event()
 
-    async def receive(self, fetched: Sequence[FetchedPartition]) -> None:
+    async def receive(self, fetched: Sequence[FetchedRecords]) -> None:
         """Buffer an answer. Returns when all of it is buffered, and either there is a backlog or a batch was read
         since.
 
@@ -94,9 +94,9 @@ class Prefetch:
             self._arrived.clear()
             await self._arrived.wait()
 
-    def read(self, at_most: int) -> Chunk:
+    def read(self, at_most: int) -> RecordChunk:
         """Returns all that is buffered, in order, up to the chunk that brings it to `at_most` records."""
-        taken = Chunk()
+        taken = RecordChunk()
         while self._chunks and len(taken.records) < at_most:
             chunk = self._chunks.popleft()
             taken.records += chunk.records
@@ -124,9 +124,9 @@ class Prefetch:
             chunk.next_offsets.pop(partition, None)
             self._records -= before - len(chunk.records)
 
-    def _read(self, fetched: Sequence[FetchedPartition]) -> Iterator[Chunk]:
+    def _read(self, fetched: Sequence[FetchedRecords]) -> Iterator[RecordChunk]:
         """Yields an answer in chunks of bounded size, without partitions that are not owned any more."""
-        chunk = Chunk()
+        chunk = RecordChunk()
         for one in fetched:
             while (owned := self._owned.get(one.partition)) is not None:
                 room = CHUNK_RECORDS - len(chunk.records)
@@ -142,11 +142,11 @@ class Prefetch:
                 if len(records) < room:
                     break
                 yield chunk
-                chunk = Chunk()
+                chunk = RecordChunk()
         if chunk.next_offsets:
             yield chunk
 
-    def _add(self, chunk: Chunk, records: Sequence[Record]) -> None:
+    def _add(self, chunk: RecordChunk, records: Sequence[Record]) -> None:
         began = clock()
         with deadline():
             chunk.records += [

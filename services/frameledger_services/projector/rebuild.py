@@ -26,7 +26,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import stored_heads
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.refold import Piece, Refold
+from frameledger_services.projector.refold import FoldedPiece, Refold
 from frameledger_services.projector.rows import Rows, erasure_of
 from frameledger_services.projector.stale_work import MAX_AGE, Closing, open_work_rows
 from frameledger_services.projector.stored_heads import NewerHeadError
@@ -34,10 +34,10 @@ from frameledger_services.projector.watchdog import deadline
 from frameledger_services.projector.writer import write
 from frameledger_services.store import erasures, held_effects, parked, stored_rows
 from frameledger_services.store import rebuild as statements
-from frameledger_services.store.held_effects import OpenCall, OpenRun
+from frameledger_services.store.held_effects import UnclaimedCall, UnclaimedRun
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.parked import Settled
-from frameledger_services.store.rebuild import HeldHead, Work
+from frameledger_services.store.rebuild import HeldHead, OpenWork
 from frameledger_services.store.stored_rows import StoredFrameRow
 
 TOO_LATE = Closing(
@@ -55,10 +55,10 @@ class Rebuilt:
     settled: int = 0
     """Number of frames whose outcome changed."""
 
-    begun: Sequence[Work] = ()
+    begun: Sequence[OpenWork] = ()
     """Open now, and not before."""
 
-    over: Sequence[Work] = ()
+    over: Sequence[OpenWork] = ()
     """Open before, and not now."""
 
     outbox: Sequence[OutboxRow] = field(default=(), repr=False)
@@ -163,7 +163,7 @@ class _Folding:
                 )
         self._chain = chain
 
-    async def _settle(self, piece: Piece) -> None:
+    async def _settle(self, piece: FoldedPiece) -> None:
         """Give those frames another outcome that this release folds otherwise, or knows by now."""
         changed = [
             Settled(one.version, outcome, reason)
@@ -205,7 +205,7 @@ async def _settle(
     effects: Mapping[str, str],
     context_id: str,
     held: HeldHead,
-    begun: set[Work],
+    begun: set[OpenWork],
 ) -> list[OutboxRow]:
     """Returns the outbox rows of the work that is open now and was not before."""
     partition = await parked.partition_of(connection, context_id)
@@ -218,11 +218,13 @@ async def _settle(
     return rows
 
 
-def _only(begun: set[Work], work: Iterable[OpenRun | OpenCall]) -> Iterator[OpenRun | OpenCall]:
+def _only(
+    begun: set[OpenWork], work: Iterable[UnclaimedRun | UnclaimedCall]
+) -> Iterator[UnclaimedRun | UnclaimedCall]:
     for one in work:
         effect = one.effect
         kind, id_ = (
             ("run", effect.run_id) if isinstance(effect, RunInference) else ("call", effect.tool_call_id)
         )
-        if Work(kind, id_, one.version) in begun and not one.is_sent:
+        if OpenWork(kind, id_, one.version) in begun and not one.is_sent:
             yield one

@@ -41,7 +41,7 @@ reason, run_id, tool_call_id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FoldedPiece:
     """Some frames in a row, as they are stored; what follows from each of them; and the rows that they write."""
 
     frames: Sequence[StoredFrameRow]
@@ -61,7 +61,7 @@ class UnfoldableFrameError(RefusedError):
     Remedy: `frameledger verify` says what else is wrong with its conversation.
     """
 
-    def __init__(self, version: int, problem: str, piece: Piece) -> None:
+    def __init__(self, version: int, problem: str, piece: FoldedPiece) -> None:
         super().__init__(f"version {version} cannot be folded: {problem}")
         self.version = version
         self.problem = problem
@@ -85,7 +85,7 @@ class Refold:
         self._watched = watched
         self._brought: set[int] = set()
 
-    def fold(self, frames: Sequence[StoredFrameRow]) -> Piece:
+    def fold(self, frames: Sequence[StoredFrameRow]) -> FoldedPiece:
         """Fold some frames. Raises `UnfoldableFrameError`; the head is then that of the frames before.
 
         The head's chain becomes the stored one: `chain_check` is what checks it.
@@ -107,7 +107,7 @@ class Refold:
             self.head.started_at = self.head.started_at or folded[0].logged_at
             self.head.last_at = folded[-1].logged_at
             self.head.chain = folded[-1].chain
-        piece = Piece(folded, derived, own_ids, rows, frozenset(self._brought))
+        piece = FoldedPiece(folded, derived, own_ids, rows, frozenset(self._brought))
         if problem is not None:
             raise UnfoldableFrameError(frames[len(derived)].version, problem, piece)
         return piece

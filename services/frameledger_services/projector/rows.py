@@ -65,7 +65,7 @@ class MessageRow:
 
 
 @dataclass(slots=True)
-class DeadLetter:
+class DeadLetterRow:
     """A record that cannot be folded, and why: a row of `rejected_frames`."""
 
     record: Record
@@ -97,7 +97,7 @@ class Rows:
     """Function and end of each call that was settled, for the metrics."""
 
     outbox: list[OutboxRow] = field(default_factory=list)
-    rejections: list[DeadLetter] = field(default_factory=list)
+    rejections: list[DeadLetterRow] = field(default_factory=list)
     late: dict[tuple[str, int], int] = field(default_factory=dict)
     """Number of frames of erased lives that were left out, by context and the version of the erasure."""
 

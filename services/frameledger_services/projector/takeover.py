@@ -11,7 +11,7 @@ from frameledger_services.projector.crashes import Crashes
 from frameledger_services.projector.log_check import (
     REMEDY,
     LogChangedError,
-    LogProbe,
+    LogReader,
     describe_difference,
     log_state,
 )
@@ -32,7 +32,7 @@ class TakenOver:
 
 
 async def take_over(
-    connection: Connection, log: LogProbe, topic: str, partition: int, owner: str
+    connection: Connection, log: LogReader, topic: str, partition: int, owner: str
 ) -> TakenOver:
     """Own a partition; its former owner is fenced from now on.
 
@@ -71,7 +71,7 @@ async def _assigned(connection: Connection, topic: str, partition: int, owner: s
 LOCK_ATTEMPTS = 5
 
 
-async def _checked(log: LogProbe, topic: str, assigned: Assignment) -> int:
+async def _checked(log: LogReader, topic: str, assigned: Assignment) -> int:
     """Returns the partition's end offset. Raises `LogChangedError` if its log is not the one that was stored."""
     stored = StoredPosition(
         assigned.partition, assigned.next_offset, assigned.last_offset, assigned.last_hash, None

@@ -17,7 +17,7 @@ from frameledger_services.recovery.diagnosis import NO_END, ByPartition, last_co
 from frameledger_services.settings import Settings
 from frameledger_services.store import recovery
 from frameledger_services.store.projections import StoredPosition
-from frameledger_services.store.recovery import Span
+from frameledger_services.store.recovery import OffsetRange
 
 LOOK_BACK = 100_000
 """Number of offsets before the end that are compared first; all, if nothing in them is common."""
@@ -72,7 +72,7 @@ async def _compared(
 ) -> dict[int, int]:
     """The same, for each partition from the given offset on."""
     asked = [
-        Span(one.partition, generation, first, min(one.end, below))
+        OffsetRange(one.partition, generation, first, min(one.end, below))
         for one, first in parts
         for generation, below in one.generations
     ]

@@ -15,7 +15,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 from frameledger.record import Record
 from frameledger_services.projector.log_check import LogState, symptom
 from frameledger_services.store.projections import StoredPosition
-from frameledger_services.store.recovery import FrameDigest, Receipt
+from frameledger_services.store.recovery import FrameDigest, RecoveryReceipt
 
 Happened = Literal["fine", "lost_tail", "expired", "another_log"]
 """What happened to a log. The names are stored in `recoveries`: they never change."""
@@ -24,7 +24,7 @@ NO_END = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PartitionFinding:
     """What happened to a partition, and the offset at which it is read next (`begins_at`, as in `recoveries`)."""
 
     stored: StoredPosition
@@ -37,7 +37,7 @@ class Finding:
 
 def diagnose(
     stored: StoredPosition, log: LogState, *, is_same_topic: bool | None, common: int | None
-) -> Finding:
+) -> PartitionFinding:
     """Returns what happened to a partition.
 
     `is_same_topic` is None if the broker has no topic ids. `common` is the last common offset of log and tables, None
@@ -45,19 +45,19 @@ def diagnose(
     """
     if is_same_topic is False:
         if stored.next_offset == 0:
-            return Finding(stored, log, "fine", log.first)
+            return PartitionFinding(stored, log, "fine", log.first)
         if common == stored.next_offset:
-            return Finding(stored, log, "fine", common)
-        return Finding(stored, log, "another_log", log.first if common is None else common)
+            return PartitionFinding(stored, log, "fine", common)
+        return PartitionFinding(stored, log, "another_log", log.first if common is None else common)
     match symptom(stored, log):
         case "fine":
-            return Finding(stored, log, "fine", stored.next_offset)
+            return PartitionFinding(stored, log, "fine", stored.next_offset)
         case "expired":
-            return Finding(stored, log, "expired", log.first, log.first - stored.next_offset)
+            return PartitionFinding(stored, log, "expired", log.first, log.first - stored.next_offset)
     if common is None and is_same_topic is None and log.first < log.end:
-        return Finding(stored, log, "another_log", log.first)
+        return PartitionFinding(stored, log, "another_log", log.first)
     # Even if nothing is in common: the topic may have lost all its records, and got others since.
-    return Finding(stored, log, "lost_tail", log.first if common is None else common)
+    return PartitionFinding(stored, log, "lost_tail", log.first if common is None else common)
 
 
 async def last_common_offset(
@@ -114,7 +114,7 @@ class ByPartition(Generic[_R]):
         self._next = row
 
 
-def spans(chain: Sequence[Receipt], generation: int) -> list[tuple[int, int]]:
+def spans(chain: Sequence[RecoveryReceipt], generation: int) -> list[tuple[int, int]]:
     """Returns the generations whose records are on the log where they were stored, each with the offset below which."""
     below = NO_END
     found = [(generation, below)]
@@ -132,7 +132,7 @@ def generation_at(found: Iterable[tuple[int, int]], offset: int) -> int:
     return min(number for number, below in found if offset < below)
 
 
-def gaps(chain: Sequence[Receipt], generation: int, begins_at: int) -> list[tuple[int, int]]:
+def gaps(chain: Sequence[RecoveryReceipt], generation: int, begins_at: int) -> list[tuple[int, int]]:
     """Returns the gaps of a log that lost its records from `begins_at` on: generations up to this one, each with the
     offset from which its frames are missing.
 
@@ -150,13 +150,13 @@ def gaps(chain: Sequence[Receipt], generation: int, begins_at: int) -> list[tupl
     return found
 
 
-def _backwards(chain: Sequence[Receipt], generation: int) -> list[Receipt]:
+def _backwards(chain: Sequence[RecoveryReceipt], generation: int) -> list[RecoveryReceipt]:
     return sorted(
         (one for one in chain if one.generation <= generation), key=lambda one: one.generation, reverse=True
     )
 
 
-def _stands(began: Receipt, begins_at: int) -> bool:
+def _stands(began: RecoveryReceipt, begins_at: int) -> bool:
     """Whether all that was republished at the beginning of a generation lies below this offset."""
     return began.is_put_back and (began.put_back_through is None or began.put_back_through < begins_at)
 

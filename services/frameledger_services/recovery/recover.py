@@ -28,11 +28,11 @@ from frameledger_services.projector.takeover import LOCK_ATTEMPTS, LOCK_TIMEOUT_
 from frameledger_services.projector.topic_identity import TopicChangedError
 from frameledger_services.recovery import republish
 from frameledger_services.recovery.comparison import ChangedPartition, last_common_offsets
-from frameledger_services.recovery.diagnosis import Finding, diagnose, spans
+from frameledger_services.recovery.diagnosis import PartitionFinding, diagnose, spans
 from frameledger_services.settings import Settings
 from frameledger_services.store import projections, recovery, topics
 from frameledger_services.store.projections import StoredPosition
-from frameledger_services.store.recovery import NewReceipt, Receipt
+from frameledger_services.store.recovery import NewRecoveryReceipt, RecoveryReceipt
 
 
 class MovedError(FencedError):
@@ -49,12 +49,12 @@ class Examination:
     topic: TopicDescription
     generation: int | None
     is_same_topic: bool | None
-    findings: Sequence[Finding]
+    findings: Sequence[PartitionFinding]
     to_put_back: Mapping[int, int]
     """Number of stored frames to republish, by partition, with those that an earlier recovery did not finish."""
 
     @property
-    def changed(self) -> list[Finding]:
+    def changed(self) -> list[PartitionFinding]:
         """Partitions that cannot be read on as they are."""
         return [one for one in self.findings if one.happened != "fine"]
 
@@ -107,7 +107,7 @@ async def examine(settings: Settings, connection: Connection) -> Examination:
     )
 
 
-def _of(receipts: Sequence[Receipt], partition: int) -> list[Receipt]:
+def _of(receipts: Sequence[RecoveryReceipt], partition: int) -> list[RecoveryReceipt]:
     return [one for one in receipts if one.partition == partition]
 
 
@@ -159,7 +159,7 @@ async def _begin(connection: Connection, examined: Examination) -> int:
         begins_at = now.next_offset if goes_on else one.begins_at
         positions.append(now if goes_on else StoredPosition(now.partition, begins_at, None, None, None))
         given.append(
-            NewReceipt(
+            NewRecoveryReceipt(
                 partition=now.partition,
                 happened=one.happened,
                 stored_offset=now.next_offset,

@@ -30,10 +30,10 @@ from frameledger_services.recovery.copies import (
     TooLarge,
     publish_copies,
 )
-from frameledger_services.recovery.diagnosis import Finding, gaps, generation_at, spans
+from frameledger_services.recovery.diagnosis import PartitionFinding, gaps, generation_at, spans
 from frameledger_services.recovery.since_loss import Reads, erased_since, said_before
 from frameledger_services.store import recovery
-from frameledger_services.store.recovery import Gap, LostFrame, Receipt
+from frameledger_services.store.recovery import LostFrame, LostRange, RecoveryReceipt
 
 COPIES_AT_ONCE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -55,7 +55,9 @@ class Republished:
     named: tuple[TooLarge, ...] = ()
 
 
-def gaps_to_fill(receipts: Sequence[Receipt], generation: int, findings: Sequence[Finding]) -> list[Gap]:
+def gaps_to_fill(
+    receipts: Sequence[RecoveryReceipt], generation: int, findings: Sequence[PartitionFinding]
+) -> list[LostRange]:
     """Returns what is to be republished: of partitions that lost their tail now, and of unfinished recoveries."""
     found = []
     due = _due(receipts)
@@ -63,7 +65,7 @@ def gaps_to_fill(receipts: Sequence[Receipt], generation: int, findings: Sequenc
         partition = one.stored.partition
         chain = [receipt for receipt in receipts if receipt.partition == partition]
         if one.happened == "lost_tail":
-            found += [Gap(partition, *where) for where in gaps(chain, generation, one.begins_at)]
+            found += [LostRange(partition, *where) for where in gaps(chain, generation, one.begins_at)]
         elif partition in due and one.happened != "another_log":
             found += _lost_before(receipts, due[partition])
     return found
@@ -155,9 +157,9 @@ class _Progress:
             self.through[place.partition] = max(self.through.get(place.partition, 0), place.offset)
 
 
-def _due(receipts: Sequence[Receipt]) -> dict[int, Receipt]:
+def _due(receipts: Sequence[RecoveryReceipt]) -> dict[int, RecoveryReceipt]:
     """Returns the newest receipt of each partition of which something is still to be republished."""
-    found: dict[int, Receipt] = {}
+    found: dict[int, RecoveryReceipt] = {}
     for one in sorted(receipts, key=lambda one: one.generation):
         if one.happened == "another_log":
             # A new log does not miss the frames of the old one.
@@ -167,10 +169,12 @@ def _due(receipts: Sequence[Receipt]) -> dict[int, Receipt]:
     return found
 
 
-def _lost_before(receipts: Sequence[Receipt], began: Receipt) -> list[Gap]:
+def _lost_before(receipts: Sequence[RecoveryReceipt], began: RecoveryReceipt) -> list[LostRange]:
     """Returns what the log had lost when this generation of a partition began."""
     chain = [one for one in receipts if one.partition == began.partition]
-    return [Gap(began.partition, *where) for where in gaps(chain, began.generation - 1, began.begins_at)]
+    return [
+        LostRange(began.partition, *where) for where in gaps(chain, began.generation - 1, began.begins_at)
+    ]
 
 
 async def _parts(rows: AsyncIterator[LostFrame]) -> AsyncIterator[list[LostFrame]]:

@@ -45,7 +45,7 @@ class StreamHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StreamReading:
     """What one cursor has before it."""
 
     head: StreamHead | None
@@ -63,7 +63,7 @@ class Reading:
 
 async def read(
     connection: Connection, topic: str, cursors: Sequence[StreamCursor], *, most_frames: int, most_bytes: int
-) -> list[Reading]:
+) -> list[StreamReading]:
     """Returns what each cursor has before it: of each `most_frames` at most, and no more of them than it takes to reach
     `most_bytes` of wanted payloads."""
     parameters = {
@@ -75,7 +75,7 @@ async def read(
         "most_frames": most_frames,
         "most_bytes": most_bytes,
     }
-    readings: list[Reading] = []
+    readings: list[StreamReading] = []
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(READ, parameters)
         for (
@@ -91,7 +91,7 @@ async def read(
         ) in await cursor.fetchall():
             if number > len(readings):
                 head = None if newest is None else StreamHead(newest, status, ended, run_id)
-                readings.append(Reading(head, erased, partitions))
+                readings.append(StreamReading(head, erased, partitions))
             if version is not None:
                 readings[-1].frames.append(PagedFrame(version, *rest))
     return readings

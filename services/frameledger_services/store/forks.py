@@ -11,7 +11,7 @@ from frameledger_services.database_types import Connection
 
 
 @dataclass(frozen=True, slots=True)
-class RunningCall:
+class ForkedCall:
     """A call that was running at a version.
 
     `place` is the index of its tool message among the messages of the context at that version; None for an
@@ -42,10 +42,10 @@ async def chain_at(connection: Connection, context_id: str, version: int) -> byt
     return None if row is None else bytes(row[0])
 
 
-async def running_calls(connection: Connection, context_id: str, version: int) -> list[RunningCall]:
+async def running_calls(connection: Connection, context_id: str, version: int) -> list[ForkedCall]:
     """Returns the calls that were running after so many frames of a conversation, in the order in which they
     started."""
-    async with connection.cursor(row_factory=class_row(RunningCall)) as cursor:
+    async with connection.cursor(row_factory=class_row(ForkedCall)) as cursor:
         await cursor.execute(
             """
             SELECT call.tool_call_id, call.synchronous, CASE WHEN call.synchronous THEN said.place END AS place

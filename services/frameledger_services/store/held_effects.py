@@ -20,7 +20,7 @@ from frameledger_services.store.projections import PROJECTION
 
 
 @dataclass(frozen=True, slots=True)
-class OpenRun:
+class UnclaimedRun:
     """A run that is open and unclaimed. `frame_id`, `offset` and `generation` are those of the frame that opened it.
     The outbox has effects of that frame if `is_requested`, and frames that close its work if `is_closed`."""
 
@@ -45,7 +45,7 @@ class OpenRun:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenCall:
+class UnclaimedCall:
     """A call that is dispatched and unclaimed; the rest as for a run."""
 
     context_id: str
@@ -115,7 +115,7 @@ _OURS = "WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partitio
 
 async def open_work(
     connection: Connection, topic: str, partition: int, opened_before: datetime, *, old: bool
-) -> AsyncGenerator[list[OpenRun | OpenCall], None]:
+) -> AsyncGenerator[list[UnclaimedRun | UnclaimedCall], None]:
     """Yields the open and unclaimed work of a partition in pages of `AT_ONCE`, in the order of its places: runs and
     calls that were requested before a time if `old`, else all others.
 
@@ -131,7 +131,7 @@ async def open_work(
 
 async def open_work_of(
     connection: Connection, topic: str, context_id: str, opened_before: datetime, *, old: bool
-) -> list[OpenRun | OpenCall]:
+) -> list[UnclaimedRun | UnclaimedCall]:
     """Returns the open and unclaimed work of one conversation, in the order of its places: what was requested before a
     time if `old`, else all other."""
     cursor = await connection.execute(
@@ -143,11 +143,13 @@ async def open_work_of(
 AT_ONCE = 2_000
 
 
-def _open_work(row: Sequence[Any]) -> OpenRun | OpenCall:
+def _open_work(row: Sequence[Any]) -> UnclaimedRun | UnclaimedCall:
     context_id, version, id_, requested_version, ordinal, function_name, group_id, *cause = row
     if function_name is None:
-        return OpenRun(context_id, version, id_, *cause)
-    return OpenCall(context_id, version, requested_version, ordinal, id_, function_name, group_id, *cause)
+        return UnclaimedRun(context_id, version, id_, *cause)
+    return UnclaimedCall(
+        context_id, version, requested_version, ordinal, id_, function_name, group_id, *cause
+    )
 
 
 def _unclaimed(work: str, of_what: str, id_column: str) -> str:

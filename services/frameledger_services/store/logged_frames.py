@@ -10,7 +10,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from frameledger_services.database_types import Connection
-from frameledger_services.store.recovery import FETCH_ROWS, Span
+from frameledger_services.store.recovery import FETCH_ROWS, OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Unstored:
 
 
 async def frames(
-    connection: Connection, spans: Sequence[Span], context_ids: Sequence[str] | None
+    connection: Connection, spans: Sequence[OffsetRange], context_ids: Sequence[str] | None
 ) -> AsyncGenerator[FrameOnLog, None]:
     """Yields the stored frames whose records lay in these spans, by partition and in the order of their offsets; only
     those of some conversations, unless that is None. In the caller's transaction. Reads those frames once, or all."""
@@ -101,7 +101,7 @@ async def frames(
 
 
 async def unstored(
-    connection: Connection, topic: str, place: Span, context_id: str | None, frame_id: UUID | None
+    connection: Connection, topic: str, place: OffsetRange, context_id: str | None, frame_id: UUID | None
 ) -> Unstored:
     """Returns what the tables have of a record whose place, `place.first`, no frame is stored of."""
     async with connection.cursor(row_factory=class_row(Unstored)) as cursor:

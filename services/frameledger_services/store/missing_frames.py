@@ -14,7 +14,7 @@ from frameledger_services.database_types import Connection
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class VersionGap:
     """The versions between these two are missing. What stands behind the last one may be only the head."""
 
     before: int
@@ -34,9 +34,9 @@ class Neighbor:
     payload: bytes
 
 
-async def gaps(connection: Connection, context_id: str, first: int) -> list[Gap]:
+async def gaps(connection: Connection, context_id: str, first: int) -> list[VersionGap]:
     """Returns the gaps in the frames of a conversation, whose first version is `first`."""
-    async with connection.cursor(row_factory=class_row(Gap)) as cursor:
+    async with connection.cursor(row_factory=class_row(VersionGap)) as cursor:
         await cursor.execute(
             """
             SELECT before, behind

@@ -27,7 +27,7 @@ class HeldHead:
     """The database's time."""
 
 
-class Work(NamedTuple):
+class OpenWork(NamedTuple):
     """A run that is open, or a call that was dispatched and is not settled. Its version is that of the frame that asked
     for it."""
 
@@ -83,7 +83,7 @@ async def end(connection: Connection, context_id: str, *, on_disk: bool) -> None
     )
 
 
-async def open_work(connection: Connection, context_id: str) -> set[Work]:
+async def open_work(connection: Connection, context_id: str) -> set[OpenWork]:
     """Returns the work of a conversation that is asked for and not over."""
     cursor = await connection.execute(
         """
@@ -94,4 +94,4 @@ async def open_work(connection: Connection, context_id: str) -> set[Work]:
         """,
         {"id": context_id},
     )
-    return set(map(Work._make, await cursor.fetchall()))
+    return set(map(OpenWork._make, await cursor.fetchall()))

@@ -17,7 +17,7 @@ FETCH_ROWS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class RecoveryReceipt:
     """A row of `recoveries`, with what the next recovery needs."""
 
     generation: int
@@ -29,7 +29,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class NewReceipt:
+class NewRecoveryReceipt:
     """A new row of `recoveries`. The other columns have defaults, or are set when all is republished."""
 
     partition: int
@@ -42,7 +42,7 @@ class NewReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class LostRange:
     """Frames of a partition that the log lost: those of one generation from an offset on."""
 
     partition: int
@@ -68,7 +68,7 @@ class LostFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetRange:
     """Offsets of a partition in one of its generations: from the first one on, below the end."""
 
     partition: int
@@ -88,9 +88,9 @@ class FrameDigest:
     sha256: bytes
 
 
-async def receipts(connection: Connection, topic: str) -> list[Receipt]:
+async def receipts(connection: Connection, topic: str) -> list[RecoveryReceipt]:
     """How every generation of every partition began, but the first."""
-    async with connection.cursor(row_factory=class_row(Receipt)) as cursor:
+    async with connection.cursor(row_factory=class_row(RecoveryReceipt)) as cursor:
         await cursor.execute(
             """
             SELECT
@@ -172,7 +172,7 @@ async def begin_partitions(
 
 
 async def write_receipts(
-    connection: Connection, topic: str, generation: int, given: Sequence[NewReceipt]
+    connection: Connection, topic: str, generation: int, given: Sequence[NewRecoveryReceipt]
 ) -> None:
     """Store the receipts of a recovery."""
     async with connection.cursor() as cursor:
@@ -217,7 +217,9 @@ async def note_republished(
         )
 
 
-async def stored_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGenerator[FrameDigest, None]:
+async def stored_frames(
+    connection: Connection, spans: Sequence[OffsetRange]
+) -> AsyncGenerator[FrameDigest, None]:
     """Yields the stored frames whose records lay in these spans, by partition and in the order of their offsets. In the
     caller's transaction. Scans the table once, from the lowest offset of the spans."""
     async with connection.cursor(name="kept", row_factory=class_row(FrameDigest)) as cursor:
@@ -248,7 +250,7 @@ async def stored_frames(connection: Connection, spans: Sequence[Span]) -> AsyncG
             yield row
 
 
-async def count_lost(connection: Connection, lost: Sequence[Gap]) -> dict[int, int]:
+async def count_lost(connection: Connection, lost: Sequence[LostRange]) -> dict[int, int]:
     """Returns the number of stored frames that the log lost, by partition. Scans the table once, as above."""
     if not lost:
         return {}
@@ -258,7 +260,7 @@ async def count_lost(connection: Connection, lost: Sequence[Gap]) -> dict[int, i
     return dict(await cursor.fetchall())
 
 
-async def lost_frames(connection: Connection, lost: Sequence[Gap]) -> AsyncGenerator[LostFrame, None]:
+async def lost_frames(connection: Connection, lost: Sequence[LostRange]) -> AsyncGenerator[LostFrame, None]:
     """Yields the stored frames that the log lost, of each partition in the order of their offsets. In the caller's
     transaction. Scans the table once."""
     async with connection.cursor(name="lost", row_factory=class_row(LostFrame)) as cursor:
@@ -296,7 +298,7 @@ _LOST = """
 """
 
 
-def _lost(lost: Sequence[Gap]) -> tuple[list[int], list[int], list[int], int]:
+def _lost(lost: Sequence[LostRange]) -> tuple[list[int], list[int], list[int], int]:
     return (
         [one.partition for one in lost],
         [one.generation for one in lost],

@@ -16,7 +16,7 @@ from frameledger_services.store.client_calls import BegunCall
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenMessage:
     """A message, by the frame that wrote it first."""
 
     version: int
@@ -44,7 +44,7 @@ class RecordedFrame:
     payload: bytes
     attempt: int | None
     claim: str | None
-    rewrites: Written | None = None
+    rewrites: WrittenMessage | None = None
     """The message that it rewrites, if it does."""
 
     keeps: Mapping[str, Any] | None = None
@@ -61,7 +61,9 @@ async def frames(
     """Returns the frames of a conversation after a version and up to another one, in order, `limit` at most."""
     cursor = await connection.execute(_FRAMES, (context_id, after, until, limit))
     found = [
-        RecordedFrame(*(*frame, None if written is None else Written(written, number, position), keeps))
+        RecordedFrame(
+            *(*frame, None if written is None else WrittenMessage(written, number, position), keeps)
+        )
         async for *frame, written, number, position, keeps in cursor
     ]
     if not found:

@@ -61,7 +61,7 @@ class ExportedFrame(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class StoredPresence:
     """What a database has under the id of a conversation that is to be imported."""
 
     context_id: str
@@ -121,9 +121,9 @@ def exported_frames(connection: Connection, context_id: str) -> AsyncGenerator[l
 _FRAMES = FramePages(ExportedFrame._make, ExportedFrame._fields)
 
 
-async def presence(connection: Connection, asked: Sequence[tuple[str, int]]) -> list[Presence]:
+async def presence(connection: Connection, asked: Sequence[tuple[str, int]]) -> list[StoredPresence]:
     """Returns what there is of these conversations, each with a version, in their order."""
-    async with connection.cursor(row_factory=class_row(Presence)) as cursor:
+    async with connection.cursor(row_factory=class_row(StoredPresence)) as cursor:
         await cursor.execute(
             """
             SELECT

@@ -48,7 +48,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class FramePage:
     """Frames in the order of their versions."""
 
     frames: list[PagedFrame]
@@ -64,7 +64,7 @@ async def page(
     most_bytes: int,
     *,
     newest: bool = False,
-) -> Page:
+) -> FramePage:
     """Returns the first wanted frames, or with `newest` the last ones: at most `limit`, and no more than it takes to
     reach `most_bytes` of payloads. At least one frame is returned if one is wanted."""
     async with connection.cursor() as cursor:
@@ -86,7 +86,7 @@ async def page(
         rows = await cursor.fetchall()
     frames = [PagedFrame(*row[1:]) for row in rows[:limit]]
     is_all = not rows or len(frames) == rows[0][0]
-    return Page(frames[::-1] if newest else frames, is_all)
+    return FramePage(frames[::-1] if newest else frames, is_all)
 
 
 async def payload(connection: Connection, context_id: str, version: int) -> bytes | None:

@@ -14,7 +14,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store import transfer
 from frameledger_services.store.contexts import NoSuchContextError
 from frameledger_services.store.transfer import Exported, ExportedFrame
-from frameledger_services.transfer.lines import Writer
+from frameledger_services.transfer.lines import LineWriter
 
 Write = Callable[[bytes], object]
 Pages = AsyncGenerator[list[ExportedFrame], None]
@@ -68,11 +68,11 @@ async def check_there(connection: Connection, context_ids: Sequence[str]) -> Non
             raise NoSuchContextError(found.context_id)
 
 
-class Lines:
+class LineExport:
     """Exports conversations in the form that loses nothing (`lines`)."""
 
     def __init__(self, release: str, write: Write) -> None:
-        self._writer = Writer(release)
+        self._writer = LineWriter(release)
         self._write = write
 
     async def export(self, head: Exported, pages: Pages) -> None:

@@ -37,14 +37,14 @@ from frameledger_services import failpoints
 from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.refold import Piece, Refold, UnfoldableFrameError
+from frameledger_services.projector.refold import FoldedPiece, Refold, UnfoldableFrameError
 from frameledger_services.projector.rows import FrameRow, Rows
 from frameledger_services.projector.writer import write as write_rows
 from frameledger_services.store import transfer
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.frame_pages import PAGE_BYTES, PAGE_FRAMES
 from frameledger_services.store.stored_rows import StoredFrameRow
-from frameledger_services.store.transfer import NO_LOG_GENERATION, NO_LOG_PARTITION, Presence
+from frameledger_services.store.transfer import NO_LOG_GENERATION, NO_LOG_PARTITION, StoredPresence
 from frameledger_services.transfer import lines
 from frameledger_services.transfer.lines import BadFileError, FrameLine, Header
 
@@ -188,7 +188,7 @@ class _Folding:
     def is_left_open(self) -> bool:
         return is_open(self.head.state)
 
-    def fold(self, page: Sequence[FrameLine]) -> Piece:
+    def fold(self, page: Sequence[FrameLine]) -> FoldedPiece:
         """Fold some frames; raises `BadFileError` for one that cannot be."""
         last = self.head.last_at
         stored = [_stored(one) for one in page]
@@ -301,7 +301,7 @@ async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: 
             to_do.ended += one.left_open
 
 
-def _is_there(there: Presence, header: Header) -> bool:
+def _is_there(there: StoredPresence, header: Header) -> bool:
     """Whether the conversation of this header is here already. Raises `ImportRefusedError` if another one is."""
     if there.erased_at is not None:
         raise ImportRefusedError(

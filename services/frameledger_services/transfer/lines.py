@@ -82,7 +82,7 @@ class FrameLine:
     payload: bytes
 
 
-class Writer:
+class LineWriter:
     """Makes the lines of conversations, one after the other."""
 
     def __init__(self, release: str) -> None:

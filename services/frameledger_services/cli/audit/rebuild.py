@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from frameledger import stored
 from frameledger_services import database
 from frameledger_services.audit import rebuild as rebuilding
-from frameledger_services.audit.rebuild import Options, Outcome, Pair
+from frameledger_services.audit.rebuild import Pair, RebuildOptions, RebuildOutcome
 from frameledger_services.audit.restore import Restoring
 from frameledger_services.cli.audit import render_rebuild
 from frameledger_services.cli.terminal import backend, options, output
@@ -119,7 +119,7 @@ def rebuild(
     if "\x00" in why:
         raise typer.BadParameter("the reason has a NUL", param_hint="--why")
     settings = Settings.from_env()
-    chosen = Options(
+    chosen = RebuildOptions(
         TopicNames(settings.topic_prefix),
         apply=apply,
         why=why.strip() or f"rebuilt with fold version {stored.FOLD_VERSION}",
@@ -144,7 +144,7 @@ def rebuild(
 class _View:
     """Output during the rebuild: results on standard output, and progress on standard error if it is a terminal."""
 
-    def __init__(self, progress: Progress, say: Callable[[Outcome], None]) -> None:
+    def __init__(self, progress: Progress, say: Callable[[RebuildOutcome], None]) -> None:
         self._progress = progress
         self._task = progress.add_task("Rebuilding", total=None)
         self._say = say
@@ -158,7 +158,7 @@ class _View:
                 err=True,
             )
 
-    def report(self, done: Outcome) -> None:
+    def report(self, done: RebuildOutcome) -> None:
         self._progress.advance(self._task)
         self._say(done)
 
@@ -173,7 +173,7 @@ def _view(*, as_json: bool) -> Iterator[_View]:
 
 async def _rebuild(
     settings: Settings,
-    chosen: Options,
+    chosen: RebuildOptions,
     contexts: list[str] | None,
     selection: rebuilds.Selection,
     jobs: int,

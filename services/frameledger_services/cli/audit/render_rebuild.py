@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import typer
 
-from frameledger_services.audit.rebuild import Outcome
+from frameledger_services.audit.rebuild import RebuildOutcome
 from frameledger_services.cli.audit.render_difference import as_objects, in_words
 from frameledger_services.cli.terminal import output
 from frameledger_services.cli.terminal.escape import one_line
@@ -17,13 +17,13 @@ SHOWN = 3
 """Maximum differences of a conversation that are shown; `--json` has more."""
 
 
-def print_lines(done: Outcome) -> None:
+def print_lines(done: RebuildOutcome) -> None:
     """Print the result for a conversation; nothing if it does not differ."""
     for line in _lines(done):
         typer.echo(line)
 
 
-def print_json(done: Outcome) -> None:
+def print_json(done: RebuildOutcome) -> None:
     """Print a conversation that differs, was rebuilt or cannot be folded, as a JSON object on one line."""
     if not done.found.count and not done.restored and done.problem is None and done.rebuilt is None:
         return
@@ -57,7 +57,7 @@ def summary(done: RebuildProgress, *, apply: bool) -> str:
     return f"{said}. Nothing was changed; --apply replaces what differs." if done.differ_count else f"{said}."
 
 
-def _lines(done: Outcome) -> Iterator[str]:
+def _lines(done: RebuildOutcome) -> Iterator[str]:
     if done.found.count or done.problem is not None:
         yield (
             f"{one_line(done.context_id)}  {plural(done.found.count, 'difference')} up to version {done.version:,}"

@@ -17,7 +17,7 @@ import typer
 from frameledger import heads_file
 from frameledger.heads_file import HeadsHeader
 from frameledger_services.audit import proof_files
-from frameledger_services.audit.against import WRONG, Compared, What, compare
+from frameledger_services.audit.against import WRONG, ComparedHead, What, compare
 from frameledger_services.audit.heads import snapshot
 from frameledger_services.audit.proof_files import HeadsFile, ProofFile
 from frameledger_services.cli.terminal import backend, escape, output
@@ -80,14 +80,14 @@ class _Found:
     """The comparison of the conversations in a file with the database."""
 
     counts: Counter[What] = field(default_factory=Counter)
-    listed: list[Compared] = field(default_factory=list)
+    listed: list[ComparedHead] = field(default_factory=list)
     """Differences and erasures."""
 
     @property
     def wrong_count(self) -> int:
         return sum(self.counts[what] for what in WRONG)
 
-    def add(self, one: Compared) -> None:
+    def add(self, one: ComparedHead) -> None:
         self.counts[one.what] += 1
         if one.is_wrong or one.what == "erased":
             self.listed.append(one)

@@ -11,7 +11,7 @@ from rich.table import Table
 from frameledger_services.cli.terminal import output
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.event_log.topics import MAX_RECORD_BYTES, ROOM
-from frameledger_services.recovery.diagnosis import Finding
+from frameledger_services.recovery.diagnosis import PartitionFinding
 from frameledger_services.recovery.recover import Examination
 from frameledger_services.recovery.republish import Republished
 
@@ -48,7 +48,7 @@ def show(examined: Examination) -> None:
         )
 
 
-def _listed(examined: Examination) -> Sequence[Finding]:
+def _listed(examined: Examination) -> Sequence[PartitionFinding]:
     """Returns the partitions that differ."""
     return [
         one
@@ -57,7 +57,7 @@ def _listed(examined: Examination) -> Sequence[Finding]:
     ]
 
 
-def _happened(one: Finding) -> str:
+def _happened(one: PartitionFinding) -> str:
     match one.happened:
         case "lost_tail":
             return f"Kafka lost the stored records from {one.begins_at} on{_since(one)}."
@@ -70,15 +70,15 @@ def _happened(one: Finding) -> str:
             return "An earlier recovery did not republish all frames."
 
 
-def _since(one: Finding) -> str:
+def _since(one: PartitionFinding) -> str:
     return f"; it has other records there now, up to {one.log.end - 1}" if one.log.end > one.begins_at else ""
 
 
-def _same_until(one: Finding) -> str:
+def _same_until(one: PartitionFinding) -> str:
     return f", identical up to {one.begins_at}" if one.begins_at > one.log.first else ""
 
 
-def _remedy(one: Finding, examined: Examination) -> str:
+def _remedy(one: PartitionFinding, examined: Examination) -> str:
     frames = plural(examined.to_put_back.get(one.stored.partition, 0), "frame")
     match one.happened:
         case "lost_tail":

@@ -21,7 +21,7 @@ from frameledger_services.client import Client
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.forks.copies import Copies
-from frameledger_services.forks.pace import Pace, time_of
+from frameledger_services.forks.pace import ReplayPace, time_of
 from frameledger_services.forks.replay import SOURCE, Replayer, recorded_frames
 from frameledger_services.settings import Settings
 from frameledger_services.store import client_calls
@@ -100,7 +100,7 @@ def replay(
 async def _play(
     settings: Settings, context_id: str, first: int | None, last: int | None, speed: float, as_json: bool
 ) -> None:
-    pace = Pace(speed, time.monotonic, asyncio.sleep, LONGEST_SILENCE)
+    pace = ReplayPace(speed, time.monotonic, asyncio.sleep, LONGEST_SILENCE)
     screen = Screen(output.console())
     async with AsyncExitStack() as stack:
         connections = Connections(settings)
@@ -152,7 +152,7 @@ async def _publish(
     speed: float,
     as_json: bool,
 ) -> None:
-    pace = Pace(speed, time.monotonic, asyncio.sleep)
+    pace = ReplayPace(speed, time.monotonic, asyncio.sleep)
     progress = Console(stderr=True)
     async with AsyncExitStack() as stack:
         connections = Connections(settings)

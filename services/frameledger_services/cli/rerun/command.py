@@ -15,7 +15,7 @@ from frameledger_services.cli.rerun import render, report, to_json
 from frameledger_services.cli.rerun.desk import RerunOptions, desk_with
 from frameledger_services.cli.terminal import backend, moment, options, output
 from frameledger_services.forks import batch, prices
-from frameledger_services.forks.compared import Compared
+from frameledger_services.forks.compared import ComparedAnswers
 from frameledger_services.forks.rerun import Changes
 from frameledger_services.forks.summary import Summary
 from frameledger_services.providers import plugins
@@ -172,7 +172,7 @@ async def _all(
     try:
         with report.writing(path) as written:
 
-            def tell(one: Compared) -> None:
+            def tell(one: ComparedAnswers) -> None:
                 found.add(one)
                 said = to_json.compared(one)
                 written.add(said)

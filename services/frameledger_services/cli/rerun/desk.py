@@ -10,7 +10,7 @@ from typing import Any
 
 from frameledger_services.client import Client
 from frameledger_services.forks import batch, prices
-from frameledger_services.forks.compared import Compared, compared
+from frameledger_services.forks.compared import ComparedAnswers, compared
 from frameledger_services.forks.original import Original, original
 from frameledger_services.forks.rerun import Changes, Rerunner
 from frameledger_services.providers import plugins
@@ -44,7 +44,7 @@ class Desk:
         self._stack = stack
         self._rerunners: dict[str | None, Rerunner] = {}
 
-    async def rerun(self, run: batch.RunAt) -> Compared:
+    async def rerun(self, run: batch.RunAt) -> ComparedAnswers:
         """Rerun one version with the configured number of repetitions."""
         found = await self.connections.read(original, run.context_id, run.version)
         rerunner = self._rerunner(found)

@@ -10,15 +10,15 @@ from rich.text import Text
 
 from frameledger_services.cli.terminal import escape
 from frameledger_services.cli.terminal.format_fold import plain
-from frameledger_services.forks.answer import Answer, AnswerCall
-from frameledger_services.forks.compared import Compared
-from frameledger_services.forks.comparison import Comparison, Piece
+from frameledger_services.forks.answer import AnswerCall, ModelAnswer
+from frameledger_services.forks.compared import ComparedAnswers
+from frameledger_services.forks.comparison import AnswerComparison, TextPiece
 from frameledger_services.forks.summary import Side, Summary
 
 _MARKS = {"same": ("", "", ""), "gone": ("[-", "-]", "red"), "new": ("{+", "+}", "green")}
 
 
-def show(one: Compared, console: Console) -> None:
+def show(one: ComparedAnswers, console: Console) -> None:
     """Print a version and its reruns, each beside the recorded answer."""
     console.print(Text(f"{escape.printable(one.context_id)} at version {one.version}", "bold"))
     for number, (rerun, comparison) in enumerate(one.reruns, start=1):
@@ -37,7 +37,7 @@ def show(one: Compared, console: Console) -> None:
         console.print(f"\n{same} of {len(one.reruns)} reruns equal the recorded answer.")
 
 
-def line(one: Compared) -> Text:
+def line(one: ComparedAnswers) -> Text:
     """Returns a run and its reruns on one line."""
     differing = [comparison for _, comparison in one.reruns if comparison is not None]
     failed = len(one.reruns) - len(differing)
@@ -93,13 +93,13 @@ def _used(side: Side) -> tuple[str, ...]:
 
 
 def _side_by_side(
-    recorded: Answer | None, rerun: Answer, comparison: Comparison | None, number: int
+    recorded: ModelAnswer | None, rerun: ModelAnswer, comparison: AnswerComparison | None, number: int
 ) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
     table.add_column("")
     table.add_column("recorded", ratio=1, overflow="fold")
     table.add_column(f"rerun {number}", ratio=1, overflow="fold")
-    old = recorded or Answer()
+    old = recorded or ModelAnswer()
     table.add_row("text", _text(old, comparison, "gone"), _text(rerun, comparison, "new"))
     for ours, theirs in _pairs(old, rerun):
         table.add_row("call", ours, theirs)
@@ -110,7 +110,7 @@ def _side_by_side(
     return table
 
 
-def _text(answer: Answer, comparison: Comparison | None, own: str) -> Text:
+def _text(answer: ModelAnswer, comparison: AnswerComparison | None, own: str) -> Text:
     if comparison is None:
         return Text(_shown(answer.text))
     text = Text()
@@ -120,7 +120,7 @@ def _text(answer: Answer, comparison: Comparison | None, own: str) -> Text:
     return text
 
 
-def _marked(piece: Piece) -> Text:
+def _marked(piece: TextPiece) -> Text:
     before, after, style = _MARKS[piece.kind]
     words = piece.text.rstrip()
     return Text.assemble((f"{before}{_shown(words)}{after}", style), _shown(piece.text[len(words) :]))
@@ -130,7 +130,7 @@ def _shown(text: str) -> str:
     return "\n".join(escape.printable(line) for line in text.split("\n"))
 
 
-def _pairs(old: Answer, new: Answer) -> Iterator[tuple[str, str]]:
+def _pairs(old: ModelAnswer, new: ModelAnswer) -> Iterator[tuple[str, str]]:
     for place in range(max(len(old.calls), len(new.calls))):
         yield (
             _call(old.calls[place]) if place < len(old.calls) else "",
@@ -142,27 +142,27 @@ def _call(call: AnswerCall) -> str:
     return escape.one_line(f"{call.function_name} {plain(call.arguments)}")
 
 
-def _figures(old: Answer, new: Answer) -> Iterator[tuple[str, str, str]]:
+def _figures(old: ModelAnswer, new: ModelAnswer) -> Iterator[tuple[str, str, str]]:
     yield "tokens", _tokens(old), _tokens(new)
     yield "seconds", _seconds(old), _seconds(new)
     if old.price is not None or new.price is not None:
         yield "price", _price(old.price), _price(new.price)
 
 
-def _tokens(answer: Answer) -> str:
+def _tokens(answer: ModelAnswer) -> str:
     if answer.tokens.input is None and answer.tokens.output is None:
         return "-"
     return f"{_count(answer.tokens.input)} in, {_count(answer.tokens.output)} out"
 
 
-def _seconds(answer: Answer) -> str:
+def _seconds(answer: ModelAnswer) -> str:
     if answer.seconds is None:
         return "-"
     first = "" if answer.first_text_seconds is None else f", first text after {answer.first_text_seconds:.2f}"
     return f"{answer.seconds:.2f}{first}"
 
 
-def _model(answer: Answer) -> str:
+def _model(answer: ModelAnswer) -> str:
     if answer.provider is None and answer.model is None:
         return "-"
     return escape.one_line(f"{answer.provider or '-'}/{answer.model or '-'}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from frameledger_services.forks.answer import Answer, AnswerCall
-from frameledger_services.forks.compared import Compared
-from frameledger_services.forks.comparison import Comparison
+from frameledger_services.forks.answer import AnswerCall, ModelAnswer
+from frameledger_services.forks.compared import ComparedAnswers
+from frameledger_services.forks.comparison import AnswerComparison
 from frameledger_services.forks.summary import side_to_json
 
 
-def compared(one: Compared) -> dict[str, Any]:
+def compared(one: ComparedAnswers) -> dict[str, Any]:
     """Returns a version, its recorded answer, and the answer of each rerun."""
     return {
         "context_id": one.context_id,
@@ -20,7 +20,7 @@ def compared(one: Compared) -> dict[str, Any]:
     }
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _answer(answer: ModelAnswer) -> dict[str, Any]:
     names = {"run_id": answer.run_id, "context_id": answer.context_id}
     return {
         **{name: said for name, said in names.items() if said is not None},
@@ -42,7 +42,7 @@ def _call(call: AnswerCall) -> dict[str, Any]:
     return said if call.answered is None else {**said, "answered": call.answered}
 
 
-def _differences(comparison: Comparison | None) -> dict[str, Any]:
+def _differences(comparison: AnswerComparison | None) -> dict[str, Any]:
     if comparison is None:
         return {}
     return {

@@ -20,7 +20,7 @@ from frameledger_services.store import connections, contexts, transfer
 from frameledger_services.store.transfer import Exported
 from frameledger_services.transfer import exporting
 from frameledger_services.transfer.cloudevents import CloudEvents
-from frameledger_services.transfer.exporting import EarlierLifeError, Export, Lines, Pages
+from frameledger_services.transfer.exporting import EarlierLifeError, Export, LineExport, Pages
 
 
 class Format(StrEnum):
@@ -62,7 +62,7 @@ async def frames(
             await _each(connection, named, since, events.export, done)
             events.end()
         else:
-            await _each(connection, named, since, Lines(version("frameledger"), write).export, done)
+            await _each(connection, named, since, LineExport(version("frameledger"), write).export, done)
 
 
 async def tables(

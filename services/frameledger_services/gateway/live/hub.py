@@ -28,7 +28,7 @@ from frameledger_services.gateway.metrics import StreamMetrics
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections, following, projections
 from frameledger_services.store.connections import Connections
-from frameledger_services.store.following import Reading, StreamCursor
+from frameledger_services.store.following import StreamCursor, StreamReading
 from frameledger_services.supervision import Backoff
 
 TICK_SECONDS = 0.02
@@ -237,7 +237,9 @@ class Hub:
             for follower in followers:
                 self.wake(follower)
 
-    async def _read_all(self, connection: Connection, cursors: Sequence[StreamCursor]) -> Sequence[Reading]:
+    async def _read_all(
+        self, connection: Connection, cursors: Sequence[StreamCursor]
+    ) -> Sequence[StreamReading]:
         if not cursors:
             return []
         each = max(LEAST_BYTES, min(MOST_BYTES, STATEMENT_BYTES // len(cursors)))
@@ -245,7 +247,7 @@ class Hub:
             connection, self._topic, cursors, most_frames=MOST_FRAMES, most_bytes=each
         )
 
-    def _give(self, place: _Place, followers: Sequence[Follower], reading: Reading) -> None:
+    def _give(self, place: _Place, followers: Sequence[Follower], reading: StreamReading) -> None:
         chunk = assemble(place.cursor, reading, is_greeted=place.is_greeted)
         partitions = self._partitions(place.cursor.context_id, reading)
         for follower in followers:
@@ -260,7 +262,7 @@ class Hub:
             else:
                 self.wake(follower)
 
-    def _partitions(self, context_id: str, reading: Reading) -> frozenset[int | None]:
+    def _partitions(self, context_id: str, reading: StreamReading) -> frozenset[int | None]:
         """Returns the partitions that may contain the next frames of a conversation: that of its last frame, and that
         of its key."""
         last = reading.frames[-1].partition if reading.frames else -1
@@ -278,7 +280,7 @@ class Hub:
         follower.partitions = partitions
 
 
-def assemble(cursor: StreamCursor, reading: Reading, *, is_greeted: bool) -> Chunk | None:
+def assemble(cursor: StreamCursor, reading: StreamReading, *, is_greeted: bool) -> Chunk | None:
     """Returns what to give to who has this cursor; None for nothing, which only who was not greeted yet is told."""
     head, events = reading.head, []
     newest = 0 if head is None else head.version
