@@ -7,44 +7,30 @@
 
 Each table is read once, in the order of versions, next to the fold: a row is compared when the fold comes to the
 version at which it begins, and its end when the fold comes to that. Runs and calls are rows that change: they are
-compared when they are over, and those that still go on at the end.
+compared when they are over, and those that still go on at the end (`changing_rows`). The head is compared by
+`head_comparison`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Table
-
-from frameledger import stored
 from frameledger.evolve.state import State
 from frameledger_services.audit import validity
+from frameledger_services.audit.changing_rows import ChangingRows
+from frameledger_services.audit.column_comparison import NULL_BEFORE, same_json
 from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import FoldedPiece
 from frameledger_services.projector.rows import MessageRow
-from frameledger_services.projector.writer import state_columns
-from frameledger_services.store import heads, stored_rows, tables
-from frameledger_services.store.batch import default_of
+from frameledger_services.store import tables
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.row_parameters import COUNTED
-from frameledger_services.store.stored_rows import Ended, RowsByVersion, StoredFrameRow, StoredRows
+from frameledger_services.store.stored_rows import Ended, StoredFrameRow, StoredRows
 from frameledger_services.store.valid_to import FOR_EVER
-
-Key = tuple[Any, ...]
 
 _DERIVED = StoredFrameRow._fields[StoredFrameRow._fields.index("produced_at") :]
 _AT = len(StoredFrameRow._fields) - len(_DERIVED)
-
-NOT_COMPARED = frozenset({"version", "started_at", "last_at", "duplicate_count", "chain"})
-"""Attributes of a head that its frames do not say (a duplicate leaves none), or that the chain's check compares."""
-
-NULL_BEFORE = frozenset({"idempotency_key", "said_at", "is_copy"})
-"""Columns that older releases left null."""
 
 
 class TableComparison:
@@ -54,8 +40,8 @@ class TableComparison:
         """`rows` are those behind the version from which the fold goes on; all, if it begins at the beginning."""
         self._found = found
         self._rows = rows
-        self._runs = _Changing(tables.runs, ("run_id",), rows.runs, found)
-        self._calls = _Changing(tables.tool_calls, ("requested_version", "ordinal"), rows.calls, found)
+        self._runs = ChangingRows(tables.runs, ("run_id",), rows.runs, found)
+        self._calls = ChangingRows(tables.tool_calls, ("requested_version", "ordinal"), rows.calls, found)
 
     async def compare(self, piece: FoldedPiece, head: Head) -> None:
         """Compare a piece; `head` is the head behind it."""
@@ -120,7 +106,12 @@ class TableComparison:
             key = row.era, row.position, row.valid_from
             if (found := begun.pop(key, None)) is None:
                 self._found.add(
-                    row.valid_from, "messages", ROW, None, row.message.decode(), _message_key(*key)
+                    row.valid_from,
+                    "messages",
+                    ROW,
+                    None,
+                    row.message.decode(),
+                    _message_key(row.era, row.position, row.valid_from),
                 )
             else:
                 said_by = row.run_id
@@ -157,7 +148,7 @@ class TableComparison:
             self._found.add(version, "messages", "message", message, row.message.decode(), key)
 
     def _message_too_many(self, row: Sequence[Any]) -> None:
-        self._found.add(row[0], "messages", ROW, row[9], None, _message_key(*row[2:5]))
+        self._found.add(row[0], "messages", ROW, row[9], None, _message_key(row[2], row[3], row[4]))
 
     def _end_differs(self, era: int, position: int, valid_from: int, valid_to: int, expected: object) -> None:
         key = _message_key(era, position, valid_from)
@@ -184,78 +175,6 @@ class TableComparison:
                 )
 
 
-def compare_head(found: Differences, row: Mapping[str, Any], head: Head, states: Mapping[int, State]) -> None:
-    """Compare a row of `contexts` (`stored_rows.heads`) with the head that was folded up to its version, or up to
-    where it is parked, and its stored state with the one of its version, if `states` has that.
-
-    Version, chain and times are not compared: they are of all frames, also of those that are parked.
-    """
-    version = int(row["version"])
-    expected = {
-        name: attrgetter(path)(head) for name, path in heads.ATTRIBUTES.items() if name not in NOT_COMPARED
-    } | state_columns(head.state)
-    expected["origin"] = None if head.origin is None else head.origin.decode()
-    expected["experiment"] = bool(head.experiment)
-    for name, value in expected.items():
-        if row[name] != value:
-            found.add(version, "contexts", name, row[name], value)
-    at = int(row["state_version"])
-    if (state := states.get(at)) is not None:
-        _compare_state(found, row, state, at)
-    elif not 1 <= at <= head.version:
-        found.add(version, "contexts", "state_version", at, f"1 to {head.version}")
-
-
-def check_fold_version(found: Differences, row: Mapping[str, Any]) -> None:
-    """Check that a row of `contexts` and its state name the same fold, whichever that is."""
-    try:
-        state = json.loads(str(row["state"]))
-    except ValueError:
-        state = None
-    made_by = state.get("fold") if isinstance(state, dict) else None
-    if row["fold_version"] != made_by:
-        found.add(int(row["state_version"]), "contexts", "fold_version", row["fold_version"], made_by)
-
-
-def _compare_state(found: Differences, row: Mapping[str, Any], state: State, at: int) -> None:
-    text = str(row["state"]).encode()
-    if text == stored.dump(state):
-        return
-    try:
-        was = stored.load(text)
-    except stored.StoredStateError as error:
-        found.add(at, "contexts", "state", str(error), "a state")
-        return
-    for path, one, other in state_differences(was, state):
-        found.add(at, "contexts", path, one, other)
-
-
-def state_differences(was: State, expected: State) -> Iterable[tuple[str, object, object]]:
-    """Yields the fields in which two states differ, by their paths, as JSON has them."""
-    one, other = stored.dump(was), stored.dump(expected)
-    if one != other:
-        yield from _paths(json.loads(one), json.loads(other), "state")
-
-
-def _paths(was: object, expected: object, path: str) -> Iterable[tuple[str, object, object]]:
-    """Yields the places at which two JSON values differ, each with its path."""
-    if isinstance(was, dict) and isinstance(expected, dict):
-        for name in sorted(was.keys() | expected.keys()):
-            yield from _paths(was.get(name), expected.get(name), f"{path}.{name}")
-    elif was != expected:
-        yield path, was, expected
-
-
-def same_json(was: str, expected: bytes) -> bool:
-    """Whether two JSON texts have one value; the text itself may be that of an older release."""
-    if was.encode() == expected:
-        return True
-    try:
-        return json.dumps(json.loads(was), sort_keys=True) == json.dumps(json.loads(expected), sort_keys=True)
-    except ValueError:
-        return False
-
-
 def _unfinished_runs(state: State) -> Iterator[str]:
     """Yields the runs that may still change: the open and the pending one, and what answers elsewhere count as."""
     for run in (state.runs.open, state.runs.wanted):
@@ -267,149 +186,5 @@ def _unfinished_runs(state: State) -> Iterator[str]:
             yield counted
 
 
-class _Changing:
-    """Rows that frames change after they began: runs, or calls."""
-
-    def __init__(self, table: Table, key: tuple[str, ...], rows: RowsByVersion, found: Differences) -> None:
-        self._name = str(table.name)
-        self._key = key
-        self._columns = stored_rows.names(table)
-        self._json = stored_rows.json_columns(table)
-        self._defaults = _defaults(table)
-        self._rows = rows
-        self._found = found
-        self._open: dict[Key, tuple[dict[str, Any], dict[str, Any]]] = {}
-        """Those that may still change: as they should be, and as they are stored."""
-
-        self._older: dict[Key, tuple[dict[str, Any], dict[str, Any]]] = {}
-        """Those that began before the fold did: what should have changed since, and as they are stored."""
-
-    async def compare(
-        self,
-        new: Mapping[Key, Mapping[str, Any]],
-        patches: Mapping[Key, Mapping[str, Any]],
-        first: int,
-        last: int,
-        still_open: set[Key],
-    ) -> None:
-        found = {}
-        for version, *values in await self._rows.upto(last):
-            row = dict(zip(self._columns, values, strict=True))
-            key = tuple(row[name] for name in self._key)
-            if version < first:
-                self._older[key] = {}, row
-            else:
-                found[key] = row
-        for key, columns in new.items():
-            expected = {**self._defaults, **columns}
-            if (stored_row := found.pop(key, None)) is None:
-                self._add(int(expected["requested_version"]), key, ROW, None, _shown(expected))
-            else:
-                self._open[key] = expected, stored_row
-        for key, row in found.items():
-            self._add(int(row["requested_version"]), key, ROW, _shown(row), None)
-        for key, columns in patches.items():
-            if (pair := self._open.get(key)) is not None:
-                for name, value in columns.items():
-                    pair[0][name] = pair[0][name] + value if name in COUNTED else value
-            elif (pair := self._older.get(key)) is not None:
-                pair[0].update((name, value) for name, value in columns.items() if name not in COUNTED)
-            # Else its row is missing, which was reported, or began before the fold did.
-        for key in [key for key in self._open if key not in still_open]:
-            self._compare_row(key, *self._open.pop(key))
-
-    async def finish(self, after: int) -> None:
-        """Compare what is left; the fold began behind the version `after`."""
-        for key, pair in self._open.items():
-            self._compare_row(key, *pair)
-        for version, *values in await self._rows.upto(FOR_EVER):
-            row = dict(zip(self._columns, values, strict=True))
-            key = tuple(row[name] for name in self._key)
-            if version <= after:
-                self._older[key] = {}, row
-            else:
-                self._add(version, key, ROW, _shown(row), None)
-        for key, (changed, row) in self._older.items():
-            since = {
-                name: row[name] for name in row if name.endswith("_version") and (row[name] or 0) > after
-            }
-            self._compare_row(key, {**dict.fromkeys(since), **changed}, row)
-
-    def _compare_row(self, key: Key, expected: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-        for name, value in expected.items():
-            was = row[name]
-            if name in self._json and isinstance(value, bytes) and was is not None:
-                if same_json(was, value):
-                    continue
-                value = value.decode()
-            if was != value and not (was is None and name in NULL_BEFORE) and name != "context_id":
-                self._add(_version_of(name, expected, row), key, name, was, value)
-
-    def _add(self, version: int, key: tuple[Any, ...], field: str, was: object, expected: object) -> None:
-        self._found.add(version, self._name, field, was, expected, dict(zip(self._key, key, strict=True)))
-
-
-_WRITTEN_AT = (
-    ("settled_version", {"settled_version", "settled_at", "status", "result"}),
-    (
-        "closed_version",
-        {
-            *("closed_version", "closed_at", "status", "finish_reason", "said", "usage_partial", "error"),
-            *("error_code", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
-            "reasoning_tokens",
-        },
-    ),
-    ("resolved_version", {"resolved_version"}),
-    ("interrupted_version", {"interrupted_version"}),
-    (
-        "started_version",
-        {
-            *(
-                "started_version",
-                "started_at",
-                "first_text_at",
-                "attempt",
-                "claim",
-                "worker",
-                "provider",
-                "model",
-            ),
-            *(
-                "request_sha256",
-                "synchronous",
-                "safe_to_retry",
-                "timeout_secs",
-                "waiting_for",
-                "waiting_deadline",
-            ),
-            *("progress_count", "status", "error", "error_code", "is_copy"),
-        },
-    ),
-    ("opened_version", {"opened_version", "opened_at", "status"}),
-    ("dispatched_version", {"dispatched_version", "dispatched_at", "status"}),
-)
-"""By which version a column was written last, as far as the row says it."""
-
-
-def _version_of(name: str, expected: Mapping[str, Any], row: Mapping[str, Any]) -> int:
-    for version, columns in _WRITTEN_AT:
-        if name in columns and (at := expected.get(version) or row.get(version)) is not None:
-            return int(at)
-    return int(row["requested_version"])
-
-
-@cache
-def _defaults(table: Table) -> Mapping[str, Any]:
-    return {name: default_of(table, name) for name in stored_rows.names(table)}
-
-
 def _message_key(era: int, position: int, valid_from: int) -> dict[str, object]:
     return {"era": era, "position": position, "valid_from": valid_from}
-
-
-def _shown(row: Mapping[str, Any]) -> dict[str, object]:
-    return {
-        name: value.decode() if isinstance(value, bytes) else value
-        for name, value in row.items()
-        if value is not None and name != "context_id"
-    }

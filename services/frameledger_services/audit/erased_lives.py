@@ -7,7 +7,7 @@ from datetime import datetime
 from frameledger.evolve import evolve
 from frameledger.evolve.state import State
 from frameledger.ids import ContextId
-from frameledger.record import LoggedFrame
+from frameledger.record import LoggedFrame, LogPosition
 from frameledger_services.database_types import Connection
 from frameledger_services.projector import stored_heads
 from frameledger_services.projector.head import Head
@@ -40,20 +40,21 @@ class Life:
         stored = await stored_rows.heads(connection, [context_id]) if head.state.erased is not None else {}
         return cls(connection, head, stored[context_id]["parked_version"] if stored else None)
 
-    async def place_before(self, partition: int) -> tuple[int, int] | None:
-        """Returns the generation and the offset of the last record of the erased life in a partition: that of the
-        erasing frame, or else of its last stored frame. None if there is none."""
+    async def place_before(self, topic: str, partition: int) -> LogPosition | None:
+        """Returns where the last record of the erased life lies in a partition: that of the erasing frame, or else of
+        its last stored frame. None if there is none."""
         if self._head.state.erased is None:
             return None
         for one in await erasures.receipts(self._connection, self._head.context_id):
             if one.version == self.first_version - 1:
-                found = [(place.partition, place.generation, place.last_offset) for place in one.places]
-                if one.partition is not None and one.generation is not None and one.offset is not None:
-                    found.append((one.partition, one.generation, one.offset))
-                return max(
-                    ((generation, offset) for at, generation, offset in found if at == partition),
-                    default=None,
-                )
+                found = [
+                    LogPosition(topic, partition, place.last_offset, place.generation)
+                    for place in one.places
+                    if place.partition == partition
+                ]
+                if one.partition == partition and one.generation is not None and one.offset is not None:
+                    found.append(LogPosition(topic, partition, one.offset, one.generation))
+                return max(found, key=_order_on_the_log, default=None)
         return None
 
     async def advance(self, version: int) -> None:
@@ -79,3 +80,7 @@ class Life:
         """Fold a restored frame, so that `is_left_out` knows what it began."""
         if self._head.state.erased is not None and version <= self._upto:
             self._state = evolve(self._state, logged.frame, logged_at).state
+
+
+def _order_on_the_log(place: LogPosition) -> tuple[int, int]:
+    return place.generation, place.offset

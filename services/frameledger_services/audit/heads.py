@@ -21,6 +21,7 @@ from frameledger.merkle import Sibling, Tree
 from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections, leaves
+from frameledger_services.store.leaves import StoredLeaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +141,16 @@ async def in_order(connection: Connection) -> AsyncGenerator[tuple[str, Living |
         aclosing(leaves.receipts(connection)) as receipts,
     ):
         receipt = await anext(receipts, None)
-        async for context_id, version, chain in heads:
+        async for head in heads:
             # The order of code points is that of the bytes in UTF-8.
-            while receipt is not None and receipt[0] <= context_id:
-                yield receipt[0], Erased.of(*receipt)
+            while receipt is not None and receipt.context_id <= head.context_id:
+                yield receipt.context_id, _erased(receipt)
                 receipt = await anext(receipts, None)
-            yield context_id, Living(context_id, version, chain)
+            yield head.context_id, Living(head.context_id, head.version, head.chain)
         while receipt is not None:
-            yield receipt[0], Erased.of(*receipt)
+            yield receipt.context_id, _erased(receipt)
             receipt = await anext(receipts, None)
+
+
+def _erased(receipt: StoredLeaf) -> Erased:
+    return Erased.of(receipt.context_id, receipt.version, receipt.chain)

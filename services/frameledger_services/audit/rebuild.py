@@ -28,7 +28,7 @@ from frameledger_services.projector.refold import UnfoldableFrameError
 from frameledger_services.projector.relay import publish_committed
 from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.store import rebuilds
-from frameledger_services.store.rebuilds import Candidate, RebuildProgress, Selection, Source
+from frameledger_services.store.rebuilds import Candidate, RebuildKind, RebuildProgress, Selection, Source
 
 PAGE = 64
 """Conversations after which progress is saved: so many are compared twice if the process dies."""
@@ -133,10 +133,10 @@ async def rebuild_many(
 async def _begin(
     connection: Connection, options: RebuildOptions, selection: Selection, *, again: bool
 ) -> RebuildProgress:
-    kind = selection, options.source, stored.FOLD_VERSION
-    progress = None if again else await rebuilds.interrupted(connection, *kind, applied=options.apply)
+    kind = RebuildKind(selection, options.source, stored.FOLD_VERSION, options.apply)
+    progress = None if again else await rebuilds.interrupted(connection, kind)
     if progress is None:
-        progress = await rebuilds.begin(connection, *kind, applied=options.apply)
+        progress = await rebuilds.begin(connection, kind)
     if not await rebuilds.hold(connection, progress.number):
         raise AlreadyRunningError(progress.number)
     return progress

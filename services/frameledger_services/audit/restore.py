@@ -149,8 +149,8 @@ class Restoring:
             first, end = await self._probe.offsets(partition)
         if before is not None:
             first = max(first, on_log.first_behind(before.generation, before.offset))
-        elif (place := await life.place_before(partition)) is not None:
-            first = max(first, on_log.first_behind(*place))
+        elif (place := await life.place_before(self._topic, partition)) is not None:
+            first = max(first, on_log.first_behind(place.generation, place.offset))
         end = end if behind is None else min(end, on_log.end_before(behind))
         rejected = await dead_letters.places_within(
             connection, self._topic, context_id, partition, first, end

@@ -14,13 +14,9 @@ from typing import Any
 from frameledger import stored
 from frameledger.ids import ContextId
 from frameledger_services.audit.chain_check import ChainCheck
-from frameledger_services.audit.comparison import (
-    TableComparison,
-    check_fold_version,
-    compare_head,
-    state_differences,
-)
+from frameledger_services.audit.comparison import TableComparison
 from frameledger_services.audit.differences import ROW, Differences
+from frameledger_services.audit.head_comparison import check_fold_version, compare_head, state_differences
 from frameledger_services.audit.remembered import head_of, is_of, is_unchanged, remember
 from frameledger_services.database_types import Connection
 from frameledger_services.projector.head import Head

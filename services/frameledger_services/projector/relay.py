@@ -153,22 +153,7 @@ class Relay:
                 to=row.to_topic,
                 of=(row.partition, row.offset),
             )
-        await dead_letters.keep_unsendable(
-            self._connection,
-            [
-                (
-                    one.topic,
-                    one.partition,
-                    one.generation,
-                    one.offset,
-                    one.context_id,
-                    one.key,
-                    one.value,
-                    outbox.headers_as_json(one.headers),
-                )
-                for one in too_large
-            ],
-        )
+        await dead_letters.keep_unsendable(self._connection, too_large)
 
 
 def sender(producer: Producer) -> Send:

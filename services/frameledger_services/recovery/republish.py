@@ -33,7 +33,7 @@ from frameledger_services.recovery.copies import (
 from frameledger_services.recovery.diagnosis import PartitionFinding, gaps, generation_at, spans
 from frameledger_services.recovery.since_loss import Reads, erased_since, said_before
 from frameledger_services.store import recovery
-from frameledger_services.store.recovery import LostFrame, LostRange, RecoveryReceipt
+from frameledger_services.store.recovery import LostFrame, LostRange, PutBack, RecoveryReceipt
 
 COPIES_AT_ONCE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -112,7 +112,7 @@ async def republish(
             connection,
             topic,
             [
-                (
+                PutBack(
                     partition,
                     due[partition].generation,
                     progress.count[partition],

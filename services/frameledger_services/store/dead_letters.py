@@ -11,6 +11,7 @@ from psycopg.rows import class_row
 
 from frameledger.record import LogPosition
 from frameledger_services.database_types import Connection
+from frameledger_services.store.outbox import OutboxRow, headers_as_json
 
 AT_ONCE = 16
 """Dead letters to read with their values at once: each may be as large as a record."""
@@ -81,15 +82,16 @@ async def places_within(
 
 async def not_retried(connection: Connection, topic: str) -> list[LogPosition]:
     """Returns the places of a topic's dead letters that were never published again, the oldest first."""
-    cursor = await connection.execute(
-        """
-        SELECT topic, partition, "offset", generation FROM rejected_frames
-        WHERE topic = %s AND retried_at IS NULL
-        ORDER BY recorded_at, partition, "offset"
-        """,
-        (topic,),
-    )
-    return [LogPosition(*row) for row in await cursor.fetchall()]
+    async with connection.cursor(row_factory=class_row(LogPosition)) as cursor:
+        await cursor.execute(
+            """
+            SELECT topic, partition, "offset", generation FROM rejected_frames
+            WHERE topic = %s AND retried_at IS NULL
+            ORDER BY recorded_at, partition, "offset"
+            """,
+            (topic,),
+        )
+        return await cursor.fetchall()
 
 
 async def count_not_retried(connection: Connection) -> int:
@@ -111,12 +113,9 @@ async def note_retried(connection: Connection, place: LogPosition) -> None:
     )
 
 
-async def keep_unsendable(
-    connection: Connection,
-    rows: Sequence[tuple[str, int, int, int, str | None, bytes | None, bytes | None, bytes]],
-) -> None:
-    """Keep rows that are too large for their topic, given as topic, partition, generation, offset, context, key, value
-    and headers (of `outbox.headers_as_json`). A dead letter exists already, and stays as it is."""
+async def keep_unsendable(connection: Connection, rows: Sequence[OutboxRow]) -> None:
+    """Keep rows of the outbox that are too large for the topic that they were to be published to. A dead letter exists
+    already, and stays as it is."""
     await connection.execute(
         """
         INSERT INTO rejected_frames
@@ -129,7 +128,16 @@ async def keep_unsendable(
         ) AS refused (topic, partition, generation, "offset", context_id, key, value, headers)
         ON CONFLICT DO NOTHING
         """,
-        tuple(map(list, zip(*((*row[:-1], row[-1].decode()) for row in rows), strict=True))),
+        (
+            [one.topic for one in rows],
+            [one.partition for one in rows],
+            [one.generation for one in rows],
+            [one.offset for one in rows],
+            [one.context_id for one in rows],
+            [one.key for one in rows],
+            [one.value for one in rows],
+            [headers_as_json(one.headers).decode() for one in rows],
+        ),
     )
 
 

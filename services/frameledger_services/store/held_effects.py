@@ -144,11 +144,35 @@ AT_ONCE = 2_000
 
 
 def _open_work(row: Sequence[Any]) -> UnclaimedRun | UnclaimedCall:
-    context_id, version, id_, requested_version, ordinal, function_name, group_id, *cause = row
+    (
+        context_id,
+        version,
+        id_,
+        requested_version,
+        ordinal,
+        function_name,
+        group_id,
+        frame_id,
+        generation,
+        offset,
+        is_requested,
+        is_closed,
+    ) = row
     if function_name is None:
-        return UnclaimedRun(context_id, version, id_, *cause)
+        return UnclaimedRun(context_id, version, id_, frame_id, generation, offset, is_requested, is_closed)
     return UnclaimedCall(
-        context_id, version, requested_version, ordinal, id_, function_name, group_id, *cause
+        context_id,
+        version,
+        requested_version,
+        ordinal,
+        id_,
+        function_name,
+        group_id,
+        frame_id,
+        generation,
+        offset,
+        is_requested,
+        is_closed,
     )
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
+from typing import NamedTuple
+
+from psycopg.rows import args_row
 
 from frameledger_services.database_types import Connection
 
@@ -33,9 +36,17 @@ async def try_to_hold_roots(connection: Connection) -> bool:
     return bool(held)
 
 
-async def heads(connection: Connection) -> AsyncGenerator[tuple[str, int, bytes], None]:
+class StoredLeaf(NamedTuple):
+    """What a leaf is made of: a head, or a receipt. A tuple, since there may be millions."""
+
+    context_id: str
+    version: int
+    chain: bytes
+
+
+async def heads(connection: Connection) -> AsyncGenerator[StoredLeaf, None]:
     """Yields context id, version and chain of every conversation, in the byte order of the ids."""
-    async with connection.cursor(name="heads") as cursor:
+    async with connection.cursor(name="heads", row_factory=args_row(StoredLeaf)) as cursor:
         cursor.itersize = FETCH_ROWS
         await cursor.execute(
             "SELECT context_id, version, chain FROM contexts ORDER BY context_id", binary=True
@@ -44,10 +55,10 @@ async def heads(connection: Connection) -> AsyncGenerator[tuple[str, int, bytes]
             yield row
 
 
-async def receipts(connection: Connection) -> AsyncGenerator[tuple[str, int, bytes], None]:
+async def receipts(connection: Connection) -> AsyncGenerator[StoredLeaf, None]:
     """Yields context id, version and chain of every receipt, in the byte order of the ids, of one id the oldest
     first."""
-    async with connection.cursor(name="receipts") as cursor:
+    async with connection.cursor(name="receipts", row_factory=args_row(StoredLeaf)) as cursor:
         cursor.itersize = FETCH_ROWS
         await cursor.execute(
             "SELECT context_id, version, chain FROM erasures ORDER BY context_id, erased_at, version",

@@ -149,14 +149,20 @@ async def delete(connection: Connection, places: Sequence[OutboxPlace]) -> None:
             AND outbox.generation = sent.generation
             AND outbox."offset" = sent."offset" AND outbox.ordinal = sent.ordinal
         """,
-        tuple(map(list, zip(*places, strict=True))),
+        (
+            [topic for topic, _, _, _, _ in places],
+            [partition for _, partition, _, _, _ in places],
+            [generation for _, _, generation, _, _ in places],
+            [offset for _, _, _, offset, _ in places],
+            [ordinal for _, _, _, _, ordinal in places],
+        ),
     )
 
 
 async def read(connection: Connection, page: OutboxPage) -> list[OutboxRow]:
     """Returns the rows of a page that are still in the outbox, in the order of their places."""
-    generation, *first = page.first
-    _, *last = page.last
+    generation, first_offset, first_ordinal = page.first
+    _, last_offset, last_ordinal = page.last
     # The plain range of offsets tells the planner how few rows a page is; it does not estimate ranges of places.
     cursor = await connection.execute(
         f"""
@@ -167,7 +173,18 @@ async def read(connection: Connection, page: OutboxPage) -> list[OutboxRow]:
             AND ("offset", ordinal) BETWEEN (%s, %s) AND (%s, %s)
         ORDER BY "offset", ordinal
         """,
-        (page.topic, page.partition, page.to_topic, generation, first[0], last[0], *first, *last),
+        (
+            page.topic,
+            page.partition,
+            page.to_topic,
+            generation,
+            first_offset,
+            last_offset,
+            first_offset,
+            first_ordinal,
+            last_offset,
+            last_ordinal,
+        ),
     )
     return [_row(row) for row in await cursor.fetchall()]
 

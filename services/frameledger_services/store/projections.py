@@ -123,12 +123,13 @@ async def assign(
     session was in the middle of a statement, and was ended for that. Waits for the owner's transaction, as long as the
     session's `lock_timeout` allows (`LockNotAvailable`). Called twice it raises the epoch twice.
     """
-    row = None
+    row: Assignment | None = None
     while row is None:
         # None: `recover` sealed the row while we waited for it, and there is a newer generation now.
-        cursor = await connection.execute(_ASSIGN, (PROJECTION, topic, topic, partition, owner, ended))
-        row = await cursor.fetchone()
-    return Assignment(partition, *row)
+        async with connection.cursor(row_factory=class_row(Assignment)) as cursor:
+            await cursor.execute(_ASSIGN, (PROJECTION, topic, topic, partition, owner, ended))
+            row = await cursor.fetchone()
+    return row
 
 
 # The statistics of the background writer begin anew after each crash of the server, also after one that its postmaster
@@ -170,8 +171,8 @@ _ASSIGN = f"""
         updated_at = clock_timestamp()
     WHERE p.sealed_at IS NULL
     RETURNING
-        epoch, next_offset, last_offset, last_hash, crashes, crashes_alone, generation,
-        coalesce(effects_held_until, {HELD_UNTIL_KNOWN})
+        partition, epoch, next_offset, last_offset, last_hash, crashes, crashes_alone, generation,
+        coalesce(effects_held_until, {HELD_UNTIL_KNOWN}) AS effects_held_until
 """
 
 

@@ -17,6 +17,16 @@ Selection = Literal["all", "unknown"]
 Source = Literal["frames", "kafka"]
 
 
+@dataclass(frozen=True, slots=True)
+class RebuildKind:
+    """Which rebuilds are one that goes on: those that do the same."""
+
+    selection: Selection
+    source: Source
+    fold_version: int
+    applied: bool
+
+
 @dataclass(slots=True)
 class RebuildProgress:
     """A row of `rebuilds`."""
@@ -39,9 +49,7 @@ class Candidate:
     is_mixed: bool
 
 
-async def interrupted(
-    connection: Connection, selection: Selection, source: Source, fold_version: int, *, applied: bool
-) -> RebuildProgress | None:
+async def interrupted(connection: Connection, kind: RebuildKind) -> RebuildProgress | None:
     """Returns the newest rebuild of this kind that was not brought to its end."""
     async with connection.cursor(row_factory=class_row(RebuildProgress)) as cursor:
         await cursor.execute(
@@ -51,14 +59,12 @@ async def interrupted(
             ORDER BY number DESC
             LIMIT 1
             """,
-            (selection, source, fold_version, applied),
+            (kind.selection, kind.source, kind.fold_version, kind.applied),
         )
         return await cursor.fetchone()
 
 
-async def begin(
-    connection: Connection, selection: Selection, source: Source, fold_version: int, *, applied: bool
-) -> RebuildProgress:
+async def begin(connection: Connection, kind: RebuildKind) -> RebuildProgress:
     """Begin a rebuild. Called twice it begins two."""
     async with connection.cursor(row_factory=class_row(RebuildProgress)) as cursor:
         await cursor.execute(
@@ -66,7 +72,7 @@ async def begin(
             INSERT INTO rebuilds (selection, source, fold_version, applied) VALUES (%s, %s, %s, %s)
             RETURNING number
             """,
-            (selection, source, fold_version, applied),
+            (kind.selection, kind.source, kind.fold_version, kind.applied),
         )
         begun = await cursor.fetchone()
     assert begun is not None

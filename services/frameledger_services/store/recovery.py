@@ -42,6 +42,17 @@ class NewRecoveryReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class PutBack:
+    """What was republished of a partition, for its newest generation: the number of frames, and the highest offset of a
+    copy, None if there is no copy."""
+
+    partition: int
+    generation: int
+    frames: int
+    through: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class LostRange:
     """Frames of a partition that the log lost: those of one generation from an offset on."""
 
@@ -199,21 +210,15 @@ async def write_receipts(
         )
 
 
-async def note_republished(
-    connection: Connection, topic: str, put_back: Sequence[tuple[int, int, int, int | None]]
-) -> None:
-    """Note that everything that these partitions lost is republished, for this generation and those before it. Given as
-    partition, generation, number of frames and their highest offset."""
+async def note_republished(connection: Connection, topic: str, done: Sequence[PutBack]) -> None:
+    """Note that everything that these partitions lost is republished, for these generations and those before them."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """
             UPDATE recoveries SET put_back_at = clock_timestamp(), put_back = %s, put_back_through = %s
             WHERE topic = %s AND partition = %s AND generation <= %s AND happened = 'lost_tail' AND put_back_at IS NULL
             """,
-            [
-                (count, through, topic, partition, generation)
-                for partition, generation, count, through in put_back
-            ],
+            [(one.frames, one.through, topic, one.partition, one.generation) for one in done],
         )
 
 

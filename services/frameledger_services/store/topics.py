@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from psycopg.rows import class_row
+
 from frameledger_services.database_types import Connection
 
 
@@ -27,9 +29,9 @@ async def insert(connection: Connection, topic: str, partitions: int, topic_id: 
 
 async def newest(connection: Connection, topic: str) -> StoredTopic | None:
     """Returns what is stored of a topic; None if it is unknown."""
-    cursor = await connection.execute(
-        "SELECT generation, partitions, topic_id FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1",
-        (topic,),
-    )
-    row = await cursor.fetchone()
-    return None if row is None else StoredTopic(*row)
+    async with connection.cursor(row_factory=class_row(StoredTopic)) as cursor:
+        await cursor.execute(
+            "SELECT generation, partitions, topic_id FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1",
+            (topic,),
+        )
+        return await cursor.fetchone()

@@ -1,0 +1,178 @@
+"""Rows that frames change after they began, runs and calls, compared with what the frames fold to.
+
+One is compared when it is over, and one that still goes on at the end. The rows are read once, in the order of the
+versions at which they began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Table
+
+from frameledger_services.audit.column_comparison import NULL_BEFORE, same_json
+from frameledger_services.audit.differences import ROW, Differences
+from frameledger_services.store import stored_rows
+from frameledger_services.store.batch import default_of
+from frameledger_services.store.row_parameters import COUNTED
+from frameledger_services.store.stored_rows import RowsByVersion
+from frameledger_services.store.valid_to import FOR_EVER
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A row as it should be, which frames still change, and as it is stored."""
+
+    expected: dict[str, Any]
+    stored: dict[str, Any]
+
+
+class ChangingRows:
+    """Rows that frames change after they began: runs, or calls."""
+
+    def __init__(self, table: Table, key: tuple[str, ...], rows: RowsByVersion, found: Differences) -> None:
+        self._name = str(table.name)
+        self._key = key
+        self._columns = stored_rows.names(table)
+        self._json = stored_rows.json_columns(table)
+        self._defaults = _defaults(table)
+        self._rows = rows
+        self._found = found
+        self._open: dict[Key, _Pair] = {}
+        """Those that may still change."""
+
+        self._older: dict[Key, _Pair] = {}
+        """Those that began before the fold did; expected is what should have changed since."""
+
+    async def compare(
+        self,
+        new: Mapping[Key, Mapping[str, Any]],
+        patches: Mapping[Key, Mapping[str, Any]],
+        first: int,
+        last: int,
+        still_open: set[Key],
+    ) -> None:
+        found = {}
+        for version, *values in await self._rows.upto(last):
+            row = dict(zip(self._columns, values, strict=True))
+            key = tuple(row[name] for name in self._key)
+            if version < first:
+                self._older[key] = _Pair({}, row)
+            else:
+                found[key] = row
+        for key, columns in new.items():
+            expected = {**self._defaults, **columns}
+            if (stored_row := found.pop(key, None)) is None:
+                self._add(int(expected["requested_version"]), key, ROW, None, _shown(expected))
+            else:
+                self._open[key] = _Pair(expected, stored_row)
+        for key, row in found.items():
+            self._add(int(row["requested_version"]), key, ROW, _shown(row), None)
+        for key, columns in patches.items():
+            if (pair := self._open.get(key)) is not None:
+                for name, value in columns.items():
+                    pair.expected[name] = pair.expected[name] + value if name in COUNTED else value
+            elif (pair := self._older.get(key)) is not None:
+                pair.expected.update((name, value) for name, value in columns.items() if name not in COUNTED)
+            # Else its row is missing, which was reported, or began before the fold did.
+        for key in [key for key in self._open if key not in still_open]:
+            self._compare_row(key, self._open.pop(key))
+
+    async def finish(self, after: int) -> None:
+        """Compare what is left; the fold began behind the version `after`."""
+        for key, pair in self._open.items():
+            self._compare_row(key, pair)
+        for version, *values in await self._rows.upto(FOR_EVER):
+            row = dict(zip(self._columns, values, strict=True))
+            key = tuple(row[name] for name in self._key)
+            if version <= after:
+                self._older[key] = _Pair({}, row)
+            else:
+                self._add(version, key, ROW, _shown(row), None)
+        for key, pair in self._older.items():
+            row = pair.stored
+            since = {
+                name: row[name] for name in row if name.endswith("_version") and (row[name] or 0) > after
+            }
+            self._compare_row(key, _Pair({**dict.fromkeys(since), **pair.expected}, row))
+
+    def _compare_row(self, key: Key, pair: _Pair) -> None:
+        expected, row = pair.expected, pair.stored
+        for name, value in expected.items():
+            was = row[name]
+            if name in self._json and isinstance(value, bytes) and was is not None:
+                if same_json(was, value):
+                    continue
+                value = value.decode()
+            if was != value and not (was is None and name in NULL_BEFORE) and name != "context_id":
+                self._add(_version_of(name, expected, row), key, name, was, value)
+
+    def _add(self, version: int, key: tuple[Any, ...], field: str, was: object, expected: object) -> None:
+        self._found.add(version, self._name, field, was, expected, dict(zip(self._key, key, strict=True)))
+
+
+_WRITTEN_AT = (
+    ("settled_version", {"settled_version", "settled_at", "status", "result"}),
+    (
+        "closed_version",
+        {
+            *("closed_version", "closed_at", "status", "finish_reason", "said", "usage_partial", "error"),
+            *("error_code", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
+            "reasoning_tokens",
+        },
+    ),
+    ("resolved_version", {"resolved_version"}),
+    ("interrupted_version", {"interrupted_version"}),
+    (
+        "started_version",
+        {
+            *(
+                "started_version",
+                "started_at",
+                "first_text_at",
+                "attempt",
+                "claim",
+                "worker",
+                "provider",
+                "model",
+            ),
+            *(
+                "request_sha256",
+                "synchronous",
+                "safe_to_retry",
+                "timeout_secs",
+                "waiting_for",
+                "waiting_deadline",
+            ),
+            *("progress_count", "status", "error", "error_code", "is_copy"),
+        },
+    ),
+    ("opened_version", {"opened_version", "opened_at", "status"}),
+    ("dispatched_version", {"dispatched_version", "dispatched_at", "status"}),
+)
+"""By which version a column was written last, as far as the row says it."""
+
+
+def _version_of(name: str, expected: Mapping[str, Any], row: Mapping[str, Any]) -> int:
+    for version, columns in _WRITTEN_AT:
+        if name in columns and (at := expected.get(version) or row.get(version)) is not None:
+            return int(at)
+    return int(row["requested_version"])
+
+
+@cache
+def _defaults(table: Table) -> Mapping[str, Any]:
+    return {name: default_of(table, name) for name in stored_rows.names(table)}
+
+
+def _shown(row: Mapping[str, Any]) -> dict[str, object]:
+    return {
+        name: value.decode() if isinstance(value, bytes) else value
+        for name, value in row.items()
+        if value is not None and name != "context_id"
+    }

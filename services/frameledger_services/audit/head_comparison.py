@@ -1,0 +1,80 @@
+"""The row of `contexts` of one conversation compared with the head that was folded, and its stored state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Any
+
+from frameledger import stored
+from frameledger.evolve.state import State
+from frameledger_services.audit.differences import Differences
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.writer import state_columns
+from frameledger_services.store import heads
+
+NOT_COMPARED = frozenset({"version", "started_at", "last_at", "duplicate_count", "chain"})
+"""Attributes of a head that its frames do not say (a duplicate leaves none), or that the chain's check compares."""
+
+
+def compare_head(found: Differences, row: Mapping[str, Any], head: Head, states: Mapping[int, State]) -> None:
+    """Compare a row of `contexts` (`stored_rows.heads`) with the head that was folded up to its version, or up to
+    where it is parked, and its stored state with the one of its version, if `states` has that.
+
+    Version, chain and times are not compared: they are of all frames, also of those that are parked.
+    """
+    version = int(row["version"])
+    expected = {
+        name: attrgetter(path)(head) for name, path in heads.ATTRIBUTES.items() if name not in NOT_COMPARED
+    } | state_columns(head.state)
+    expected["origin"] = None if head.origin is None else head.origin.decode()
+    expected["experiment"] = bool(head.experiment)
+    for name, value in expected.items():
+        if row[name] != value:
+            found.add(version, "contexts", name, row[name], value)
+    at = int(row["state_version"])
+    if (state := states.get(at)) is not None:
+        _compare_state(found, row, state, at)
+    elif not 1 <= at <= head.version:
+        found.add(version, "contexts", "state_version", at, f"1 to {head.version}")
+
+
+def check_fold_version(found: Differences, row: Mapping[str, Any]) -> None:
+    """Check that a row of `contexts` and its state name the same fold, whichever that is."""
+    try:
+        state = json.loads(str(row["state"]))
+    except ValueError:
+        state = None
+    made_by = state.get("fold") if isinstance(state, dict) else None
+    if row["fold_version"] != made_by:
+        found.add(int(row["state_version"]), "contexts", "fold_version", row["fold_version"], made_by)
+
+
+def _compare_state(found: Differences, row: Mapping[str, Any], state: State, at: int) -> None:
+    text = str(row["state"]).encode()
+    if text == stored.dump(state):
+        return
+    try:
+        was = stored.load(text)
+    except stored.StoredStateError as error:
+        found.add(at, "contexts", "state", str(error), "a state")
+        return
+    for path, one, other in state_differences(was, state):
+        found.add(at, "contexts", path, one, other)
+
+
+def state_differences(was: State, expected: State) -> Iterable[tuple[str, object, object]]:
+    """Yields the fields in which two states differ, by their paths, as JSON has them."""
+    one, other = stored.dump(was), stored.dump(expected)
+    if one != other:
+        yield from _paths(json.loads(one), json.loads(other), "state")
+
+
+def _paths(was: object, expected: object, path: str) -> Iterable[tuple[str, object, object]]:
+    """Yields the places at which two JSON values differ, each with its path."""
+    if isinstance(was, dict) and isinstance(expected, dict):
+        for name in sorted(was.keys() | expected.keys()):
+            yield from _paths(was.get(name), expected.get(name), f"{path}.{name}")
+    elif was != expected:
+        yield path, was, expected
