@@ -416,7 +416,7 @@ class Settings(BaseModel):
     )
     gateway_openai: bool = _setting(
         False,
-        "Serve OpenAI's chat completions API: `/v1/chat/completions` and `/v1/models`.",
+        "Serve OpenAI's API: `/v1/chat/completions`, `/v1/responses`, `/v1/models`.",
     )
     gateway_chat_id_headers: HeaderNames = _setting(
         "X-OpenWebUI-Chat-Id",

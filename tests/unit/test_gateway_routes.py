@@ -10,6 +10,7 @@ from tests.support.gateway import AWAY, all_routes, app_of
 
 from frameledger_services.gateway.access import policy, tokens
 from frameledger_services.gateway.access.caller import SCOPES
+from frameledger_services.gateway.openai_responses.response_ids import ResponseId
 from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.settings import Settings
 
@@ -121,7 +122,7 @@ def test_what_is_of_all_conversations_is_not_there_for_a_token_with_a_prefix(ask
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/v1/responses"), ("POST", "/v1/responses"), ("DELETE", "/v1/files/x")],
+    [("GET", "/v1/embeddings"), ("POST", "/v1/embeddings"), ("DELETE", "/v1/files/x")],
 )
 @pytest.mark.parametrize("prefix", ["", "acme/"])
 def test_what_else_openai_has_is_nowhere_for_any_token_and_needs_one(ask, method, path, scope, prefix):
@@ -133,6 +134,7 @@ def test_what_else_openai_has_is_nowhere_for_any_token_and_needs_one(ask, method
 SAID = [{"id": "m", "role": "user", "content": "Hello?"}]
 NAMING = {
     policy.COMPLETIONS: lambda name: {"model": "m", "messages": SAID, "conversation": name},
+    policy.RESPONSES: lambda name: {"model": "m", "input": "Hello?", "conversation": name},
     policy.AG_UI: lambda name: {
         "threadId": name,
         "runId": "r",
@@ -158,3 +160,22 @@ def test_a_conversation_beyond_the_prefix_is_nowhere_wherever_it_is_named(ask, p
 @pytest.mark.parametrize("path", sorted(NAMING))
 def test_one_within_the_prefix_is_looked_for_wherever_it_is_named(ask, path):
     assert ask("POST", path, SCOPES, "acme/", json=NAMING[path]("acme/1")).status_code == 503
+
+
+RESPONSES = [("acme/1", 503), ("other/1", 404), ("acme", 404), ("Acme/1", 404)]
+
+
+@pytest.mark.parametrize(("context_id", "status"), RESPONSES)
+@pytest.mark.parametrize(("method", "more"), [("GET", ""), ("GET", "?stream=true"), ("POST", "/cancel")])
+def test_a_response_is_there_for_whoever_may_see_its_conversation(ask, method, more, context_id, status):
+    answer = ask(method, f"{policy.RESPONSES}/{ResponseId(context_id, 3)}{more}", SCOPES, "acme/")
+    assert answer.status_code == status
+    assert word(answer) == {404: "no_such_context", 503: "database_away"}[status]
+
+
+@pytest.mark.parametrize(("context_id", "status"), RESPONSES)
+def test_nobody_continues_a_response_beyond_the_prefix(ask, context_id, status):
+    body = {"input": "Hello?", "previous_response_id": str(ResponseId(context_id, 3))}
+    answer = ask("POST", policy.RESPONSES, SCOPES, "acme/", json=body)
+    assert answer.status_code == status
+    assert word(answer) == {404: "previous_response_not_found", 503: "database_away"}[status]

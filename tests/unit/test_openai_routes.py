@@ -60,12 +60,12 @@ def test_without_room_for_a_follower_nothing_is_asked(ask, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/responses", "/v1/embeddings", "/v1/chat/completions/", "/v1/audio/speech"]
+    "path", ["/v1/responses/x/input_items", "/v1/embeddings", "/v1/chat/completions/", "/v1/audio/speech"]
 )
 def test_what_else_openai_has_is_not_here_and_says_so(ask, path):
     answer = ask(path)
     assert error(answer) == (404, "invalid_request_error", "not_found")
-    assert "use chat completions" in answer.json()["error"]["message"]
+    assert "chat completions and responses" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("items", ["", "/conv_1", "/conv_1/items", "/acme%2Fconv_1/items/msg_1"])
@@ -94,7 +94,7 @@ def error(answer):
     return answer.status_code, said["error"]["type"], said["error"]["code"]
 
 
-@pytest.mark.parametrize("path", [COMPLETIONS, "/v1/models", "/v1/models/meta%2Fowl"])
+@pytest.mark.parametrize("path", [COMPLETIONS, "/v1/responses/x", "/v1/models", "/v1/models/meta%2Fowl"])
 def test_without_the_setting_nothing_is_there_and_the_answer_names_it(ask, path):
     answer = ask(path, on=False)
     assert error(answer) == (404, "invalid_request_error", "not_found")

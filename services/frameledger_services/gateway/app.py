@@ -36,6 +36,7 @@ from frameledger_services.gateway.live import streams
 from frameledger_services.gateway.live.hub import TooManyFollowersError
 from frameledger_services.gateway.metrics import NoteRoute
 from frameledger_services.gateway.openai import routes as openai
+from frameledger_services.gateway.openai_responses import routes as openai_responses
 from frameledger_services.gateway.outages import Outages
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -67,6 +68,7 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
         asyncapi,
         schemas,
         openai,
+        openai_responses,
         ag_ui,
         pages,
     )
@@ -139,8 +141,8 @@ async def _of_starlette(request: Request, error: Exception) -> Response:
         detail += (
             f" does not exist: conversations are at {policy.CONTEXTS}, and one at {policy.CONTEXTS}/{{id}}."
         )
-    elif policy.is_openai_elsewhere(path):
-        detail += " does not exist here: programs that support both APIs use chat completions."
+    elif policy.is_openai(path):
+        detail += " does not exist here: the gateway has chat completions and responses."
     return problems.answer(request, ProblemError(word, detail, headers=headers))
 
 

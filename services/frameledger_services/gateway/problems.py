@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from frameledger.errors import RefusedError
+from frameledger_services.gateway.access import policy
 from frameledger_services.gateway.openai import errors as openai_errors
 
 MEDIA_TYPE = "application/problem+json"
@@ -81,6 +82,12 @@ KINDS: Mapping[str, Kind] = {
         "Model not found",
         "No running inference service offers a model with this name.",
         "`GET /v1/models` lists the models; `frameledger` selects any of them.",
+    ),
+    "no-such-response": Kind(
+        404,
+        "Response not found",
+        "No response was asked for in this conversation at this version, or the token does not cover it.",
+        "Send the `id` of a response as it came.",
     ),
     "no-such-version": Kind(
         404,
@@ -221,7 +228,7 @@ def response(url: URL, problem: ProblemError) -> Response:
     """Returns a problem as a response, given only the address, as in ASGI middleware. On the paths of the OpenAI API it
     has that API's error format."""
     kind = KINDS[problem.word]
-    is_openai = openai_errors.is_at(url.path)
+    is_openai = policy.is_openai(url.path)
     if is_openai:
         body = openai_errors.written(problem.word, kind.status, str(problem), problem.members)
     else:

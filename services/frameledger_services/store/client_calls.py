@@ -125,6 +125,13 @@ async def left_since(connection: Connection, context_id: str, version: int) -> l
     return await _calls(connection, context_id, "requested_version >= %s AND status = 'waiting'", version)
 
 
+async def left_at(connection: Connection, context_id: str, version: int, until: int) -> list[ClientCall]:
+    """Returns the calls that were announced from the one version on and before the other, and waited for their client
+    still then."""
+    which = "requested_version >= %s AND requested_version < %s AND (settled_version >= %s) IS NOT FALSE"
+    return await _calls(connection, context_id, which, version, until, until)
+
+
 async def others_waiting_since(connection: Connection, context_id: str, version: int) -> list[OtherCall]:
     """Returns the calls that were announced from that version on, and wait for somebody else than their client. One in
     the background is not among them: nothing waits for it."""
@@ -142,7 +149,7 @@ async def others_waiting_since(connection: Connection, context_id: str, version:
         return await cursor.fetchall()
 
 
-async def _calls(connection: Connection, context_id: str, which: str, given: Any) -> list[ClientCall]:
+async def _calls(connection: Connection, context_id: str, which: str, *given: Any) -> list[ClientCall]:
     cursor = await connection.execute(
         f"""
         SELECT tool_call_id, function_name, arguments::text, requested_version, status = 'waiting',
@@ -151,7 +158,7 @@ async def _calls(connection: Connection, context_id: str, which: str, given: Any
         WHERE context_id = %s AND {BY_CLIENT} AND {which}
         ORDER BY requested_version, ordinal
         """.encode(),
-        (context_id, given),
+        (context_id, *given),
     )
     return [
         ClientCall(

@@ -12,6 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from frameledger.values import value
 from frameledger_services.gateway.access.caller import Caller, Scope
+from frameledger_services.gateway.openai_responses import response_ids
 
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods that change nothing."""
@@ -29,6 +30,7 @@ LISTS = frozenset((CONTEXTS, "/v1/waiting", "/v1/ambiguous", "/v1/parked"))
 """Lists over conversations: each shows a caller only those that it may see."""
 
 COMPLETIONS = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
 MODELS = "/v1/models"
 AG_UI = "/v1/ag-ui"
 
@@ -50,7 +52,6 @@ OPENAI_ELSEWHERE = frozenset(
         "moderations",
         "organization",
         "realtime",
-        "responses",
         "threads",
         "uploads",
         "vector_stores",
@@ -66,7 +67,7 @@ _OPENAI_CONVERSATION = re.compile(rf"{OPENAI_CONVERSATIONS}(/[^/]+(/items(/[^/]+
 OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag", MODELS))
 """Lists that name no conversation."""
 
-NAMED_WITHIN = frozenset((COMPLETIONS, AG_UI))
+NAMED_WITHIN = frozenset((COMPLETIONS, RESPONSES, AG_UI))
 """Their conversation is named in the body or a header: they find out themselves whether the caller may see it. They
 publish, and answer with what is said."""
 
@@ -104,6 +105,10 @@ def needed(method: str, path: str) -> Need:
             named = path.removeprefix(f"{folder}/").partition("/")[0]
             context_id = unquote_to_bytes(named).decode(errors="replace")
             return Need((_of_method(method),), context_id)
+    if path.startswith(f"{RESPONSES}/"):
+        response = response_ids.parse(path.removeprefix(f"{RESPONSES}/").partition("/")[0])
+        scopes: tuple[Scope, ...] = ("read",) if method in SAFE else ("append", "read")
+        return Need(scopes, None if response is None else response.context_id)
     if path in NAMED_WITHIN:
         return Need(("append", "read"))
     if is_openai_elsewhere(path) or is_misnamed(path):
@@ -116,6 +121,12 @@ def needed(method: str, path: str) -> Need:
 def is_of_the_process(path: str) -> bool:
     """Returns whether what is there names no conversation."""
     return path in OF_THE_PROCESS or path.startswith(f"{MODELS}/")
+
+
+def is_openai(path: str) -> bool:
+    """Returns whether a path is one of OpenAI's API, also where the gateway has nothing."""
+    own = (COMPLETIONS, RESPONSES, MODELS)
+    return path in own or path.startswith((f"{RESPONSES}/", f"{MODELS}/")) or is_openai_elsewhere(path)
 
 
 def is_openai_elsewhere(path: str) -> bool:

@@ -102,6 +102,8 @@ def _is_stream(scope: Scope) -> bool:
     path = path_of(scope)
     if path.endswith("/stream") or path in policy.NAMED_WITHIN or path.startswith(f"{policy.AG_UI}/"):
         return True
+    if path.startswith(f"{policy.RESPONSES}/") and b"stream=true" in scope["query_string"]:
+        return True
     accepted = Headers(scope=scope).get("accept", "")
     if "text/event-stream" in accepted:
         return True

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from frameledger_services.gateway.access import policy
-
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 """By status; `invalid_request_error` for others below 500, `server_error` from there on."""
 
@@ -16,12 +14,6 @@ CODES = {
     "too-many": "rate_limit_exceeded",
 }
 """By the problem's word, where OpenAI has a word of its own."""
-
-
-def is_at(path: str) -> bool:
-    """Returns whether errors at this path are OpenAI's."""
-    is_here = path == policy.COMPLETIONS or path == policy.MODELS or path.startswith(f"{policy.MODELS}/")
-    return is_here or policy.is_openai_elsewhere(path)
 
 
 def written(word: str, status: int, detail: str, members: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from frameledger.record import decode
 from frameledger_services.gateway.append import SOURCE
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
-from frameledger_services.gateway.openai import answer
-from frameledger_services.gateway.openai.answer import Answer
+from frameledger_services.gateway.openai.answer import TYPES, Answer
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -30,10 +29,13 @@ OVER = ("quiet", "ended", "recording")
 class Following:
     """Follows one answer. To be closed."""
 
-    def __init__(self, parts: Parts, asked: Asked) -> None:
-        """Raises `TooManyFollowersError`."""
+    def __init__(
+        self, parts: Parts, asked: Asked, answer: Answer | None = None, *, until: int | None = None
+    ) -> None:
+        """`answer` takes the frames, if it is another than the plain one; nothing from the version `until` on is part
+        of it, which is that of the next question, once that is asked. Raises `TooManyFollowersError`."""
         self.asked = asked
-        self.answer = Answer(asked.version)
+        self.answer = Answer(asked.version) if answer is None else answer
         self.version = asked.version
         """Up to which version the answer has everything."""
 
@@ -44,14 +46,17 @@ class Following:
         self.calls: list[ClientCall] = []
         """What its client has to do before it goes on: calls of functions of its own. Known when it is over."""
 
+        self.has_all = False
+        """Whether it has been given all that the conversation had."""
+
         self._parts = parts
         self._since = asked.version if asked.since is None else asked.since
-        self._is_all = False
+        self._until = until
         self._status: str | None = None
         self._is_unread = False
         """Whether anything goes on could not be read when it was looked at last."""
 
-        self._follower = parts.hub.follow(asked.context_id, asked.version, answer.TYPES)
+        self._follower = parts.hub.follow(asked.context_id, asked.version, TYPES)
 
     def close(self) -> None:
         """Follow no longer; who waits for more goes on."""
@@ -105,11 +110,14 @@ class Following:
         """Wait for more of the conversation. Returns whether there was any; `is_over` says whether it was the end."""
         chunk = await self._follower.next(min(within, BLIND_LOOK_SECONDS) if self._is_unread else within)
         if chunk is None:
-            if self._is_all and self._status == "calling" and not self.is_over:
+            if self.has_all and self._status == "calling" and not self.is_over:
                 self.is_over = await self._is_free()
             return False
         self._take(chunk)
-        if self.answer.failure is not None or self.answer.was_interrupted or self._is_gone(chunk):
+        if self._is_behind(chunk.version):
+            self.calls = await self._calls()
+            self.is_over = True
+        elif self.answer.failure is not None or self.answer.was_interrupted or self._is_gone(chunk):
             self.is_over = True
         elif chunk.is_all and not self.answer.is_open:
             # With a call that is open it is no other status.
@@ -141,13 +149,19 @@ class Following:
 
     def _take(self, chunk: Chunk) -> None:
         for frame in chunk.frames:
-            if frame.payload is not None and frame.outcome == "applied" and not self._is_finished():
+            if self._is_behind(frame.version) or self._is_finished():
+                break
+            if frame.payload is not None and frame.outcome == "applied":
                 self.answer.take(decode(frame.payload))
                 if self.answer.has_begun and self.began_at is None:
                     self.began_at = frame.logged_at
         self.version = chunk.version
-        self._is_all = chunk.is_all
+        self.has_all = chunk.is_all
         self._status = None if chunk.head is None else chunk.head.status
+
+    def _is_behind(self, version: int) -> bool:
+        """Whether the next question was asked at this version, or before it."""
+        return self._until is not None and version >= self._until
 
     def _is_finished(self) -> bool:
         """What comes behind it is no part of it."""
@@ -181,9 +195,14 @@ class Following:
         goes_on, version = await database.read(conversation_state.goes_on, context_id)
         if goes_on or version != self.version:
             return False
-        self.calls = await database.read(client_calls.left_since, context_id, self._since)
+        self.calls = await self._calls()
         if self.calls:
             return True
         return bool(self.answer.text) or not await database.read(
             conversation_state.has_running_calls, context_id
         )
+
+    async def _calls(self) -> list[ClientCall]:
+        read = client_calls.left_since if self._until is None else client_calls.left_at
+        upto = () if self._until is None else (self._until,)
+        return await self._parts.database.read(read, self.asked.context_id, self._since, *upto)

@@ -110,6 +110,10 @@ class CompletionRequest:
         names = ("model", *SETTINGS, "extra")
         return {name: wanted.get(name) for name in names if stored.get(name) != wanted.get(name)}
 
+    def noted(self) -> dict[str, Any]:
+        """Returns what the frame that asks notes of the request."""
+        return {"request_sha256": self.sha256}
+
 
 def read(body: bytes) -> CompletionRequest:
     """Returns what a body asks for. Raises the problem `bad-parameter`, which names the parameter."""

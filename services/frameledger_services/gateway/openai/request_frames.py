@@ -101,9 +101,7 @@ class RequestFrames:
         )
 
     def _marks(self) -> dict[str, Any]:
-        marks: dict[str, Any] = {
-            "metadata": {client_requests.REQUEST: {"request_sha256": self.wanted.sha256}}
-        }
+        marks: dict[str, Any] = {"metadata": {client_requests.REQUEST: self.wanted.noted()}}
         if self.key is not None:
             marks["id"] = self.question_id(min(self.used, MOST_QUESTIONS - 1))
         return marks

@@ -80,22 +80,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
                     },
                 }
             },
-            problems=(
-                "bad-parameter",
-                "bad-frame",
-                "answer-refused",
-                "no-such-context",
-                "no-such-model",
-                "conversation-busy",
-                "erased",
-                "too-large",
-                "unsupported-media-type",
-                "key-reused",
-                "answer-failed",
-                "no-answer",
-                "not-visible-yet",
-                "log-away",
-            ),
+            problems=ASKING_PROBLEMS,
         ),
         OpenAIRoute(
             parts,
@@ -105,7 +90,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             operation="models",
             scope="read",
             summary="OpenAI's list of models: those that inference services answer for.",
-            answers={"200": _answer("The models.", "ModelList")},
+            answers={"200": answer("The models.", "ModelList")},
             problems=(),
         ),
         OpenAIRoute(
@@ -117,10 +102,29 @@ def routes(parts: Parts) -> list[BaseRoute]:
             scope="read",
             summary="One of the models.",
             parameters=[MODEL],
-            answers={"200": _answer("The model.", "Model")},
+            answers={"200": answer("The model.", "Model")},
             problems=("no-such-model",),
         ),
     ]
+
+
+ASKING_PROBLEMS = (
+    "bad-parameter",
+    "bad-frame",
+    "answer-refused",
+    "no-such-context",
+    "no-such-model",
+    "conversation-busy",
+    "erased",
+    "too-large",
+    "unsupported-media-type",
+    "key-reused",
+    "answer-failed",
+    "no-answer",
+    "not-visible-yet",
+    "log-away",
+)
+"""Problems of a route that asks a conversation."""
 
 
 def _header(name: str, description: str) -> parameters.Parameter[str]:
@@ -138,7 +142,8 @@ KEY = _header(
 MODEL = parameters.in_path(parameters.text("model", ""), "model", "Its name.")
 
 
-def _answer(description: str, schema: str) -> dict[str, Any]:
+def answer(description: str, schema: str) -> dict[str, Any]:
+    """Returns an answer that is JSON of this schema."""
     return {
         "description": description,
         "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{schema}"}}},

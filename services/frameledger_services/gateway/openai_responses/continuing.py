@@ -1,0 +1,78 @@
+"""What a request for a response continues: the conversation that it names, or the response before it.
+
+A response is continued from where it ended: the history as it was then, with what is new behind it, is compared with
+the conversation as one that a client of chat completions sends. If nobody has asked anything since, what is new is
+appended. If somebody has, the history becomes a new era, and what was said since stays readable in the former one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from starlette.requests import Request
+
+from frameledger_services.gateway import conversation_gate
+from frameledger_services.gateway.access import caller
+from frameledger_services.gateway.openai import conversation
+from frameledger_services.gateway.openai.conversation import Named
+from frameledger_services.gateway.openai_responses import stored_responses
+from frameledger_services.gateway.openai_responses.request import INSTRUCTION, ResponseRequest
+from frameledger_services.gateway.openai_responses.response_ids import ResponseId
+from frameledger_services.gateway.parameters import INT64_MAX
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.store import contexts, conversation_state
+from frameledger_services.store.answered_requests import AnsweredRequest, answered_request
+
+PREVIOUS = "previous_response_id"
+
+
+async def continued(parts: Parts, request: Request, wanted: ResponseRequest) -> tuple[ResponseRequest, Named]:
+    """Returns the request as the conversation is to be asked, and that conversation. Publishes nothing.
+
+    Raises `no-such-response`, `erased`, and `conversation-busy` if the response before it does not end.
+    """
+    if wanted.previous_response_id is None:
+        # The header of a front end names a chat whose whole history is sent each time: that is none here.
+        named = conversation.named(request, wanted.conversation, "")
+        latest = await parts.database.read(answered_request, named.context_id, INT64_MAX)
+        return replace(wanted, replaced_instruction=_instruction(latest)), named
+    previous = stored_responses.read_id(wanted.previous_response_id, caller.of(request.scope), param=PREVIOUS)
+    asked = await _when_over(parts, previous)
+    history = await _history(parts, asked, previous)
+    latest = await parts.database.read(answered_request, previous.context_id, INT64_MAX)
+    return (
+        replace(wanted.behind(history), replaced_instruction=_instruction(latest)),
+        Named(previous.context_id, "client"),
+    )
+
+
+async def _when_over(parts: Parts, previous: ResponseId) -> AnsweredRequest:
+    """Returns the request of a response once it is answered."""
+    headers = conversation.in_header(previous.context_id)
+    deadline = conversation_gate.deadline()
+    while True:
+        asked = await stored_responses.find(parts, previous, PREVIOUS)
+        goes_on, version = await parts.database.read(conversation_state.goes_on, previous.context_id)
+        if asked.next_version is not None or not goes_on:
+            return asked
+        await conversation_gate.wait_for_change(parts, previous.context_id, version, deadline, headers)
+
+
+async def _history(
+    parts: Parts, asked: AnsweredRequest, previous: ResponseId
+) -> tuple[Mapping[str, Any], ...]:
+    """The messages of the conversation when the response had ended. If somebody asks behind this, the comparison finds
+    what they said; if the conversation is erased, there is nothing to continue."""
+    at = None if asked.next_version is None else asked.next_version - 1
+    stored = await parts.database.read(contexts.context, previous.context_id, at)
+    return tuple(stored.context.to_wire()["messages"])
+
+
+def _instruction(latest: AnsweredRequest | None) -> str | None:
+    """The instruction that the latest request for a response gave, and the conversation still has."""
+    if latest is None or not latest.noted.get("has_instructions"):
+        return None
+    found = latest.settings.get(INSTRUCTION)
+    return found if isinstance(found, str) else None

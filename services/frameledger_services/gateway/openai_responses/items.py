@@ -1,0 +1,147 @@
+"""The items of a request's `input` as messages of a conversation, in the shape of chat completions.
+
+Calls that follow each other are calls of one answer: one message. What no message can say is refused by its place,
+with what to send instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from frameledger.surrogates import has_half
+from frameledger_services.gateway.problems import ProblemError
+
+Message = dict[str, Any]
+
+ROLES = ("user", "assistant", "system", "developer")
+
+TEXTS = ("input_text", "output_text", "text")
+
+
+def refuse(param: str | None, why: str, *, code: str = "invalid_value") -> NoReturn:
+    """Raise the problem that a parameter cannot be honoured."""
+    raise ProblemError("bad-parameter", why if param is None else f"{param}: {why}", param=param, code=code)
+
+
+def messages(given: Any) -> tuple[Message, ...]:
+    """Returns the messages that an `input` says. Raises `bad-parameter`."""
+    if isinstance(given, str):
+        return ({"role": "user", "content": given},)
+    if not isinstance(given, list) or not given:
+        refuse("input", "text, or a list of one or more items, is wanted.")
+    found: list[Message] = []
+    for number, item in enumerate(given):
+        message = _message(f"input[{number}]", item)
+        if found and "tool_calls" in message and "tool_calls" in found[-1]:
+            found[-1]["tool_calls"] += message["tool_calls"]
+        else:
+            found.append(message)
+    return tuple(found)
+
+
+def _message(place: str, item: Any) -> Message:
+    if not isinstance(item, dict):
+        refuse(place, "an object is wanted.")
+    # A message may leave its type out.
+    match item.get("type", "message"):
+        case "message":
+            return _said(place, item)
+        case "function_call":
+            return _call(place, item)
+        case "function_call_output":
+            return {
+                "role": "tool",
+                "tool_call_id": _call_id(place, item),
+                "content": _content(f"{place}.output", item.get("output")),
+            }
+        case "item_reference":
+            refuse(place, "send the item itself, or continue with `previous_response_id`.")
+        case kind:
+            refuse(
+                f"{place}.type",
+                f"{str(kind)[:100]!r} is not supported: items are message, function_call and function_call_output.",
+            )
+
+
+def _said(place: str, item: Mapping[str, Any]) -> Message:
+    role = item.get("role")
+    if role not in ROLES:
+        refuse(f"{place}.role", f"one of {', '.join(ROLES)} is wanted.")
+    return {"role": role, "content": _content(f"{place}.content", item.get("content"))}
+
+
+def _call(place: str, item: Mapping[str, Any]) -> Message:
+    name, arguments = item.get("name"), item.get("arguments")
+    if not isinstance(name, str):
+        refuse(f"{place}.name", "the name of a function is wanted.")
+    if not isinstance(arguments, str):
+        refuse(f"{place}.arguments", "JSON as a text is wanted.")
+    function = {"name": name, "arguments": arguments}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": _call_id(place, item), "type": "function", "function": function}],
+    }
+
+
+def _call_id(place: str, item: Mapping[str, Any]) -> str:
+    given = item.get("call_id")
+    # What the database can be asked for.
+    if not isinstance(given, str) or not given or "\x00" in given or has_half(given):
+        refuse(f"{place}.call_id", "the `call_id` of a function_call is wanted.")
+    return given
+
+
+def _content(place: str, given: Any) -> str | list[Message]:
+    """Text as a text, also if it came in one part: the content of one message is compared and read most as that."""
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Sequence) or not given:
+        refuse(place, "text, or a list of one or more parts, is wanted.")
+    parts = [_part(f"{place}[{number}]", part) for number, part in enumerate(given)]
+    return str(parts[0]["text"]) if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def _part(place: str, part: Any) -> Message:
+    if not isinstance(part, dict):
+        refuse(place, "an object is wanted.")
+    match part.get("type"):
+        case kind if kind in TEXTS:
+            return {"type": "text", "text": _text(place, part, "text")}
+        case "refusal":
+            return {"type": "refusal", "refusal": _text(place, part, "refusal")}
+        case "input_image":
+            image = {"url": _inline(place, part, "image_url")}
+            return {"type": "image_url", "image_url": image | _named(part, "detail")}
+        case "input_file":
+            return {
+                "type": "file",
+                "file": {"file_data": _inline(place, part, "file_data")} | _named(part, "filename"),
+            }
+        case "input_audio" if isinstance(part.get("input_audio"), dict):
+            return {"type": "input_audio", "input_audio": part["input_audio"]}
+        case kind:
+            refuse(
+                f"{place}.type",
+                f"{str(kind)[:100]!r} is not supported: parts are input_text, output_text, refusal, input_image, "
+                "input_file and input_audio.",
+            )
+
+
+def _text(place: str, part: Mapping[str, Any], name: str) -> str:
+    text = part.get(name)
+    if not isinstance(text, str):
+        refuse(f"{place}.{name}", "text is wanted.")
+    return text
+
+
+def _inline(place: str, part: Mapping[str, Any], name: str) -> str:
+    """The content of an image or a file. What lies in a store of OpenAI's is not there for other models."""
+    if not isinstance(part.get(name), str):
+        refuse(f"{place}.{name}", f"wanted as a text; files are sent within the request, as `{name}`.")
+    return str(part[name])
+
+
+def _named(part: Mapping[str, Any], name: str) -> Message:
+    return {name: part[name]} if part.get(name) is not None else {}

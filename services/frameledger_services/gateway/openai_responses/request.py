@@ -1,0 +1,278 @@
+"""The body of a request for a response: what it asks, in the terms of chat completions, and what it is part of.
+
+As there, a parameter is honoured, or without effect on the answer, or refused by its name with what to do instead.
+`input` is what is new: what was said before has the conversation, which `previous_response_id` or `conversation` names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from frameledger_services.gateway import client_tools
+from frameledger_services.gateway.openai.request import ANY_MODEL, CompletionRequest
+from frameledger_services.gateway.openai_responses import items
+from frameledger_services.gateway.openai_responses.items import refuse
+from frameledger_services.providers.settings import LLMSettings
+from frameledger_services.store.answered_requests import RESPONSE
+
+INSTRUCTION = "system_instruction"
+"""The setting of a conversation that `instructions` are."""
+
+SETTINGS: Mapping[str, str] = {
+    "instructions": INSTRUCTION,
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_output_tokens": "max_completion_tokens",
+}
+"""Parameters that are settings of a conversation, by the names of both."""
+
+HONOURED = frozenset(
+    (
+        "conversation",
+        "input",
+        "metadata",
+        "model",
+        "previous_response_id",
+        "reasoning",
+        "store",
+        "stream",
+        "stream_options",
+        "text",
+        "tools",
+        *SETTINGS,
+    )
+)
+
+IGNORED = frozenset(
+    (
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "user",
+    )
+)
+"""Parameters that change no answer."""
+
+ALLOWED: Mapping[str, tuple[Any, ...]] = {
+    "background": (False,),
+    "context_management": ([],),
+    "include": ([],),
+    "max_tool_calls": (),
+    "moderation": (),
+    "parallel_tool_calls": (True,),
+    "prompt": (),
+    "store": (True,),
+    "tool_choice": ("auto",),
+    "top_logprobs": (0,),
+    "truncation": ("disabled",),
+}
+"""Parameters that are not honoured, with the values that ask for nothing."""
+
+INSTEAD = {
+    "background": "an answer goes on without its client if FRAMELEDGER_GATEWAY_OPENAI_INTERRUPT is false; `GET "
+    "/v1/responses/{id}` reads it.",
+    "context_management": "the limits of a conversation are those of an LLMSetLimitsFrame.",
+    "include": "responses have messages and calls only; leave it out.",
+    "prompt": "send the text as `instructions` and `input`.",
+    "store": "every response is stored. Leave it out; `DELETE /v1/contexts/{id}` erases a conversation.",
+    "tool_choice": "the model chooses; leave it out.",
+    "truncation": "the limits of a conversation are those of an LLMSetLimitsFrame; leave it out.",
+}
+
+MOST_METADATA = 16
+MOST_KEY = 64
+MOST_VALUE = 512
+"""What `metadata` may have, as OpenAI's API says: pairs, and characters of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRequest(CompletionRequest):
+    """What somebody asks for. `messages` are what is new, unless `is_only_new` is false."""
+
+    previous_response_id: str | None
+    metadata: Mapping[str, str]
+    replaced_instruction: str | None = None
+    """The instruction of the response before it: it is not carried over."""
+
+    def changes(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what `LLMUpdateSettingsFrame` has to say, as chat completions do. An instruction that no request for
+        a response has given stays, unless this one gives another."""
+        changed = CompletionRequest.changes(self, stored)
+        wanted, held = self.settings.get(INSTRUCTION), stored.get(INSTRUCTION)
+        if wanted is not None or held == self.replaced_instruction:
+            return changed if wanted == held else {**changed, INSTRUCTION: wanted}
+        return changed
+
+    def noted(self) -> dict[str, Any]:
+        """Returns what the frame that asks notes of the request, beside what the conversation has."""
+        about = {
+            "previous_response_id": self.previous_response_id,
+            "metadata": self.metadata or None,
+            "has_instructions": INSTRUCTION in self.settings or None,
+        }
+        said = {name: value for name, value in about.items() if value is not None}
+        return {**CompletionRequest.noted(self), RESPONSE: said}
+
+    def behind(self, history: tuple[Mapping[str, Any], ...]) -> ResponseRequest:
+        """Returns the request that says the whole history: what is new, behind this."""
+        return replace(self, messages=(*history, *self.messages), is_only_new=False)
+
+
+def read(body: bytes) -> ResponseRequest:
+    """Returns what a body asks for. Raises the problem `bad-parameter`, which names the parameter."""
+    given = _parameters(body)
+    if given.get("previous_response_id") is not None and given.get("conversation") is not None:
+        refuse("conversation", "`previous_response_id` names the conversation already; send one of both.")
+    return ResponseRequest(
+        messages=items.messages(given.get("input")),
+        model=_model(given.get("model")),
+        settings=_settings(given),
+        passed_on=_passed_on(given),
+        conversation=_conversation(given.get("conversation")),
+        tools=_tools(given.get("tools", [])),
+        is_only_new=True,
+        stream=_flag(given, "stream"),
+        include_usage=True,
+        sha256=hashlib.sha256(body).hexdigest(),
+        previous_response_id=_previous(given.get("previous_response_id")),
+        metadata=_metadata(given.get("metadata", {})),
+    )
+
+
+def _parameters(body: bytes) -> dict[str, Any]:
+    try:
+        given = json.loads(body, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        refuse(None, f"The body is not valid JSON: {error}.")
+    if not isinstance(given, dict):
+        refuse(None, "The body is a JSON object.")
+    found = {name: value for name, value in given.items() if value is not None}
+    for name, value in found.items():
+        if name in ALLOWED:
+            if not any(value == one and type(value) is type(one) for one in ALLOWED[name]):
+                refuse(
+                    name,
+                    f"not supported here: {INSTEAD.get(name, 'leave it out.')}",
+                    code="unsupported_parameter",
+                )
+        elif name not in HONOURED and name not in IGNORED:
+            refuse(name[:100], "no parameter of this API.", code="unknown_parameter")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _model(given: Any) -> str | None:
+    if given is None or given == ANY_MODEL:
+        return None
+    if not isinstance(given, str) or not 0 < len(given) <= 255 or "\x00" in given:
+        refuse("model", "a name of 1 to 255 characters is wanted.")
+    return given
+
+
+def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    found = {setting: given[name] for name, setting in SETTINGS.items() if name in given}
+    try:
+        LLMSettings.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        names = {setting: name for name, setting in SETTINGS.items()}
+        refuse(names[str(first["loc"][0])], f"{first['msg']}.")
+    return found
+
+
+def _passed_on(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the provider gets as chat completions name it."""
+    found: dict[str, Any] = {}
+    text = _only("text", given.get("text", {}), "format", "verbosity")
+    if (form := text.get("format")) is not None:
+        found |= _response_format(form)
+    if text.get("verbosity") is not None:
+        found["verbosity"] = text["verbosity"]
+    reasoning = _only("reasoning", given.get("reasoning", {}), "effort")
+    if reasoning.get("effort") is not None:
+        found["reasoning_effort"] = reasoning["effort"]
+    _only("stream_options", given.get("stream_options", {}), "include_obfuscation")
+    if _flag(given.get("stream_options", {}), "include_obfuscation"):
+        refuse("stream_options.include_obfuscation", "not supported here; leave it out.")
+    return found
+
+
+def _response_format(form: Any) -> dict[str, Any]:
+    kind = form.get("type") if isinstance(form, dict) else None
+    if kind == "text":
+        return {}
+    if kind == "json_object":
+        return {"response_format": {"type": kind}}
+    if kind != "json_schema":
+        refuse("text.format.type", "one of text, json_object and json_schema is wanted.")
+    schema = {name: value for name, value in form.items() if name != "type" and value is not None}
+    return {"response_format": {"type": kind, kind: schema}}
+
+
+def _only(name: str, given: Any, *known: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        refuse(name, "an object is wanted.")
+    for one, value in given.items():
+        if one not in known and value is not None:
+            refuse(f"{name}.{one[:100]}", "not supported here; leave it out.", code="unsupported_parameter")
+    return given
+
+
+def _flag(given: Mapping[str, Any], name: str) -> bool:
+    value = given.get(name)
+    if value is not None and not isinstance(value, bool):
+        refuse(name, "true or false is wanted.")
+    return bool(value)
+
+
+def _conversation(given: Any) -> str | None:
+    if isinstance(given, dict):
+        given = _only("conversation", given, "id").get("id", "")
+    if given is not None and not isinstance(given, str):
+        refuse("conversation", 'an id is wanted, or {"id": ...}.')
+    return given
+
+
+def _previous(given: Any) -> str | None:
+    if given is not None and not isinstance(given, str):
+        refuse("previous_response_id", "the id of a response is wanted.")
+    return given
+
+
+def _metadata(given: Any) -> dict[str, str]:
+    is_small = isinstance(given, dict) and len(given) <= MOST_METADATA
+    if not is_small or not all(
+        isinstance(value, str) and len(name) <= MOST_KEY and len(value) <= MOST_VALUE
+        for name, value in given.items()
+    ):
+        refuse(
+            "metadata",
+            f"an object of at most {MOST_METADATA} texts is wanted, whose names have at most {MOST_KEY} characters and "
+            f"whose values {MOST_VALUE}.",
+        )
+    return dict(given)
+
+
+def _tools(given: Any) -> tuple[dict[str, Any], ...]:
+    if not isinstance(given, list):
+        refuse("tools", "a list is wanted.")
+    for number, one in enumerate(given):
+        if not isinstance(one, dict) or one.get("type") != "function":
+            refuse(
+                f"tools[{number}].type",
+                "tools are functions of the client (`function`); others are registered functions of services.",
+                code="unsupported_parameter",
+            )
+    names = ("name", "description", "parameters", "strict")
+    return client_tools.brought(client_tools.Definition(*(one.get(name) for name in names)) for one in given)

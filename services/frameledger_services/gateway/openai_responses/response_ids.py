@@ -1,0 +1,51 @@
+"""The id of a response, which says in which conversation and at which version it was asked for.
+
+Nothing has to be kept for it: any gateway finds the response, however old it is. The id is no secret and gives no
+rights, whoever made it up: its conversation is shown to those alone who may see that.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode, urlsafe_b64encode
+from dataclasses import dataclass
+
+from frameledger.record import MAX_KEY_BYTES
+
+PREFIX = "resp_"
+MOST_CHARACTERS = 512
+"""No id of ours is as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseId:
+    """Where a response was asked for."""
+
+    context_id: str
+    version: int
+    """Of the frame that asks."""
+
+    def __str__(self) -> str:
+        return PREFIX + self.token
+
+    @property
+    def token(self) -> str:
+        """What the ids of the response's items have in common."""
+        return urlsafe_b64encode(f"{self.version}:{self.context_id}".encode()).decode().rstrip("=")
+
+
+def parse(text: str) -> ResponseId | None:
+    """Returns what an id says; None for text that is none."""
+    token = text.removeprefix(PREFIX)
+    if token == text or len(text) > MOST_CHARACTERS or not text.isascii():
+        return None
+    try:
+        said = b64decode(f"{token}{'=' * (-len(token) % 4)}", altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        return None
+    version, _, context_id = said.partition(":")
+    if not version.isdecimal() or "\x00" in context_id or not 0 < len(context_id.encode()) <= MAX_KEY_BYTES:
+        return None
+    found = ResponseId(context_id, int(version))
+    # One response has one id: no other spelling of it is one.
+    return found if str(found) == text and 0 < found.version < 2**63 else None

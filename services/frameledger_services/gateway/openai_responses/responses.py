@@ -1,0 +1,60 @@
+"""`POST /v1/responses`: a question to a conversation, and its answer as a response."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from frameledger_services.gateway import body
+from frameledger_services.gateway.openai import answering
+from frameledger_services.gateway.openai.answer import Answer
+from frameledger_services.gateway.openai.answering import Answers
+from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai_responses import request as requests
+from frameledger_services.gateway.openai_responses.continuing import continued
+from frameledger_services.gateway.openai_responses.request import ResponseRequest
+from frameledger_services.gateway.openai_responses.response import ResponseWriter
+from frameledger_services.gateway.openai_responses.response_events import PieceByPiece, ResponseEvents
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.store.answered_requests import answered_request
+
+_TOOLS = b'"tools"'
+
+
+class Responses:
+    """The responses that this process creates."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._answers = Answers[ResponseRequest](parts, _follow, _write)
+
+    async def create(self, request: Request) -> Response:
+        """Answer a request."""
+        answering.check_may_read(request)
+        content = await body.read_bytes(request, body.JSON_TYPES)
+        # The schemas of functions may take a second to check: not in the event loop.
+        wanted = (
+            await asyncio.to_thread(requests.read, content) if _TOOLS in content else requests.read(content)
+        )
+        wanted, named = await continued(self._parts, request, wanted)
+        return await self._answers.answer(request, wanted, named)
+
+
+def _follow(parts: Parts, wanted: ResponseRequest, asked: Asked) -> Following:
+    # Only what is sent as it comes is in pieces: they cannot be taken back when a worker dies.
+    answer = PieceByPiece(asked.version) if wanted.stream else Answer(asked.version)
+    return Following(parts, asked, answer)
+
+
+async def _write(parts: Parts, _: ResponseRequest, following: Following) -> ResponseEvents:
+    asked = following.asked
+    # Of several results the last one asks, and somebody else may have given it.
+    version = asked.version if asked.since is None else following.version
+    found = await parts.database.read(answered_request, asked.context_id, version)
+    if found is None:
+        raise ProblemError("erased", "The conversation was erased.", context_id=asked.context_id)
+    return ResponseEvents(ResponseWriter(found, following), following.answer)

@@ -1,0 +1,83 @@
+"""The routes of OpenAI's Responses API, where the setting `gateway_openai` is on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from starlette.routing import BaseRoute
+
+from frameledger_services.gateway.access import policy
+from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.openai import conversation
+from frameledger_services.gateway.openai.routes import ASKING_PROBLEMS, CONTEXT, KEY, OpenAIRoute, answer
+from frameledger_services.gateway.openai_responses import stored_responses
+from frameledger_services.gateway.openai_responses.responses import Responses
+from frameledger_services.gateway.openai_responses.stored_responses import ID, STARTING_AFTER, STREAM
+from frameledger_services.gateway.parts import Parts
+
+ONE = policy.RESPONSES + "/{response_id}"
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the routes."""
+    return [
+        OpenAIRoute(
+            parts,
+            "POST",
+            policy.RESPONSES,
+            Responses(parts).create,
+            operation="create_response",
+            scope=("append", "read"),
+            summary="OpenAI's responses: say something in a conversation, or behind a response, and be answered.",
+            parameters=[CONTEXT, KEY],
+            body={
+                "required": True,
+                "content": {JSON: {"schema": {"$ref": "#/components/schemas/ResponseRequest"}}},
+            },
+            answers={"200": _RESPONSE},
+            problems=("no-such-response", *ASKING_PROBLEMS),
+        ),
+        OpenAIRoute(
+            parts,
+            "GET",
+            ONE,
+            partial(stored_responses.read, parts),
+            operation="response",
+            scope="read",
+            summary="A response, as far as it is.",
+            parameters=[ID, STREAM, STARTING_AFTER],
+            answers={"200": _RESPONSE},
+            problems=("bad-parameter", "no-such-context", "no-such-response", "erased"),
+        ),
+        OpenAIRoute(
+            parts,
+            "POST",
+            ONE + "/cancel",
+            partial(stored_responses.cancel, parts),
+            operation="cancel_response",
+            scope=("append", "read"),
+            summary="Interrupt a response that is not over.",
+            parameters=[ID],
+            answers={"200": answer("The response.", "Response")},
+            problems=(
+                "bad-parameter",
+                "no-such-context",
+                "no-such-response",
+                "erased",
+                "conversation-busy",
+                "not-visible-yet",
+                "log-away",
+            ),
+        ),
+    ]
+
+
+_RESPONSE: dict[str, Any] = {
+    "description": "The response; with `stream` its events.",
+    "headers": {conversation.HEADER: {"schema": {"type": "string"}}},
+    "content": {
+        JSON: {"schema": {"$ref": "#/components/schemas/Response"}},
+        "text/event-stream": {"schema": {"type": "string"}},
+    },
+}

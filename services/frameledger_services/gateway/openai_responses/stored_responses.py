@@ -1,0 +1,133 @@
+"""Responses that were asked for before: `GET /v1/responses/{id}` and its `/cancel`.
+
+A response is read from the frames of its conversation, from the one that asked up to the next question. It is the same
+whichever process answers, and whenever: an answer that goes on is read as far as it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from frameledger_services.gateway import contexts, parameters, problems
+from frameledger_services.gateway.access import caller, read_log
+from frameledger_services.gateway.access.caller import Caller
+from frameledger_services.gateway.live import event_stream
+from frameledger_services.gateway.openai import answering, conversation
+from frameledger_services.gateway.openai.answer import Answer
+from frameledger_services.gateway.openai.answer_stream import AnswerStream
+from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.listening import Listening
+from frameledger_services.gateway.openai_responses import response_ids
+from frameledger_services.gateway.openai_responses.response import ResponseWriter
+from frameledger_services.gateway.openai_responses.response_events import PieceByPiece, ResponseEvents
+from frameledger_services.gateway.openai_responses.response_ids import ResponseId
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.store.answered_requests import AnsweredRequest, answered_request
+
+ID = parameters.in_path(
+    parameters.text("response_id", "", most=response_ids.MOST_CHARACTERS), "response_id", "The response."
+)
+STREAM = parameters.flag("stream", "Whether its events are sent, from the first one on.")
+STARTING_AFTER = parameters.integer(
+    "starting_after", "With `stream`: only events behind the one with this `sequence_number`."
+)
+
+
+def read_id(text: str, caller: Caller, *, param: str | None = None) -> ResponseId:
+    """Returns what an id says. Raises `no-such-response` for what is no id, and for a response in a conversation that
+    the caller may not see. `param` is the parameter of a body that has it."""
+    found = response_ids.parse(text)
+    if found is None or not caller.may_see(found.context_id):
+        raise _unknown(text, param)
+    return found
+
+
+async def find(parts: Parts, wanted: ResponseId, param: str | None = None) -> AnsweredRequest:
+    """Returns the request of a response. Raises `no-such-response`, and `erased` for one that was."""
+    asked = await parts.database.read(answered_request, wanted.context_id, wanted.version, wanted.version)
+    if asked is not None:
+        return asked
+    why = await contexts.missing(parts, wanted.context_id)
+    if isinstance(why, ProblemError) and why.members["receipt"]["version"] >= wanted.version:
+        raise why
+    raise _unknown(str(wanted), param)
+
+
+async def read(parts: Parts, request: Request) -> Response:
+    """Answer with a response, as far as it is; with `stream`, with its events until it is over."""
+    wanted, asked = await _asked(parts, request)
+    last = STARTING_AFTER.of(request)
+    if STREAM.of(request):
+        answer = PieceByPiece(asked.version)
+        following = _follow(parts, wanted, asked, answer)
+        writer = ResponseEvents(ResponseWriter(asked, following), answer, -1 if last is None else last)
+        # Who only looks on stops nothing by leaving.
+        return AnswerStream(Listening(following, Counter(), request.receive, interrupts=False), writer)
+    if last is not None:
+        raise ProblemError(
+            "bad-parameter", "starting_after: only with `stream=true`.", param="starting_after"
+        )
+    with closing(_follow(parts, wanted, asked)) as following:
+        await _catch_up(following)
+        return _answered(asked, following)
+
+
+async def cancel(parts: Parts, request: Request) -> Response:
+    """Interrupt an answer that goes on, and answer with the response. One that is over stays as it is.
+
+    It interrupts as a client does that leaves: not once somebody else has asked. If the process dies behind the
+    interruption, the same request again finds a response that is over, and interrupts nothing.
+    """
+    wanted, asked = await _asked(parts, request)
+    with closing(_follow(parts, wanted, asked)) as following:
+        await _catch_up(following)
+        if not following.is_over:
+            await following.interrupt()
+        while not following.is_over:
+            await _read_on(following)
+        read_log.note(request.scope, wanted.context_id, following.version)
+        return _answered(asked, following)
+
+
+async def _asked(parts: Parts, request: Request) -> tuple[ResponseId, AnsweredRequest]:
+    answering.check_may_read(request)
+    wanted = read_id(ID.in_path_of(request), caller.of(request.scope))
+    return wanted, await find(parts, wanted)
+
+
+def _follow(
+    parts: Parts, wanted: ResponseId, asked: AnsweredRequest, answer: Answer | None = None
+) -> Following:
+    since = None if asked.opened_version is None else asked.since
+    return Following(parts, Asked(wanted.context_id, asked.version, since), answer, until=asked.until)
+
+
+async def _catch_up(following: Following) -> None:
+    """Read all there is of an answer."""
+    while not following.is_over and not following.has_all:
+        await _read_on(following)
+
+
+async def _read_on(following: Following) -> None:
+    if following.is_closed:
+        raise problems.draining()
+    await following.next(event_stream.HEARTBEAT_SECONDS)
+
+
+def _answered(asked: AnsweredRequest, following: Following) -> Response:
+    content = ResponseWriter(asked, following).whole()
+    headers = {"Cache-Control": "no-store", **conversation.in_header(following.asked.context_id)}
+    return Response(content, media_type="application/json", headers=headers)
+
+
+def _unknown(text: str, param: str | None) -> ProblemError:
+    why = f"There is no response with the id {text[:100]!r}."
+    if param is None:
+        return ProblemError("no-such-response", why)
+    return ProblemError("no-such-response", why, param=param, code="previous_response_not_found")

@@ -1,0 +1,173 @@
+"""A client's request as its conversation has it: when it was made, on what terms, and where the next one begins.
+
+That is all that a process needs which has never seen the request, and is asked for its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from frameledger_services.database_types import Connection
+from frameledger_services.store.client_calls import BY_CLIENT
+from frameledger_services.store.client_requests import ASKING, REQUEST, SPEAKING
+from frameledger_services.store.contexts import loads
+
+RESPONSE = "response"
+"""The name, in what is noted of a request, of what a request for a response notes beside."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredRequest:
+    """A frame by which a client requested an answer, and how far that answer goes."""
+
+    version: int
+    logged_at: datetime
+    noted: Mapping[str, Any]
+    """What was noted of the request, as a request for a response."""
+
+    opened_version: int | None
+    """The version that announced the call, if the frame is the result of one."""
+
+    next_version: int | None
+    """The version of the next question; None if nobody has asked since."""
+
+    until: int | None
+    """The version of the first frame that may be about an answer and not about this one, which had ended: of the next
+    question, or of an interruption of nothing. None if there is none."""
+
+    settings: Mapping[str, Any]
+    """Those of the conversation when it was asked."""
+
+    tools: Sequence[Mapping[str, Any]]
+
+    @property
+    def since(self) -> int:
+        """The version from which on calls were announced that the answer may leave to its client."""
+        return self.version if self.opened_version is None else self.opened_version
+
+
+async def answered_request(
+    connection: Connection, context_id: str, version: int, earliest: int = 0
+) -> AnsweredRequest | None:
+    """Returns the newest request at this version or before it, but not before `earliest`; None if there is none. Reads
+    the conversation's frames backwards, and those of the answer up to the next question."""
+    cursor = await connection.execute(
+        _READ,
+        {
+            "id": context_id,
+            "version": version,
+            "earliest": earliest,
+            "asking": list(ASKING),
+            "speaking": list(SPEAKING),
+        },
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    found, payload, logged_at, following, until, settings, tools = row
+    frame = loads(payload)
+    metadata, opened = frame.get("metadata"), frame.get("opened_version")
+    noted = _object(_object(_object(metadata).get(REQUEST)).get(RESPONSE))
+    return AnsweredRequest(
+        found,
+        logged_at,
+        noted,
+        opened if isinstance(opened, int) else None,
+        following,
+        until,
+        _object(loads(settings) if settings else None),
+        loads(tools) or () if tools else (),
+    )
+
+
+async def first_beyond(connection: Connection, context_id: str, version: int) -> int | None:
+    """Returns `until` of the request at this version."""
+    cursor = await connection.execute(
+        _BEYOND, {"id": context_id, "version": version, "speaking": list(SPEAKING)}
+    )
+    [(until,)] = await cursor.fetchall()
+    return None if until is None else int(until)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """What publishers say of themselves may be anything."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _is_of_client(frame: str) -> str:
+    """Returns the SQL condition that the frame is the result that a client gave a call of its own."""
+    return f"""(
+        {frame}.type = 'FunctionCallResultFrame' AND EXISTS (
+            SELECT FROM tool_calls
+            WHERE context_id = {frame}.context_id AND settled_version = {frame}.version AND {BY_CLIENT}
+        )
+    )"""
+
+
+_ASKS = f"""
+    later.type = 'LLMRunFrame'
+    OR later.type = ANY (%(speaking)s)
+    OR later.type IN (
+        'LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame', 'LLMContextFrame', 'FunctionCallCancelFrame'
+    ) AND json_text(later.payload, 'run_llm') = 'true'
+    OR {_is_of_client("later")}
+"""
+"""SQL: whether the frame requests an answer, and is not the result of a service's call, which goes on with one."""
+
+_ENDS = f"({_ASKS}) OR later.type IN ('InterruptionFrame', 'ErrorFrame', 'EndFrame', 'CancelFrame')"
+"""SQL: whether the frame requests an answer or ends one."""
+
+
+def _first(which: str, version: str) -> str:
+    """Returns the SQL query of the version of the first such frame behind that version to find nothing going on.
+
+    What asks while something goes on adds to what the model reads next, and that is still the same answer: the next one
+    begins with a question that the gateway would have taken, when no run and no service's call went on. A call that has
+    waited for a person may go on waiting while others ask.
+    """
+    return f"""(
+        SELECT later.version
+        FROM frames AS later
+        WHERE later.context_id = %(id)s AND later.version > {version} AND later.outcome = 'applied' AND ({which})
+            AND NOT EXISTS (
+                SELECT FROM runs
+                WHERE context_id = later.context_id AND requested_version < later.version
+                    AND status NOT IN ('dropped', 'noted')
+                    AND (closed_version IS NULL OR closed_version >= later.version)
+            )
+            AND NOT EXISTS (
+                SELECT FROM tool_calls
+                WHERE context_id = later.context_id AND requested_version < later.version
+                    AND (settled_version IS NULL OR settled_version >= later.version)
+                    AND synchronous IS NOT FALSE AND waiting_for IS NULL AND NOT {BY_CLIENT}
+            )
+        ORDER BY later.version
+        LIMIT 1
+    )"""
+
+
+_BEYOND = f"SELECT {_first(_ENDS, '%(version)s')}"
+
+_READ = f"""
+    SELECT
+        asked.version,
+        asked.payload::text,
+        asked.logged_at,
+        {_first(_ASKS, "asked.version")},
+        {_first(_ENDS, "asked.version")},
+        setting_at(asked.context_id, 'settings', asked.version)::text,
+        setting_at(asked.context_id, 'tools', asked.version)::text
+    FROM frames AS asked
+    WHERE asked.context_id = %(id)s AND asked.version BETWEEN %(earliest)s AND %(version)s
+        AND asked.outcome = 'applied'
+        AND (
+            asked.type = ANY (%(asking)s)
+                AND json_text(json_text(asked.payload, 'metadata')::json, '{REQUEST}') IS NOT NULL
+            OR {_is_of_client("asked")}
+        )
+    ORDER BY asked.version DESC
+    LIMIT 1
+"""
