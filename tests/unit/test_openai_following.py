@@ -2,21 +2,26 @@
 
 import asyncio
 from contextlib import suppress
+from datetime import UTC, datetime
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from tests.bounds import IN_PROCESS
 
+from frameledger.frames import LLMFullResponseEndFrame, LLMFullResponseStartFrame, LLMTextFrame, encode_frame
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.settings import Settings
-from frameledger_services.store import client_calls, conversation_state
+from frameledger_services.store import answered_requests, client_calls, conversation_state
 from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.connections import DatabaseUnavailableError
 from frameledger_services.store.following import StreamHead
+from frameledger_services.store.wanted_frames import PagedFrame
 
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 CALL = ClientCall("c", "paint", "{}", 3, True, False, None, None)
 CALLING = Chunk(
     b"",
@@ -45,8 +50,11 @@ class Database:
 class Hub:
     """Its follower is given one chunk, and then nothing for as long as it waits."""
 
+    def __init__(self, chunk=CALLING):
+        self.chunk = chunk
+
     def follow(self, *_):
-        chunks = [CALLING]
+        chunks = [self.chunk]
 
         async def next_one(within):
             if chunks:
@@ -70,3 +78,57 @@ def test_an_answer_whose_end_cannot_be_read_for_a_moment_is_not_broken_off():
         return following.calls
 
     assert asyncio.run(follow()) == [CALL]
+
+
+def stored(version, frame, run_id=None):
+    """A frame as followers get it."""
+    return PagedFrame(
+        *(version, uuid4(), frame.type, "applied", None, NOW, None, None, run_id, None, None, None, 0, 0, 0),
+        encode_frame(frame),
+    )
+
+
+def answered(version, text, run_id, context_version):
+    frames = (
+        LLMFullResponseStartFrame(run_id=run_id, context_version=context_version),
+        LLMTextFrame(text=text, run_id=run_id),
+        LLMFullResponseEndFrame(run_id=run_id, finish_reason="stop"),
+    )
+    return [stored(version + number, frame, run_id) for number, frame in enumerate(frames)]
+
+
+@pytest.mark.regression("gateway 12")
+@pytest.mark.parametrize("is_away", [False, True])
+def test_an_answer_that_is_read_late_has_nothing_of_the_next_ones(is_away):
+    """Its client reads slowly, and somebody else has asked when it is read to its end. Where the database cannot say
+    so, what comes is passed on as before."""
+    chunk = Chunk(
+        b"",
+        10,
+        is_all=True,
+        exists=True,
+        erased_version=None,
+        ended=False,
+        frames=[*answered(4, "Mine.", "r1", 3), *answered(8, "Another.", "r2", 7)],
+        head=StreamHead(10, "quiet", False, None),
+    )
+
+    class Elsewhere(Database):
+        async def read(self, function, *given):
+            if function is client_calls.left_at:
+                return []
+            assert (function, given) == (answered_requests.first_beyond, ("talk", 3))
+            if self.is_away:
+                raise DatabaseUnavailableError("no connection was free")
+            return 7
+
+    async def follow():
+        database = Elsewhere()
+        database.is_away = is_away
+        following = Following(
+            Parts(Settings(), None, database, Hub(chunk), asyncio.Event()), Asked("talk", 3)
+        )
+        await following.next(IN_PROCESS)
+        return following.is_over, following.answer.text
+
+    assert asyncio.run(follow()) == (True, "Mine.\n\nAnother." if is_away else "Mine.")

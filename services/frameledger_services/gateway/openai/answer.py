@@ -45,6 +45,9 @@ TYPES = (
 )
 """The types of the frames that are read."""
 
+STARTS = ("LLMFullResponseStartFrame", "VisionFullResponseStartFrame")
+"""The types of the frames that start a run, or an attempt of it."""
+
 BETWEEN = "\n\n"
 """Between the texts of two runs."""
 
@@ -113,6 +116,11 @@ class Answer:
                 self._end(frame)
             case _:
                 self.has_something = True
+
+    @property
+    def current_run_id(self) -> str | None:
+        """The run that was the last one to answer."""
+        return self._current
 
     def fail(self, code: str, message: str) -> None:
         """Note why there is no answer, or no more of it; the first reason counts."""

@@ -10,11 +10,12 @@ from frameledger.record import decode
 from frameledger_services.gateway.append import SOURCE
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
-from frameledger_services.gateway.openai.answer import TYPES, Answer
+from frameledger_services.gateway.openai.answer import STARTS, TYPES, Answer
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, client_requests, conversation_state
+from frameledger_services.store.answered_requests import first_beyond
 from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.connections import DatabaseUnavailableError
 
@@ -32,8 +33,8 @@ class Following:
     def __init__(
         self, parts: Parts, asked: Asked, answer: Answer | None = None, *, until: int | None = None
     ) -> None:
-        """`answer` takes the frames, if it is another than the plain one; nothing from the version `until` on is part
-        of it, which is that of the next question, once that is asked. Raises `TooManyFollowersError`."""
+        """`answer` takes the frames, if it is another than the plain one. Nothing from the version `until` on is part
+        of it, if that is known: somebody has asked something else there. Raises `TooManyFollowersError`."""
         self.asked = asked
         self.answer = Answer(asked.version) if answer is None else answer
         self.version = asked.version
@@ -113,6 +114,8 @@ class Following:
             if self.has_all and self._status == "calling" and not self.is_over:
                 self.is_over = await self._is_free()
             return False
+        if self._until is None and self._has_other_runs(chunk):
+            self._until = await self._first_beyond()
         self._take(chunk)
         if self._is_behind(chunk.version):
             self.calls = await self._calls()
@@ -158,6 +161,19 @@ class Following:
         self.version = chunk.version
         self.has_all = chunk.is_all
         self._status = None if chunk.head is None else chunk.head.status
+
+    def _has_other_runs(self, chunk: Chunk) -> bool:
+        """Whether there is a run behind another: it goes on with the answer, or gives one to somebody else."""
+        begun = [one.run_id for one in chunk.frames if one.type in STARTS and one.outcome == "applied"]
+        return len({*begun, self.answer.current_run_id} if self.answer.has_begun else {*begun}) > 1
+
+    async def _first_beyond(self) -> int | None:
+        """Where the next question was asked. While the database does not answer it is taken to be none: a client that
+        reads an answer as it comes has its end before anybody can ask."""
+        try:
+            return await self._parts.database.read(first_beyond, self.asked.context_id, self.asked.version)
+        except DatabaseUnavailableError:
+            return None
 
     def _is_behind(self, version: int) -> bool:
         """Whether the next question was asked at this version, or before it."""
