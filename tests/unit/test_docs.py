@@ -3,10 +3,12 @@
 import json
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
 from sqlalchemy import CheckConstraint
+from tests.support.pages import FENCE
 from tests.unit.test_repository import ROOT, texts
 
 from frameledger.evolve.limits import NAMES
@@ -73,6 +75,33 @@ def test_what_is_wrong_with_pages_is_found(tmp_path):
         "a.md: #three",
         "room/b.md: ../a.md#b",
         "room/b.md: ../../outside.md#",
+    ]
+
+
+def not_installed(page: str) -> list[str]:
+    """How to install what code of a page imports beyond the standard library, where the page does not say it."""
+    code = [(found["language"], found["text"]) for found in FENCE.finditer(page)]
+    python = "".join(text for language, text in code if language == "python")
+    imported = set(re.findall(r"^(?:from|import) (\w+)", python, re.M)) - sys.stdlib_module_names
+    saved = {found["title"].removesuffix(".py") for found in FENCE.finditer(page) if found["title"]}
+    ours = {"frameledger", "frameledger_services", *saved}
+    wanted = {("pip install", name.replace("_", "-")) for name in imported - ours}
+    wanted |= {
+        ("npm install", name)
+        for _, text in code
+        for name in re.findall(r'^import .* from "(.+)";$', text, re.M)
+    }
+    return sorted(f"{how} {name}" for how, name in wanted if f"{how} {name}" not in page)
+
+
+def test_a_page_says_how_to_install_what_its_code_imports():
+    wrong = {name: not_installed(text) for name, text in pages().items() if "/how-to/" in name}
+    assert {name: packages for name, packages in wrong.items() if packages} == {}
+    assert not_installed(
+        '```python\nimport re\nfrom shop_floor import x\n```\n```js\nimport {y} from "@a/b";\n```\n'
+    ) == [
+        "npm install @a/b",
+        "pip install shop-floor",
     ]
 
 
