@@ -66,6 +66,9 @@ def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_
     assert "Erased: demo-" in shown.stdout
     assert "\x1b" not in shown.stdout
     assert folder.living() == []
+    table = itertools.dropwhile(lambda line: "version  worker" not in line, shown.stdout.splitlines())
+    runs = len(list(itertools.takewhile(str.strip, table))) - 1
+    assert f"{runs} runs and 7 calls are settled" in " ".join(shown.stdout.split())
 
     printed = [without_chance(line) for line in shown.stdout.splitlines()]
     promised = [without_chance(line) for line in block_of_the_readme()]

@@ -191,7 +191,7 @@ _OPEN = """
 
 _ENDED = """
     SELECT
-        (SELECT count(*) FROM runs WHERE context_id = %(id)s AND opened_version IS NOT NULL),
+        (SELECT count(*) FROM runs WHERE context_id = %(id)s),
         (SELECT count(*) FROM tool_calls WHERE context_id = %(id)s)
 """
 

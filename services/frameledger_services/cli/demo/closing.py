@@ -52,7 +52,7 @@ def print_verdict(console: Console, played: Played, found: Proof) -> None:
     )
     delays = [1000 * one.delay for one in played.seen]
     console.print(
-        f"{len(played.log)} frames of {len({one.frame.type for one in played.seen})} types. Latency from publish "
+        f"{len(played.seen)} frames of {len({one.frame.type for one in played.seen})} types. Latency from publish "
         f"to SQL: median {statistics.median(delays):.0f} ms, p95 "
         f"{statistics.quantiles(delays, n=20)[-1]:.0f} ms.",
         style="dim",
