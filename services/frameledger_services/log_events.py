@@ -76,7 +76,9 @@ EVENTS: Mapping[str, Event] = {
         "See `reason` in the event.",
     ),
     # Workers
-    "worker.started": Event("info", "A worker is registered and accepts work."),
+    "worker.started": Event(
+        "info", "A worker is registered and accepts work: `serves` names its functions, or its models."
+    ),
     "worker.draining": Event("info", "The worker is stopping: it accepts no new work and finishes its jobs."),
     "worker.stopped": Event("info", "The worker stopped cleanly. No claims are left."),
     "worker.lease_lost": Event(

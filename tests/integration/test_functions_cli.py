@@ -42,7 +42,7 @@ def command(settings, command):
 
 @contextmanager
 def running(settings, *words):
-    """A process in the folder of the examples; it must end well when it is told to."""
+    """A process in the folder of the examples, which must end well when told to, and a list for what it printed."""
     process = subprocess.Popen(
         [sys.executable, *words],
         cwd=EXAMPLES,
@@ -51,11 +51,13 @@ def running(settings, *words):
         stderr=subprocess.STDOUT,
         text=True,
     )
+    printed: list[str] = []
     try:
-        yield process
+        yield process, printed
         process.terminate()
         output, _ = process.communicate(timeout=ON_SERVERS)
         assert process.returncode == 0, output
+        printed += output.splitlines()
     finally:
         process.kill()
         process.communicate()
@@ -108,9 +110,13 @@ def test_both_examples_serve_their_functions(settings, command, words):
             assert again.exit_code == 1
             assert "has no waiting call" in again.stderr
 
-    with running(settings, *words) as process:
+    with running(settings, *words) as (process, printed):
         asyncio.run(scenario(process))
         assert process.poll() is None
+    # The example leaves logging to its program.
+    if "run" in words:
+        [started] = [line for line in printed if "worker.started" in line]
+        assert json.loads(started)["serves"] == ["get_weather", "refund", "search"]
 
 
 @pytest.mark.regression("journey 12")

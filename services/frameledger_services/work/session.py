@@ -106,7 +106,7 @@ class SessionRunner(Generic[E, C]):
             await self._database.first(lambda connection: claims.register(connection, registration))
             self._lease.renew(sent)
             stack.push_async_callback(self._deregister)
-            _log.info("worker.started", worker=self._registration.worker_id)
+            _log.info("worker.started", worker=registration.worker_id, serves=list(registration.serves))
             async with asyncio.TaskGroup() as tasks:
                 await self._work(tasks, stopping, registration)
 
