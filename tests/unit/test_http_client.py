@@ -144,7 +144,7 @@ def use(monkeypatch):
         (
             problem(401, "unauthorised"),
             NotPermittedError,
-            "Set FRAMELEDGER_TOKEN to a token of `frameledger token",
+            "requires a valid token: It is unauthorised. Set FRAMELEDGER_TOKEN to a token of `frameledger token",
         ),
         (problem(403, "forbidden"), NotPermittedError, "It is forbidden"),
         (problem(404, "no-such-context"), NoSuchContextError, "no context 'a'"),

@@ -217,7 +217,10 @@ class ChatSession:
         model = (await self.client.context(self.context_id)).context.to_wire()["settings"].get("model")
         still = "Waiting; Ctrl-C cancels."
         if not alive:
-            return f"No inference service is running. See `frameledger status`. {still}"
+            return (
+                "No inference service is running. Start one in another terminal: frameledger run inference "
+                f"--provider scripted (or openai, anthropic). {still}"
+            )
         of = f", or none serves the model {model}" if model else ""
         return (
             f"No answer started within {UNANSWERED_SECONDS:.0f} s: all {alive} running inference workers "

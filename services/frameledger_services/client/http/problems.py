@@ -70,7 +70,8 @@ def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerE
             return NoSuchContextError(context_id or "")
         case "unauthorised":
             return NotPermittedError(
-                f"{url} does not know who asks. {detail} Set FRAMELEDGER_TOKEN to a token of `frameledger token new`."
+                f"{url} requires a valid token: {detail.rstrip('.')}. "
+                "Set FRAMELEDGER_TOKEN to a token of `frameledger token new`."
             )
         case "forbidden":
             return NotPermittedError(f"{url} refuses it. {detail}")
