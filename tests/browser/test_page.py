@@ -111,6 +111,12 @@ def test_the_address_of_a_moment_opens_it(web, version):
     expect(web.scrubber).to_have_attribute("aria-valuetext", re.compile(rf"^version {version}\b"))
 
 
+def test_the_row_of_the_newest_frame_is_not_hidden_by_what_is_below_it(web):
+    web.open(DESK)
+    expect(web.page.locator(".record")).to_be_visible()
+    expect(web.page.locator(".frames [aria-current=step]")).to_be_in_viewport(ratio=1)
+
+
 def test_wherever_one_goes_the_address_says_it_and_back_is_back(web, connection):
     last = newest(connection, DESK)
     web.open(DESK)

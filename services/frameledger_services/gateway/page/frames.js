@@ -17,7 +17,15 @@ export function Frames({source, at}) {
     const row = list.current.children[current]?.children[(at - frames.first - 1) % CHUNK];
     if (row !== undefined) keepInView(list.current, row);
   };
+  const now = useRef(follow);
+  now.current = follow;
   useEffect(follow, [at]);
+  // What is above and below takes its room from the list: lanes that come, a frame that is opened.
+  useEffect(() => {
+    const sized = new ResizeObserver(() => now.current());
+    sized.observe(list.current);
+    return () => sized.disconnect();
+  }, []);
   return html`
     <section class="frames" aria-label="Frames">
       <h2>Frames <small>what happened</small></h2>
@@ -27,17 +35,16 @@ export function Frames({source, at}) {
             at=${index === current ? at : 0} />`,
         )}
       </div>
-      <${Record} frame=${frames.at(at)} opened=${follow} />
+      <${Record} frame=${frames.at(at)} />
     </section>
   `;
 }
 
 /** The frame that is looked at, as it was published. */
-function Record({frame, opened}) {
+function Record({frame}) {
   const [open, setOpen] = useState(false);
   const [traces, setTraces] = useState(null);
   useEffect(() => void session().then((who) => setTraces(who.trace_url ?? null), () => setTraces(null)), []);
-  useLayoutEffect(opened, [open]);
   if (frame === undefined) return null;
   return html`
     <details class="record" open=${open} onToggle=${(event) => setOpen(event.target.open)}>
