@@ -279,12 +279,15 @@ def test_a_context_that_an_adapter_fails_on_costs_its_run_only(monkeypatch):
     assert [one[0] for one in stage.errors()] == ["provider_error"]
 
 
-def test_a_provider_whose_code_fails_costs_its_run_only(monkeypatch):
+@pytest.mark.parametrize(
+    "error", [KeyError, pytest.param(SystemExit, marks=pytest.mark.regression("worker 49"))]
+)
+def test_a_provider_whose_code_fails_costs_its_run_only(monkeypatch, error):
     stage = Stage()
 
     async def fails(request):
         yield (await anext(aiter(ScriptedLLMService().answer(request))))
-        raise KeyError("secret things")
+        raise error("secret things")
 
     monkeypatch.setattr(stage.model, "answer", fails)
     assert stage.answer() == "done"

@@ -388,6 +388,10 @@ class ClosedSession(Mapping):
         return 1
 
 
+ENDS = SystemExit("Goodbye."), asyncio.CancelledError()
+"""They would end the process, or the job."""
+
+
 class Encoding(InMemory):
     """A publisher that encodes frames, as the real one does."""
 
@@ -398,7 +402,15 @@ class Encoding(InMemory):
 
 
 @pytest.mark.regression("worker 6")
-@pytest.mark.parametrize("error", [OSError("The session is closed."), ApiError({"code": 402})])
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("The session is closed."),
+        ApiError({"code": 402}),
+        *(pytest.param(error, marks=pytest.mark.regression("worker 49")) for error in ENDS),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 @pytest.mark.parametrize("reports", [True, False])
 def test_a_result_that_raises_when_it_is_encoded_fails_its_own_call_only(error, reports):
     told = []

@@ -258,12 +258,13 @@ def _plain(build: Callable[[], F]) -> F:
     """Returns a frame as a reader of the log will have it: it holds no object of a handler any more. Raises ValueError.
 
     What a handler reports may be any object, and raise any error when it is encoded: a mapping that reads a closed
-    session, a dictionary that another thread changes meanwhile.
+    session, a dictionary that another thread changes meanwhile. Also SystemExit and CancelledError: nothing is awaited
+    here, so they come from the object, and must end neither the service nor the job.
     """
     try:
         frame = build()
         value = encode_frame(frame)
-    except Exception as error:
+    except BaseException as error:
         raise ValueError(f"{type(error).__name__}: {text_of(error)}") from error
     try:
         return cast("F", decode(value))

@@ -108,7 +108,7 @@ class AnswerAttempt:
             return await self._stream(request)
         except ProviderError as error:
             self._add(*self._failure(error.code, error.message))
-        except Exception:
+        except (Exception, SystemExit):
             # A provider is a plug-in: its bug fails this run and no other of this process.
             _log.exception(
                 "run.provider_failed",
