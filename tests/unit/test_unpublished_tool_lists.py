@@ -219,6 +219,6 @@ def test_a_list_waits_for_no_other_conversation_and_sets_nothing_once_the_servic
             with pytest.raises(NotRunningError):
                 await waiting
         assert service.registry.advertised_names("c") == {"look"}
-        assert service._setting_tools._queues == {}
+        assert service._tools._queues._queues == {}
 
     asyncio.run(run())

@@ -21,8 +21,9 @@ with extras.needed("services"):
         UnknownFunctionError,
     )
     from frameledger_services.functions.registry_item import DirectFunction, FunctionCallRegistryItem
+    from frameledger_services.functions.runtime import NotRunningError
     from frameledger_services.functions.schemas import FunctionSchemaError, schema_of
-    from frameledger_services.functions.service import FunctionService, NotRunningError
+    from frameledger_services.functions.service import FunctionService
 
 __all__ = [
     "FUNCTION_FAILED",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from frameledger.errors import RefusedError
 from frameledger_services import cancel_tools, work
 from frameledger_services.claims import ClaimedCall
 from frameledger_services.failpoints import Failpoint
@@ -40,6 +41,13 @@ from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 STARTED = "on_function_calls_started"
+
+
+class NotRunningError(RefusedError, RuntimeError):
+    """The function service is not running, and this operation needs a running one.
+
+    Remedy: Start it first: `async with service`, or `await service.start()`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,24 +6,21 @@ import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from frameledger.errors import RefusedError
 from frameledger.frames import (
     AnyFrame,
     FunctionCallFromLLM,
-    LLMSetToolsFrame,
 )
-from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema
+from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, ToolsSchema
 from frameledger_services import failpoints, logs, work
 from frameledger_services.claims import ClaimedCall
-from frameledger_services.event_log.producer import RecordRefusedError
 from frameledger_services.exception_groups import sole
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.functions.queues import Queues
 from frameledger_services.functions.registry import FunctionRegistry
-from frameledger_services.functions.registry_item import DirectFunction, Handler
-from frameledger_services.functions.runtime import Runtime, ServiceSetup
+from frameledger_services.functions.registry_item import Handler
+from frameledger_services.functions.runtime import NotRunningError, Runtime, ServiceSetup
+from frameledger_services.functions.tool_setter import AnyTool, ToolSetter
 from frameledger_services.providers.hooks import Hooks
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
@@ -33,21 +30,9 @@ from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 STOP_SECONDS = 4.0
 """How long a handler may take to stop when it is asked to. After that its call is settled without it."""
 
-ADVERTISED_SECONDS = 600.0
-"""How long the projector may take to fold a tool list. After that the stored list says which handlers stay."""
-
-AnyTool = Handler | DirectFunction | FunctionSchema | dict[str, Any]
-
 H = TypeVar("H", bound=Handler)
 
 _log = logs.get_logger("functions")
-
-
-class NotRunningError(RefusedError, RuntimeError):
-    """The function service is not running, and this operation needs a running one.
-
-    Remedy: Start it first: `async with service`, or `await service.start()`.
-    """
 
 
 class FunctionService(Hooks, work.BackgroundService):
@@ -138,7 +123,9 @@ class FunctionService(Hooks, work.BackgroundService):
             failpoint=failpoint,
         )
         self._running: Runtime | None = None
-        self._setting_tools = Queues()
+        self._tools = ToolSetter(
+            self.registry, self._need_running, self._update_registration, self.push_frame
+        )
         metrics.declare(listed.TOOL_DURATION)
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -198,21 +185,7 @@ class FunctionService(Hooks, work.BackgroundService):
 
         Lists of one conversation that are set at the same time are published and take effect in the order of the calls.
         """
-        self._need_running()
-        if isinstance(functions, ToolsSchema):
-            functions = functions.to_wire()
-        tools = [
-            one
-            if isinstance(one, FunctionSchema | dict | DirectFunction)
-            else self.registry.direct_function(one)
-            for one in functions
-        ]
-        frame = LLMSetToolsFrame(id=str(uuid4()), tools=tuple(_advertised(one) for one in tools))
-        handlers = [one for one in tools if isinstance(one, DirectFunction)]
-        # Overlapping ones would each unregister the handlers of the other.
-        async with self._setting_tools.entry(context_id) as entry:
-            await entry.first()
-            await self._set_tools(context_id, frame, handlers)
+        await self._tools.set(context_id, functions)
 
     async def push_frame(
         self,
@@ -320,38 +293,6 @@ class FunctionService(Hooks, work.BackgroundService):
             serves=registry.serves(), serves_all=registry.serves_all, offers=registry.offers()
         )
 
-    async def _set_tools(
-        self, context_id: str, frame: LLMSetToolsFrame, handlers: Sequence[DirectFunction]
-    ) -> None:
-        running = self._need_running()
-        before = self.registry.advertised(context_id)
-        # Calls may come as soon as the list is published, so its handlers are registered first.
-        self.registry.advertise(context_id, handlers)
-        running.tool_lists.publishing(context_id)
-        advertising = running.background.start(self._until_advertised(running, context_id, str(frame.id)))
-        # Not in the task itself: one that is cancelled before its first step does not get to its end.
-        advertising.add_done_callback(lambda _: running.tool_lists.not_awaited(context_id))
-        try:
-            await self._update_registration()
-            await self.push_frame(context_id, frame)
-        except BaseException as error:
-            advertising.cancel()
-            if isinstance(error, RecordRefusedError | NotRunningError | ValueError):
-                # It is not on the log. After any other error it may be, and its handlers stay until a list says more.
-                self.registry.restore_advertised(context_id, before)
-            raise
-        self.registry.keep_advertised(context_id, [one.name for one in handlers])
-
-    async def _until_advertised(self, running: Runtime, context_id: str, frame_id: str) -> None:
-        try:
-            async with (
-                asyncio.timeout(ADVERTISED_SECONDS),
-                running.statuses.folding(context_id, frame_id) as folded,
-            ):
-                running.tool_lists.folded(context_id, (await folded).version or 0)
-        except TimeoutError:
-            _log.warning("functions.tools_not_folded", context_id=context_id)
-
     async def _session(self, running: Runtime) -> work.Session:
         """Waits for a worker, which an outage leaves the service without. Raises `NotRunningError` if it stops
         meanwhile."""
@@ -370,9 +311,3 @@ class FunctionService(Hooks, work.BackgroundService):
         if self._running is None:
             raise NotRunningError("The function service is not running: call `await service.start()` first.")
         return self._running
-
-
-def _advertised(tool: DirectFunction | FunctionSchema | dict[str, Any]) -> dict[str, Any]:
-    if isinstance(tool, DirectFunction):
-        tool = tool.signature.schema
-    return tool.to_openai() if isinstance(tool, FunctionSchema) else tool
