@@ -59,21 +59,26 @@ class OneSession:
         self.lease.renew(monotonic())
 
 
+async def both(calls, session, *, run_in_parallel=True):
+    """Run the calls `f` and `g` of one batch."""
+    await calls.run(
+        session,
+        "c",
+        [FunctionCallFromLLM(function_name=name, tool_call_id=name, arguments={}) for name in "fg"],
+        group_id=None,
+        run_in_parallel=run_in_parallel,
+        group_parallel_tools=True,
+        causation_id=None,
+    )
+
+
 async def run_both(session, plan, statuses=None):
     """Run the calls `f` and `g` of one batch, each by its plan. Returns what that raised."""
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
         background = BackgroundTasks(tasks)
         deps = dependencies(background, statuses or Started())
         try:
-            await LocalCalls(deps, plan, failpoints.none).run(
-                session,
-                "c",
-                [FunctionCallFromLLM(function_name=name, tool_call_id=name, arguments={}) for name in "fg"],
-                group_id=None,
-                run_in_parallel=True,
-                group_parallel_tools=True,
-                causation_id=None,
-            )
+            await both(LocalCalls(deps, plan, failpoints.none), session)
         except Exception as error:
             return error
         finally:
@@ -190,3 +195,89 @@ def test_a_handler_is_stopped_when_the_lease_of_its_worker_ends(safe):
     assert isinstance(error, LeaseLostError)
     assert stopped == 2
     assert frames == ["FunctionCallsStartedFrame"] + ["FunctionCallInProgressFrame"] * 2
+
+
+@pytest.mark.regression("worker 50")
+@pytest.mark.parametrize("run_in_parallel", [True, False])
+def test_calls_of_a_program_that_no_longer_waits_for_them_are_settled_and_not_left_to_their_deadlines(
+    run_in_parallel,
+):
+    """It is cancelled while the first call runs: the handler is stopped, and the call after it is not run."""
+
+    async def run():
+        session, begun, stopped = OneSession(), asyncio.Event(), []
+
+        async def waits(params):
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.append(params)
+
+        async def plan(call):
+            return CallPlan(Options(), 10 * IN_PROCESS, function=waits, is_async=True)
+
+        async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
+            background = BackgroundTasks(tasks)
+            calls = LocalCalls(dependencies(background, Started()), plan, failpoints.none)
+            running = asyncio.create_task(both(calls, session, run_in_parallel=run_in_parallel))
+            await begun.wait()
+            running.cancel()
+            await asyncio.wait([running])
+            assert running.cancelled()
+            await background.end(IN_PROCESS)
+        return said(session.publisher.frames), len(stopped)
+
+    frames, stopped = asyncio.run(run())
+    assert frames.count("FunctionCallInProgressFrame") == 2
+    assert frames.count("ambiguous") == stopped
+    assert frames.count("ambiguous") + frames.count("failed") == 2
+    assert (stopped == 1) or run_in_parallel
+
+
+class FoldedLater(Started):
+    """The first announcement is folded when the test says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = asyncio.get_running_loop().create_future()
+        self._awaited = False
+
+    @asynccontextmanager
+    async def folding(self, context_id, frame_id, call=None, condition=None):
+        async with super().folding(context_id, frame_id, call, condition) as folded:
+            if self._awaited:
+                yield folded
+            else:
+                self._awaited = True
+                yield self.first
+
+
+@pytest.mark.regression("worker 50")
+def test_a_program_that_stops_before_its_turn_to_announce_announces_nothing():
+    async def run():
+        session, begun = OneSession(), []
+
+        async def answers(params):
+            begun.append(params)
+            return "done"
+
+        async def plan(call):
+            return CallPlan(Options(), IN_PROCESS, function=answers, is_async=True)
+
+        async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
+            background, statuses = BackgroundTasks(tasks), FoldedLater()
+            calls = LocalCalls(dependencies(background, statuses), plan, failpoints.none)
+            first, second = (
+                asyncio.create_task(both(calls, session, run_in_parallel=False)) for _ in range(2)
+            )
+            while not session.publisher.frames:
+                await turns(1)
+            second.cancel()
+            await asyncio.wait([second])
+            statuses.first.set_result(CallSnapshot(monotonic(), 1, "applied"))
+            await first
+            await background.end(IN_PROCESS)
+        return said(session.publisher.frames).count("FunctionCallsStartedFrame"), len(begun)
+
+    assert asyncio.run(run()) == (1, 2)

@@ -4,6 +4,9 @@ Their model is not run by an inference service. If the process dies, or its work
 handlers, no other worker takes the calls over. The timekeeper settles soon after that those that had started and those
 that waited behind them in their batch; calls of a batch of which none had started, at their deadlines.
 
+A program that is cancelled while it waits for its calls does not leave them to their deadlines: the batch runs in a
+task of the service, which then stops the handlers and settles the calls, as when the process ends.
+
 With `run_in_parallel=False` each context has one queue across batches, in the order in which they were announced here.
 The deadline of a call counts from when it is first in the queue.
 """
@@ -11,8 +14,9 @@ The deadline of a call counts from when it is first in the queue.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -55,6 +59,30 @@ class CallsRefusedError(RefusedError, RuntimeError):
         self.tool_call_ids = tuple(tool_call_ids)
 
 
+class _Batch:
+    """The calls of one announcement, while they run or wait for their turn."""
+
+    def __init__(self) -> None:
+        self.running: set[CallLifecycle] = set()
+        self.stopping = False
+        """Nobody waits for its calls any more, or the process ends."""
+
+    def stop(self) -> None:
+        """Ask its calls to stop, also those whose turn comes later. May be called again."""
+        self.stopping = True
+        for lifecycle in tuple(self.running):
+            lifecycle.request_stop("draining")
+
+
+@dataclass(frozen=True, slots=True)
+class _Announced:
+    """What became of an announcement."""
+
+    calls: list[CallAttempt]
+    refused: list[str]
+    """The ids of calls that were skipped: they are open already."""
+
+
 class LocalCalls:
     """Announces batches of calls, and runs them."""
 
@@ -68,8 +96,7 @@ class LocalCalls:
         self._plan = plan
         self._failpoint = failpoint
         self._queues = Queues()
-        self._batches = 0
-        self._running: set[CallLifecycle] = set()
+        self._batches: set[_Batch] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._draining = False
@@ -82,8 +109,8 @@ class LocalCalls:
                 async with asyncio.timeout(seconds):
                     await self._idle.wait()
             self._draining = True
-            for lifecycle in tuple(self._running):
-                lifecycle.request_stop("draining")
+            for batch in tuple(self._batches):
+                batch.stop()
 
     async def run(
         self,
@@ -97,7 +124,8 @@ class LocalCalls:
         causation_id: UUID | str | None,
     ) -> None:
         """Returns when all have settled, or wait for a person. Raises TimeoutError if they are not folded in time, and
-        `CallsRefusedError`, after the others have run, for calls that the conversation did not accept.
+        `CallsRefusedError`, after the others have run, for calls that the conversation did not accept. When it is
+        cancelled, the calls are asked to stop, and settled behind it.
 
         `causation_id` is the cause of their announcement; that is the cause of their starts.
         """
@@ -108,31 +136,68 @@ class LocalCalls:
             run_in_parallel=run_in_parallel,
             group_parallel_tools=group_parallel_tools,
         )
-        with self._batch():
-            if run_in_parallel:
-                calls, refused = await self._announced(session, context_id, announcement, causation_id)
-                await self._run_parallel(session, calls)
-            else:
-                async with self._queues.entry(context_id) as entry:
-                    async with entry.enter_lock:
-                        calls, refused = await self._announced(
-                            session, context_id, announcement, causation_id
-                        )
-                    await entry.first()
-                    await self._run_in_order(session, calls)
-            if refused:
-                raise CallsRefusedError(context_id, OPEN_ALREADY, refused)
+        batch, ended = _Batch(), asyncio.get_running_loop().create_future()
+        working = self._run_batch(batch, session, context_id, announcement, causation_id)
+        self._deps.background.start(self._report(working, ended))
+        try:
+            await asyncio.wait([ended])
+        except asyncio.CancelledError:
+            batch.stop()
+            raise
+        ended.result()
 
-    async def _announced(
+    @staticmethod
+    async def _report(working: Coroutine[Any, Any, None], ended: asyncio.Future[None]) -> None:
+        """Run a batch, and say how it ended. Raises nothing: it runs in a task of its own."""
+        try:
+            await working
+        except Exception as error:
+            ended.set_exception(error)
+        except asyncio.CancelledError:
+            # The service has ended before the calls did.
+            ended.set_exception(work.LeaseLostError())
+            raise
+        else:
+            ended.set_result(None)
+        # Marks an error as seen: whoever waited may be gone.
+        ended.exception()
+
+    async def _run_batch(
         self,
+        batch: _Batch,
         session: work.Session,
         context_id: str,
         announcement: FunctionCallsStartedFrame,
         causation_id: UUID | str | None,
-    ) -> tuple[list[CallAttempt], list[str]]:
-        """Returns the calls that were announced, and the ids of those that were skipped, which are open already. Raises
+    ) -> None:
+        with self._registered(batch):
+            if announcement.run_in_parallel:
+                announced = await self._announced(batch, session, context_id, announcement, causation_id)
+                await self._run_parallel(batch, session, announced.calls)
+            else:
+                async with self._queues.entry(context_id) as entry:
+                    async with entry.enter_lock:
+                        announced = await self._announced(
+                            batch, session, context_id, announcement, causation_id
+                        )
+                    await entry.first()
+                    await self._run_in_order(batch, session, announced.calls)
+            if announced.refused:
+                raise CallsRefusedError(context_id, OPEN_ALREADY, announced.refused)
+
+    async def _announced(
+        self,
+        batch: _Batch,
+        session: work.Session,
+        context_id: str,
+        announcement: FunctionCallsStartedFrame,
+        causation_id: UUID | str | None,
+    ) -> _Announced:
+        """Announce the calls, unless the batch is to stop already. Raises
         `CallsRefusedError` if the whole announcement was ignored, TimeoutError if it is not folded in time, and
         `LeaseLostError`."""
+        if batch.stopping:
+            return _Announced([], [])
         statuses, frame_id = self._deps.statuses, str(announcement.id)
         async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(context_id, frame_id) as folded:
             await session.publisher.publish(context_id, announcement, causation_id=causation_id)
@@ -149,7 +214,7 @@ class LocalCalls:
                 refused.append(call.tool_call_id)
             else:
                 open_calls.append(call)
-        return open_calls, refused
+        return _Announced(open_calls, refused)
 
     @staticmethod
     def _calls(
@@ -174,12 +239,12 @@ class LocalCalls:
             for ordinal, one in enumerate(announcement.function_calls)
         ]
 
-    async def _run_parallel(self, session: work.Session, calls: Sequence[CallAttempt]) -> None:
+    async def _run_parallel(self, batch: _Batch, session: work.Session, calls: Sequence[CallAttempt]) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for call in calls:
                     in_progress = asyncio.Event()
-                    task = tasks.create_task(self._run_call(session, call, in_progress.set))
+                    task = tasks.create_task(self._run_call(batch, session, call, in_progress.set))
                     # In-progress frames are published in the order of the calls.
                     waiting = tasks.create_task(in_progress.wait())
                     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -189,10 +254,10 @@ class LocalCalls:
                 raise work.LeaseLostError from None
             raise sole(errors) from None
 
-    async def _run_in_order(self, session: work.Session, calls: Sequence[CallAttempt]) -> None:
+    async def _run_in_order(self, batch: _Batch, session: work.Session, calls: Sequence[CallAttempt]) -> None:
         for call in calls:
             if await self._may_start(call):
-                await self._run_call(session, call)
+                await self._run_call(batch, session, call)
 
     async def _may_start(self, call: CallAttempt) -> bool:
         """Returns whether the call was neither forgotten nor cancelled while it waited for its turn. If the database
@@ -205,7 +270,11 @@ class LocalCalls:
         return current.status is None or current.is_open
 
     async def _run_call(
-        self, session: work.Session, call: CallAttempt, start_next: Callable[[], None] = lambda: None
+        self,
+        batch: _Batch,
+        session: work.Session,
+        call: CallAttempt,
+        start_next: Callable[[], None] = lambda: None,
     ) -> None:
         lifecycle = CallLifecycle(
             call,
@@ -215,18 +284,18 @@ class LocalCalls:
             start_next=start_next,
             failpoint=self._failpoint,
         )
-        if self._draining:
+        if self._draining or batch.stopping:
             lifecycle.request_stop("draining")
         background = self._deps.background
         watching = background.start(self._watch(call, lifecycle))
         leased = background.start(_stop_with_lease(session, lifecycle))
-        self._running.add(lifecycle)
+        batch.running.add(lifecycle)
         try:
             ending = await lifecycle.run()
         finally:
             watching.cancel()
             leased.cancel()
-            self._running.discard(lifecycle)
+            batch.running.discard(lifecycle)
         if ending == "release" and not session.lease.valid():
             raise work.LeaseLostError
 
@@ -237,13 +306,13 @@ class LocalCalls:
             lifecycle.request_stop("obsolete")
 
     @contextmanager
-    def _batch(self) -> Iterator[None]:
-        self._batches += 1
+    def _registered(self, batch: _Batch) -> Iterator[None]:
+        self._batches.add(batch)
         self._idle.clear()
         try:
             yield
         finally:
-            self._batches -= 1
+            self._batches.discard(batch)
             if not self._batches:
                 self._idle.set()
 
