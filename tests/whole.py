@@ -23,8 +23,10 @@ from tests.bounds import BENCH
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = (sys.executable, "-m")
 TYPES = (*PYTHON, "mypy")
+# More than cores, because tests wait for servers; each has servers of its own, in half a gigabyte.
+PROCESSES = str(max(4, min(os.cpu_count() or 1, 8)))
 # Whole files are handed out, those first that take longest: see `costs.py`.
-TESTS = (*PYTHON, "pytest", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+TESTS = (*PYTHON, "pytest", "-n", PROCESSES, "--dist", "loadfile", "--no-loadscope-reorder")
 BRIDGES = (*PYTHON, "tests.bridges", "--if-installable")
 INTERRUPTED = {2, 128 + signal.SIGINT, -signal.SIGINT}
 """What pytest ends with after Ctrl-C, also if it had not begun yet."""

@@ -1,6 +1,7 @@
 """Unparking on a real database: in the end the tables say what they would say if nothing had ever been parked."""
 
 import asyncio
+import itertools
 import json
 import time
 
@@ -99,18 +100,17 @@ def talk(*frames, at=None):
     ]
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 2_000])
 def test_what_was_parked_reads_as_if_it_had_never_been(
-    database, make_database, migrated_template, poison, monkeypatch, at_once
+    database, make_database, migrated_template, poison, monkeypatch
 ):
     untouched = make_database(template=migrated_template)
     project(untouched, histories_interleaved())
     poison.update({path.stem: max(1, len(frames_of(path)) // 3) for path in HISTORIES})
     project(database, histories_interleaved(), cache_bytes=1)
     assert set(parked_since(database)) == {path.stem for path in HISTORIES}
-    monkeypatch.setattr(unparking, "FRAMES_AT_ONCE", at_once)
 
-    for path in HISTORIES:
+    for path, at_once in zip(HISTORIES, itertools.cycle([1, 7, 2_000]), strict=False):
+        monkeypatch.setattr(unparking, "FRAMES_AT_ONCE", at_once)
         done = unparked(database, path.stem)
         assert (done.error, done.parked_version) == (None, None)
 

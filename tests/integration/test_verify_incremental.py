@@ -40,8 +40,7 @@ def differences(found):
     return {name: one.found.in_order() for name, one in found.items() if one.found.count}
 
 
-@pytest.mark.parametrize("step", [1, 5])
-@pytest.mark.parametrize("page", [3, 500])
+@pytest.mark.parametrize(("page", "step"), [(3, 5), (500, 1)])
 def test_what_was_verified_is_not_read_again_and_what_came_since_is(database, monkeypatch, step, page):
     monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     records = histories_interleaved()
@@ -160,7 +159,7 @@ def test_a_life_that_begins_while_what_came_before_it_is_verified_is_no_differen
     assert (found["lives"].frames, found["lives"].frames_before) == (1, 0)
 
 
-@pytest.mark.parametrize("limit", [1, 10_000, 25_000, 1_000_000])
+@pytest.mark.parametrize("limit", [1, 10_000, 1_000_000])
 def test_conversations_are_read_together_as_far_as_they_fit_and_all_are_verified(
     database, monkeypatch, limit
 ):
