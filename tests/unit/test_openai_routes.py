@@ -117,8 +117,9 @@ def test_an_answer_needs_both_to_read_and_to_append(ask, scope):
     assert error(answer) == (403, "permission_error", "forbidden")
 
 
-def test_a_token_that_is_shown_no_words_cannot_be_answered(ask):
-    answer = ask(redact=True)
+@pytest.mark.parametrize("path", [COMPLETIONS, "/v1/responses/x"])
+def test_a_token_that_is_shown_no_words_cannot_be_answered(ask, path):
+    answer = ask(path, redact=True)
     assert error(answer) == (403, "permission_error", "forbidden")
     assert "redacting" in answer.json()["error"]["message"]
 

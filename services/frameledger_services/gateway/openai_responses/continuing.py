@@ -7,9 +7,7 @@ appended. If somebody has, the history becomes a new era, and what was said sinc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from starlette.requests import Request
 
@@ -39,35 +37,33 @@ async def continued(parts: Parts, request: Request, wanted: ResponseRequest) -> 
         latest = await parts.database.read(answered_request, named.context_id, INT64_MAX)
         return replace(wanted, replaced_instruction=_instruction(latest)), named
     previous = stored_responses.read_id(wanted.previous_response_id, caller.of(request.scope), param=PREVIOUS)
-    asked = await _when_over(parts, previous)
-    history = await _history(parts, asked, previous)
+    stored = await parts.database.read(contexts.context, previous.context_id, await _end(parts, previous))
     latest = await parts.database.read(answered_request, previous.context_id, INT64_MAX)
     return (
-        replace(wanted.behind(history), replaced_instruction=_instruction(latest)),
+        replace(
+            wanted.behind(tuple(stored.context.to_wire()["messages"])),
+            replaced_instruction=_instruction(latest),
+        ),
         Named(previous.context_id, "client"),
     )
 
 
-async def _when_over(parts: Parts, previous: ResponseId) -> AnsweredRequest:
-    """Returns the request of a response once it is answered."""
+async def _end(parts: Parts, previous: ResponseId) -> int:
+    """Returns the version at which a response ends, once it is over: up to the next question, or up to now.
+
+    Whether anything goes on is read first: who asks behind that is found by the next read, or is behind that version,
+    and then the comparison finds what they said.
+    """
     headers = conversation.in_header(previous.context_id)
     deadline = conversation_gate.deadline()
     while True:
-        asked = await stored_responses.find(parts, previous, PREVIOUS)
         goes_on, version = await parts.database.read(conversation_state.goes_on, previous.context_id)
-        if asked.next_version is not None or not goes_on:
-            return asked
+        asked = await stored_responses.find(parts, previous, PREVIOUS)
+        if asked.next_version is not None:
+            return asked.next_version - 1
+        if not goes_on:
+            return version
         await conversation_gate.wait_for_change(parts, previous.context_id, version, deadline, headers)
-
-
-async def _history(
-    parts: Parts, asked: AnsweredRequest, previous: ResponseId
-) -> tuple[Mapping[str, Any], ...]:
-    """The messages of the conversation when the response had ended. If somebody asks behind this, the comparison finds
-    what they said; if the conversation is erased, there is nothing to continue."""
-    at = None if asked.next_version is None else asked.next_version - 1
-    stored = await parts.database.read(contexts.context, previous.context_id, at)
-    return tuple(stored.context.to_wire()["messages"])
 
 
 def _instruction(latest: AnsweredRequest | None) -> str | None:

@@ -1,0 +1,54 @@
+"""From which version a response is continued, whoever asks while that is found out."""
+
+import asyncio
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+from starlette.requests import Request
+
+from frameledger_services.gateway.access import caller
+from frameledger_services.gateway.openai_responses import request
+from frameledger_services.gateway.openai_responses.continuing import continued
+from frameledger_services.gateway.openai_responses.response_ids import ResponseId
+from frameledger_services.store import contexts, conversation_state
+from frameledger_services.store.answered_requests import AnsweredRequest, answered_request
+
+ANSWERED = AnsweredRequest(3, datetime(2026, 1, 2, tzinfo=UTC), {}, None, None, None, {}, ())
+
+
+class Database:
+    """A conversation of five frames, in which somebody asks with the sixth: before this read, counted from 0."""
+
+    def __init__(self, asked_before):
+        self.asked_before = asked_before
+        self.reads = 0
+        self.at = None
+
+    async def read(self, function, _, *given):
+        is_asked = self.reads >= self.asked_before
+        self.reads += 1
+        if function is conversation_state.goes_on:
+            return is_asked, 6 if is_asked else 5
+        if function is answered_request:
+            return replace(ANSWERED, next_version=6 if is_asked else None)
+        assert function is contexts.context
+        [self.at] = given
+        return SimpleNamespace(context=SimpleNamespace(to_wire=lambda: {"messages": [{"role": "user"}]}))
+
+
+@pytest.mark.parametrize("asked_before", range(5))
+def test_nobody_who_asks_meanwhile_gets_into_the_history_that_is_continued(asked_before):
+    database = Database(asked_before)
+    scope = {"type": "http", "headers": []}
+    caller.set_caller(scope, caller.LOOPBACK)
+    body = {"input": "Hi", "previous_response_id": str(ResponseId("talk", 3))}
+    wanted, named = asyncio.run(
+        continued(SimpleNamespace(database=database), Request(scope), request.read(json.dumps(body).encode()))
+    )
+    assert database.at == 5
+    assert named.context_id == "talk"
+    assert list(wanted.messages) == [{"role": "user"}, {"role": "user", "content": "Hi"}]
+    assert not wanted.is_only_new
