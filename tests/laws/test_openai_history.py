@@ -156,3 +156,12 @@ def edited(messages: list[Message], data: st.DataObject) -> list[Message]:
         )
     )
     return [*found, NEW]
+
+
+@given(st.lists(turns(), min_size=1, max_size=4), TEXTS)
+def test_the_stored_history_itself_is_recognised_with_all_that_no_client_sees(talk, text):
+    """As a response is continued, whose client sends nothing of it."""
+    new = {"role": "user", "content": text}
+    stored = held(talk)
+    plan = history.plan(stored, [*(one.message for one in stored), new])
+    assert plan == history.Plan("append", (new,))
