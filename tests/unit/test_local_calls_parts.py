@@ -11,7 +11,7 @@ from tests.unit.test_functions_lifecycle import InMemory, OneCall, dependencies,
 
 from frameledger.frames import FunctionCallFromLLM
 from frameledger_services import failpoints
-from frameledger_services.functions import local_calls
+from frameledger_services.functions import announcing
 from frameledger_services.functions.call_state import BackgroundTasks
 from frameledger_services.functions.local_calls import LocalCalls
 from frameledger_services.functions.options import Options
@@ -88,7 +88,7 @@ async def run_both(session, plan, statuses=None):
 
 @pytest.mark.regression("worker 7")
 def test_a_call_whose_plan_cannot_be_read_waits_and_stops_no_other(monkeypatch):
-    monkeypatch.setattr(local_calls, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(announcing, "RETRY_SECONDS", 0.0)
 
     async def run():
         outages, begun = [DatabaseUnavailableError("The database restarts.")] * 3, asyncio.Event()
@@ -129,8 +129,8 @@ def test_a_batch_that_loses_its_lease_raises_that_and_no_group_of_errors():
 @pytest.fixture
 def no_time_left(monkeypatch):
     """The time for folding the announcement is over as soon as it is folded."""
-    monkeypatch.setattr(local_calls, "FOLDED_SECONDS", 0.0)
-    monkeypatch.setattr(local_calls, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(announcing, "FOLDED_SECONDS", 0.0)
+    monkeypatch.setattr(announcing, "RETRY_SECONDS", 0.0)
 
 
 @pytest.mark.regression("worker 17")
@@ -281,3 +281,26 @@ def test_a_program_that_stops_before_its_turn_to_announce_announces_nothing():
         return said(session.publisher.frames).count("FunctionCallsStartedFrame"), len(begun)
 
     assert asyncio.run(run()) == (1, 2)
+
+
+def test_whoever_waits_for_calls_of_a_service_that_ends_is_told():
+    async def run():
+        begun = asyncio.Event()
+
+        async def waits(params):
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def plan(call):
+            return CallPlan(Options(), 10 * IN_PROCESS, function=waits, is_async=True)
+
+        async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
+            background = BackgroundTasks(tasks)
+            calls = LocalCalls(dependencies(background, Started()), plan, failpoints.none)
+            running = asyncio.create_task(both(calls, OneSession()))
+            await begun.wait()
+            await background.end(0.0)
+            await asyncio.wait([running])
+            return running.exception()
+
+    assert isinstance(asyncio.run(run()), LeaseLostError)

@@ -7,8 +7,8 @@ is run, start with `call_lifecycle`.
 from frameledger_services import extras
 
 with extras.needed("services"):
+    from frameledger_services.functions.announcing import CallsRefusedError
     from frameledger_services.functions.call_frames import FUNCTION_FAILED
-    from frameledger_services.functions.local_calls import CallsRefusedError
     from frameledger_services.functions.options import tool_options
     from frameledger_services.functions.params import (
         FunctionCallParams,

@@ -16,47 +16,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID, uuid4
 
-from frameledger.errors import RefusedError
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
-from frameledger.ids import ContextId, Version
 from frameledger_services import logs, work
 from frameledger_services.exception_groups import sole
 from frameledger_services.failpoints import Failpoint
+from frameledger_services.functions.announcing import (
+    OPEN_ALREADY,
+    Announced,
+    CallsRefusedError,
+    announce,
+    read_while_leased,
+)
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.functions.call_lifecycle import CallLifecycle
-from frameledger_services.functions.call_state import RETRY_SECONDS, CallDependencies, JobPublisher
-from frameledger_services.functions.call_status import FOLDED_SECONDS
+from frameledger_services.functions.call_state import CallDependencies, JobPublisher
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.functions.queues import Queues
 from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.tool_calls import CallSnapshot
 
-OPEN_ALREADY = "call_open_already"
-"""The reason for a call whose id another open call of the conversation has."""
-
-T = TypeVar("T")
-
 _log = logs.get_logger("functions")
-
-
-class CallsRefusedError(RefusedError, RuntimeError):
-    """A conversation did not accept calls that an application announced. They did not run.
-
-    `reason` is why, as on the stored frame (`call_open_already`, `too_many_rounds`), and `tool_call_ids` are the calls.
-
-    Remedy: For `call_open_already` give the calls other ids. Otherwise wait for an input, or raise the limit.
-    """
-
-    def __init__(self, context_id: str, reason: str, tool_call_ids: Sequence[str]) -> None:
-        super().__init__(
-            f"The conversation {context_id} did not accept the calls {', '.join(tool_call_ids)}: {reason}."
-        )
-        self.reason = reason
-        self.tool_call_ids = tuple(tool_call_ids)
 
 
 class _Batch:
@@ -72,15 +54,6 @@ class _Batch:
         self.stopping = True
         for lifecycle in tuple(self.running):
             lifecycle.request_stop("draining")
-
-
-@dataclass(frozen=True, slots=True)
-class _Announced:
-    """What became of an announcement."""
-
-    calls: list[CallAttempt]
-    refused: list[str]
-    """The ids of calls that were skipped: they are open already."""
 
 
 class LocalCalls:
@@ -148,19 +121,18 @@ class LocalCalls:
 
     @staticmethod
     async def _report(working: Coroutine[Any, Any, None], ended: asyncio.Future[None]) -> None:
-        """Run a batch, and say how it ended. Raises nothing: it runs in a task of its own."""
+        """Run a batch, and say how it ended to whoever waits for it."""
         try:
             await working
-        except Exception as error:
-            ended.set_exception(error)
-        except asyncio.CancelledError:
-            # The service has ended before the calls did.
-            ended.set_exception(work.LeaseLostError())
-            raise
+        except BaseException as error:
+            # Also if the service has ended before the calls did.
+            ended.set_exception(error if isinstance(error, Exception) else work.LeaseLostError())
+            # Marks it as seen: whoever waited may be gone.
+            ended.exception()
+            if not isinstance(error, Exception):
+                raise
         else:
             ended.set_result(None)
-        # Marks an error as seen: whoever waited may be gone.
-        ended.exception()
 
     async def _run_batch(
         self,
@@ -172,12 +144,12 @@ class LocalCalls:
     ) -> None:
         with self._registered(batch):
             if announcement.run_in_parallel:
-                announced = await self._announced(batch, session, context_id, announcement, causation_id)
+                announced = await self._announce(batch, session, context_id, announcement, causation_id)
                 await self._run_parallel(batch, session, announced.calls)
             else:
                 async with self._queues.entry(context_id) as entry:
                     async with entry.enter_lock:
-                        announced = await self._announced(
+                        announced = await self._announce(
                             batch, session, context_id, announcement, causation_id
                         )
                     await entry.first()
@@ -185,59 +157,17 @@ class LocalCalls:
             if announced.refused:
                 raise CallsRefusedError(context_id, OPEN_ALREADY, announced.refused)
 
-    async def _announced(
+    async def _announce(
         self,
         batch: _Batch,
         session: work.Session,
         context_id: str,
         announcement: FunctionCallsStartedFrame,
         causation_id: UUID | str | None,
-    ) -> _Announced:
-        """Announce the calls, unless the batch is to stop already. Raises
-        `CallsRefusedError` if the whole announcement was ignored, TimeoutError if it is not folded in time, and
-        `LeaseLostError`."""
+    ) -> Announced:
         if batch.stopping:
-            return _Announced([], [])
-        statuses, frame_id = self._deps.statuses, str(announcement.id)
-        async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(context_id, frame_id) as folded:
-            await session.publisher.publish(context_id, announcement, causation_id=causation_id)
-            current = await folded
-            if current.outcome != "applied":
-                ids = [one.tool_call_id for one in announcement.function_calls]
-                raise CallsRefusedError(context_id, current.reason or str(current.outcome), ids)
-        # Outside the time for folding: the calls are announced, and only this process runs them.
-        calls = self._calls(session, context_id, announcement, Version(current.version or 0))
-        found = await _read(session, lambda: statuses.read_all(calls), calls=len(calls))
-        open_calls, refused = list[CallAttempt](), list[str]()
-        for call, stored in zip(calls, found, strict=True):
-            if stored.status is None:
-                refused.append(call.tool_call_id)
-            else:
-                open_calls.append(call)
-        return _Announced(open_calls, refused)
-
-    @staticmethod
-    def _calls(
-        session: work.Session, context_id: str, announcement: FunctionCallsStartedFrame, version: Version
-    ) -> list[CallAttempt]:
-        frame_id = str(announcement.id)
-        return [
-            CallAttempt(
-                scope=f"{frame_id}:{ordinal}",
-                context_id=ContextId(context_id),
-                requested_version=version,
-                ordinal=ordinal,
-                tool_call_id=one.tool_call_id,
-                function_name=one.function_name,
-                arguments=one.arguments,
-                group_id=announcement.group_id,
-                attempt=None,
-                worker_id=session.worker_id,
-                builtin=one.builtin,
-                dispatched_by=UUID(frame_id),
-            )
-            for ordinal, one in enumerate(announcement.function_calls)
-        ]
+            return Announced([], [])
+        return await announce(self._deps.statuses, session, context_id, announcement, causation_id)
 
     async def _run_parallel(self, batch: _Batch, session: work.Session, calls: Sequence[CallAttempt]) -> None:
         try:
@@ -278,7 +208,7 @@ class LocalCalls:
     ) -> None:
         lifecycle = CallLifecycle(
             call,
-            await _read(session, lambda: self._plan(call), **call.names()),
+            await read_while_leased(session, lambda: self._plan(call), **call.names()),
             self._deps,
             JobPublisher(session),
             start_next=start_next,
@@ -322,18 +252,6 @@ async def _stop_with_lease(session: work.Session, lifecycle: CallLifecycle) -> N
     settles those soon after that, and the model may make them again: their handlers must not run any more."""
     await session.lease.ended()
     lifecycle.request_stop("claim_lost")
-
-
-async def _read(session: work.Session, read: Callable[[], Awaitable[T]], **about: Any) -> T:
-    """Returns what `read` returns. While the database is away, it waits: an error would stop the calls beside this
-    one. Raises `LeaseLostError`."""
-    while session.lease.valid():
-        try:
-            return await read()
-        except DatabaseError as error:
-            _log.warning("call.status_unreadable", **about, error=str(error))
-        await asyncio.sleep(RETRY_SECONDS)
-    raise work.LeaseLostError
 
 
 def _is_over(current: CallSnapshot) -> bool:

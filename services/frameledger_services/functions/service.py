@@ -216,10 +216,11 @@ class FunctionService(Hooks, work.BackgroundService):
         Returns when every call has settled or waits for a person. The calls have no run id. They run in parallel, or,
         with `run_in_parallel=False`, one after another and after earlier batches of the same conversation. They are not
         claimed: if this process dies, or its worker loses its lease, which stops their handlers, the timekeeper settles
-        them. An empty list does nothing. `causation_id` is the id of the frame that caused them, if the application
-        knows it. Raises `NotRunningError`, `LeaseLostError`, the errors of publishing, and `CallsRefusedError` for
-        calls that the conversation rejected, because of its limits or because a call with the same id is open. Rejected
-        calls do not run; the others of the batch do.
+        them. When this is cancelled, their handlers are stopped, and the calls settled. An empty list does nothing.
+        `causation_id` is the id of the frame that caused them, if the application knows it. Raises `NotRunningError`,
+        `LeaseLostError`, the errors of publishing, and `CallsRefusedError` for calls that the conversation rejected,
+        because of its limits or because a call with the same id is open. Rejected calls do not run; the others of the
+        batch do.
         """
         if not function_calls:
             return
