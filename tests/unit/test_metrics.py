@@ -178,7 +178,8 @@ def test_the_closed_lists_have_all_that_the_code_can_say():
     codes |= set(re.findall(r'self\._dead_letter\(\s*[\w.]+,\s*"(\w+)"', said))
     assert codes
     assert codes <= set(metrics.PROJECTOR_REJECTED.labels[0].values)
-    tables = (services / "store" / "tables.py").read_text(encoding="utf-8")
+    declared = (services / "store" / "tables").glob("*.py")
+    tables = "".join(path.read_text(encoding="utf-8") for path in declared)
     statuses = set(
         re.findall(r"'(\w+)'", tables[tables.index("\"status IN ('requested'") :].split(")", 1)[0])
     )
