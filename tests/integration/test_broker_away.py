@@ -12,7 +12,8 @@ from tests.support.two_brokers import two_brokers
 
 from frameledger.record import Outgoing
 from frameledger_services.event_log import broker, failover, log_rate_limit, producer, sender
-from frameledger_services.event_log.producer import Producer, PublishError
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.publish_errors import PublishError
 from frameledger_services.event_log.topics import TopicSpec, problems
 from frameledger_services.settings import Settings
 

@@ -20,8 +20,8 @@ from frameledger.partition import librdkafka_default, partition_for
 from frameledger.record import MAX_VALUE_BYTES, LogPosition, Outgoing
 from frameledger_services.event_log import broker, producer, sender
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.producer import (
-    Producer,
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.publish_errors import (
     RecordRefusedError,
     TooLargeError,
     UnacknowledgedError,

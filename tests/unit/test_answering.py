@@ -10,7 +10,7 @@ from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallFromLLM, LLMFullResponseEndFrame, LLMTextFrame, Usage
 from frameledger.record import Outgoing, outgoing
 from frameledger_services.claims import ClaimedRun
-from frameledger_services.event_log.producer import TooLargeError
+from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.inference import answer_attempt
 from frameledger_services.inference.answering import answer
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies

@@ -25,8 +25,8 @@ from frameledger_services.client import (
     SyncClient,
     TransientError,
 )
-from frameledger_services.event_log.producer import (
-    Producer,
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.publish_errors import (
     RecordRefusedError,
     TooLargeError,
     UnacknowledgedError,

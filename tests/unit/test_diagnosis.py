@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from frameledger.record import LogPosition, Record, derived_id, forward, read
-from frameledger_services.event_log.producer import TooLargeError
+from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.projector.log_check import LogState, symptom
 from frameledger_services.recovery import diagnosis
 from frameledger_services.recovery.copies import TooLarge, copy, publish_copies, smaller

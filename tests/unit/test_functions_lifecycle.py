@@ -17,7 +17,7 @@ from frameledger.frames import FunctionCallResultFrame, FunctionCallResultProper
 from frameledger.record import outgoing
 from frameledger_services import call_words
 from frameledger_services.claims import ClaimedRun
-from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
+from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
 from frameledger_services.functions import (
     FunctionCallParams,
     ResultRefusedError,

@@ -8,7 +8,11 @@ from tests.bounds import IN_PROCESS
 from frameledger.frames import LLMFullResponseStartFrame, LLMTextFrame
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError, UnacknowledgedError
+from frameledger_services.event_log.publish_errors import (
+    RecordRefusedError,
+    TooLargeError,
+    UnacknowledgedError,
+)
 from frameledger_services.inference.run_publisher import RunPublisher
 from frameledger_services.work import LeaseLostError
 from frameledger_services.work import publisher as worker_publisher

@@ -11,7 +11,7 @@ from psycopg import errors
 
 from frameledger_services import transient
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.producer import RecordRefusedError
+from frameledger_services.event_log.publish_errors import RecordRefusedError
 
 SERVICES = Path(__file__).resolve().parents[2] / "services" / "frameledger_services"
 

@@ -8,7 +8,7 @@ import pytest
 from tests.bounds import IN_PROCESS
 from tests.support.turns import turns
 
-from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
+from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
 from frameledger_services.functions import FunctionService, NotRunningError
 from frameledger_services.functions.call_state import BackgroundTasks
 from frameledger_services.functions.tool_lists import ToolListFollower

@@ -24,7 +24,8 @@ from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.publication import Publication, Publications
 from frameledger_services.client.reading import StoredContext, StoredFrame
 from frameledger_services.client.waiting import until_stored
-from frameledger_services.event_log.producer import Producer, PublishError
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.publish_errors import PublishError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.store import erasures

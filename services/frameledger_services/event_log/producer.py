@@ -10,15 +10,16 @@ from typing import Any, Self
 
 from aiokafka import errors as kafka_errors
 
-from frameledger.errors import RefusedError, TransientError
 from frameledger.record import LogPosition, Outgoing
+from frameledger_services.event_log import publish_errors
 from frameledger_services.event_log.broker import Broker, BrokerError, connect
 from frameledger_services.event_log.budget import Budget
 from frameledger_services.event_log.compression import batch_size
+from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.event_log.sender import LARGEST, Sender
 from frameledger_services.event_log.topics import TopicDescription, home_partition, missing, unwritable
 from frameledger_services.settings import Settings
-from frameledger_services.transient import EventLogError, is_retriable
+from frameledger_services.transient import is_retriable
 
 ACKNOWLEDGED_WITHIN = 30.0
 """The default deadline of `publish`, in seconds."""
@@ -38,42 +39,6 @@ ALONE_BYTES = 1_000_000
 BYTES_ON_THE_WAY = LARGEST
 """What may be unacknowledged at once. A broker closes the connection on a request of more than 100 MiB, and aiokafka,
 with a large record for each of many partitions, would send such a one again and again."""
-
-
-class PublishError(EventLogError):
-    """Not all records are known to be on the log. `places` says of each where it is, None of those not acknowledged.
-
-    These may still arrive. What has an id can be published again without harm: a frame that comes twice counts
-    once.
-
-    Remedy: `UnacknowledgedError`: publish them again. `RecordRefusedError`: mend them.
-    """
-
-    def __init__(self, sentence: str, places: Sequence[LogPosition | None]) -> None:
-        super().__init__(sentence)
-        self.places = tuple(places)
-
-
-class UnacknowledgedError(PublishError, TransientError):
-    """The broker did not acknowledge all records in time.
-
-    Remedy: Publish those again that have no place.
-    """
-
-
-class RecordRefusedError(PublishError, RefusedError):
-    """The broker does not take a record, and will not take it later: it is too large, or we may not write there.
-
-    Remedy: Make the frame smaller, or give the publisher the right to write to the topic.
-    """
-
-
-class TooLargeError(RecordRefusedError):
-    """A record is larger than its topic takes.
-
-    Remedy: Make the frame smaller, or raise the topic's `max.message.bytes`. No setting of the publisher changes
-    that.
-    """
 
 
 class Producer:
@@ -139,7 +104,7 @@ class Producer:
                         said = error
         except TimeoutError:
             why = await self._in_the_way(topic, records, places)
-            raise UnacknowledgedError(_late(topic, places, within, said, why), places) from said
+            raise publish_errors.unacknowledged(topic, places, within, said, why) from said
         return [place for place in places if place is not None]
 
     async def _send_all(
@@ -182,8 +147,7 @@ class Producer:
             await self._replace(sender)
             for failure in failures:
                 if not is_retriable(failure):
-                    kind = TooLargeError if _is_too_large(failure) else RecordRefusedError
-                    raise kind(_refusal(topic, failure), places) from failure
+                    raise publish_errors.refused(topic, failure, places) from failure
         return failures[0] if failures else None
 
     async def _send(
@@ -331,36 +295,3 @@ def _check_sizes(topic: str, sizes: Sequence[int], places: Sequence[LogPosition 
         raise TooLargeError(
             f"A record of {largest} bytes for {topic} is too large; nothing was published.", places
         )
-
-
-def _is_too_large(error: BaseException) -> bool:
-    return isinstance(error, kafka_errors.MessageSizeTooLargeError)
-
-
-def _refusal(topic: str, error: BaseException) -> str:
-    if _is_too_large(error):
-        return (
-            f"A record is larger than {topic} takes. `frameledger topics` says whether the topic's max.message.bytes "
-            "is what it should be."
-        )
-    if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
-        return (
-            f"We are not allowed to write to {topic}: give the user of FRAMELEDGER_KAFKA_SASL_... that right."
-        )
-    return f"The broker does not take a record for {topic}: {error!r}."
-
-
-def _late(
-    topic: str,
-    places: Sequence[LogPosition | None],
-    within: float,
-    said: BaseException | None,
-    why: str | None,
-) -> str:
-    left = sum(place is None for place in places)
-    because = "" if said is None else f" The last that was heard: {said!r}."
-    return (
-        f"{left} of {len(places)} records for {topic} were not acknowledged within {within:g} s; they may still arrive."
-        f"{because} "
-        + (why or "Is the broker up, with as many copies in sync as min.insync.replicas asks for?")
-    )

@@ -28,7 +28,7 @@ import asyncio
 from collections.abc import Callable
 
 from frameledger_services import call_words, failpoints, logs
-from frameledger_services.event_log.producer import TooLargeError
+from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.functions.call_publisher import CallPublisher

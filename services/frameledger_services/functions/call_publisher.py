@@ -19,7 +19,7 @@ from frameledger.frames import (
     encode_frame,
 )
 from frameledger_services import call_words, logs, transient, work
-from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
+from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
 from frameledger_services.functions.call_frames import SettledAs
 from frameledger_services.functions.call_state import CallState
 from frameledger_services.functions.execution import text_of

@@ -10,7 +10,7 @@ from uuid import uuid4
 from frameledger.frames import LLMSetToolsFrame
 from frameledger.tools import FunctionSchema, ToolsSchema
 from frameledger_services import logs
-from frameledger_services.event_log.producer import RecordRefusedError
+from frameledger_services.event_log.publish_errors import RecordRefusedError
 from frameledger_services.functions.queues import Queues
 from frameledger_services.functions.registry import FunctionRegistry
 from frameledger_services.functions.registry_item import DirectFunction, Handler

@@ -26,7 +26,7 @@ from frameledger_services.client import (
     PublishedFrame,
 )
 from frameledger_services.event_log.frame_defaults import with_defaults
-from frameledger_services.event_log.producer import TooLargeError
+from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.gateway import answers, body, outcomes, parameters, preferences
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.answers import JSON

@@ -23,7 +23,7 @@ from frameledger.frames import (
 )
 from frameledger_services import exception_groups, logs
 from frameledger_services.claims import ClaimedRun
-from frameledger_services.event_log.producer import TooLargeError
+from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.inference.attempt import Attempt
 from frameledger_services.inference.chat_span import ChatSpan
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies, RunOutcome

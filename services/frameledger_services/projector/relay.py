@@ -20,7 +20,8 @@ from operator import attrgetter
 from frameledger.record import Outgoing
 from frameledger_services import logs, transient
 from frameledger_services.database_types import Connection
-from frameledger_services.event_log.producer import Producer, TooLargeError
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Destination, Send
 from frameledger_services.projector.metrics import ProjectorMetrics

@@ -21,7 +21,7 @@ from frameledger.headers import (
 )
 from frameledger.ids import ContextId
 from frameledger.record import DecodeError, LogPosition, Outgoing, Record, forward, read
-from frameledger_services.event_log.producer import TooLargeError
+from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.recovery import LostFrame
 

@@ -10,7 +10,8 @@ from frameledger.ids import ContextId
 from frameledger.record import Outgoing, outgoing
 from frameledger_services import logs
 from frameledger_services.event_log.log_probe import LogProbe, open_probe
-from frameledger_services.event_log.producer import Producer, TooLargeError
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.timekeeper.metrics import TimekeeperMetrics

@@ -11,7 +11,8 @@ from frameledger.ids import ContextId
 from frameledger.record import LogPosition, outgoing
 from frameledger_services import transient
 from frameledger_services.event_log.frame_defaults import with_defaults
-from frameledger_services.event_log.producer import Producer, RecordRefusedError, TooLargeError
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
 from frameledger_services.telemetry import tracing
 from frameledger_services.work.lease import Lease
 

@@ -9,7 +9,8 @@ from datetime import UTC
 from frameledger.record import LogPosition, Outgoing
 from frameledger_services import database
 from frameledger_services.cli.repair import positions
-from frameledger_services.event_log.producer import Producer, PublishError
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.publish_errors import PublishError
 from frameledger_services.settings import Settings
 from frameledger_services.store import dead_letters, schema
 from frameledger_services.store.dead_letters import DeadLetter

@@ -1,0 +1,85 @@
+"""Errors of publishing: what the publisher has to do, and which records are known to be on the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiokafka import errors as kafka_errors
+
+from frameledger.errors import RefusedError, TransientError
+from frameledger.record import LogPosition
+from frameledger_services.transient import EventLogError
+
+
+class PublishError(EventLogError):
+    """Not all records are known to be on the log. `places` says of each where it is, None of those not acknowledged.
+
+    These may still arrive. What has an id can be published again without harm: a frame that comes twice counts
+    once.
+
+    Remedy: `UnacknowledgedError`: publish them again. `RecordRefusedError`: mend them.
+    """
+
+    def __init__(self, sentence: str, places: Sequence[LogPosition | None]) -> None:
+        super().__init__(sentence)
+        self.places = tuple(places)
+
+
+class UnacknowledgedError(PublishError, TransientError):
+    """The broker did not acknowledge all records in time.
+
+    Remedy: Publish those again that have no place.
+    """
+
+
+class RecordRefusedError(PublishError, RefusedError):
+    """The broker does not take a record, and will not take it later: it is too large, or we may not write there.
+
+    Remedy: Make the frame smaller, or give the publisher the right to write to the topic.
+    """
+
+
+class TooLargeError(RecordRefusedError):
+    """A record is larger than its topic takes.
+
+    Remedy: Make the frame smaller, or raise the topic's `max.message.bytes`. No setting of the publisher changes
+    that.
+    """
+
+
+def refused(topic: str, failure: BaseException, places: Sequence[LogPosition | None]) -> RecordRefusedError:
+    """Returns the error for a record that the broker does not take, given what it said."""
+    is_too_large = isinstance(failure, kafka_errors.MessageSizeTooLargeError)
+    return (TooLargeError if is_too_large else RecordRefusedError)(_refusal(topic, failure), places)
+
+
+def unacknowledged(
+    topic: str,
+    places: Sequence[LogPosition | None],
+    within: float,
+    said: BaseException | None,
+    why: str | None,
+) -> UnacknowledgedError:
+    """Returns the error for records that have no place `within` the deadline. `said` is the last error that was heard,
+    and `why` what a broker says about it, if one does."""
+    left = sum(place is None for place in places)
+    because = "" if said is None else f" The last that was heard: {said!r}."
+    sentence = (
+        f"{left} of {len(places)} records for {topic} were not acknowledged within {within:g} s; they may still arrive."
+        f"{because} "
+        + (why or "Is the broker up, with as many copies in sync as min.insync.replicas asks for?")
+    )
+    return UnacknowledgedError(sentence, places)
+
+
+def _refusal(topic: str, error: BaseException) -> str:
+    if isinstance(error, kafka_errors.MessageSizeTooLargeError):
+        return (
+            f"A record is larger than {topic} takes. `frameledger topics` says whether the topic's max.message.bytes "
+            "is what it should be."
+        )
+    if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
+        return (
+            f"We are not allowed to write to {topic}: give the user of FRAMELEDGER_KAFKA_SASL_... that right."
+        )
+    return f"The broker does not take a record for {topic}: {error!r}."
