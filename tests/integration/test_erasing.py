@@ -32,9 +32,9 @@ from frameledger_services.projector.outbox_rows import effect_topics
 from frameledger_services.projector.rebuild import rebuild
 from frameledger_services.recovery.copies import copy
 from frameledger_services.recovery.unpark import unpark
-from frameledger_services.store import binary_copy, recovery
+from frameledger_services.store import binary_copy, lost_frames
 from frameledger_services.store.erasures import Beginning
-from frameledger_services.store.recovery import LostRange
+from frameledger_services.store.lost_frames import LostRange
 
 ERASE = encode_frame(LLMContextEraseFrame(id="e1", why="asked", requested_by="desk"))
 EACH_AND_ALL = pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
@@ -524,8 +524,8 @@ def test_a_log_that_lost_its_tail_gets_the_erasure_back_and_nothing_of_what_was_
 
     async def run():
         async with await psycopg.AsyncConnection.connect(database) as connection:
-            counted = await recovery.count_lost(connection, [gap])
-            return counted, [lost async for lost in recovery.lost_frames(connection, [gap])]
+            counted = await lost_frames.count_lost(connection, [gap])
+            return counted, [lost async for lost in lost_frames.lost_frames(connection, [gap])]
 
     counted, lost = asyncio.run(run())
     assert counted == {gap.partition: 2}

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from tests.support.plans import Explaining, nodes
 
-from frameledger_services.store import recovery
-from frameledger_services.store.recovery import LostRange
+from frameledger_services.store import lost_frames
+from frameledger_services.store.lost_frames import LostRange
 
 FILL = """
     INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, chain, payload)
@@ -23,7 +23,7 @@ def test_what_was_lost_is_counted_by_reading_the_tail_alone(database):
             await connection.execute(FILL)
             await connection.execute("VACUUM ANALYZE frames")
             explaining = Explaining(connection, "ANALYZE, FORMAT JSON")
-            counted = await recovery.count_lost(
+            counted = await lost_frames.count_lost(
                 explaining, [LostRange(partition, 1, 14_990) for partition in range(4)]
             )
             assert counted == dict.fromkeys(range(4), 10)

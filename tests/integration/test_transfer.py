@@ -14,7 +14,7 @@ from frameledger import record
 from frameledger_services.audit.verify import verify
 from frameledger_services.store import frame_pages
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.transfer import importing
+from frameledger_services.transfer import import_folding, importing
 from frameledger_services.transfer.importing import ImportRefusedError
 
 TABLES = ("frames", "messages", "eras", "context_settings", "contexts", "runs", "tool_calls")
@@ -151,7 +151,7 @@ def test_what_was_open_is_ended_and_nobody_works_on_it(database, other):
             "SELECT version, type, source, partition, generation FROM frames WHERE context_id = 'open' "
             "ORDER BY version DESC LIMIT 1"
         ).fetchone()
-        assert last == (5, "EndFrame", importing.SOURCE, -1, 0)
+        assert last == (5, "EndFrame", import_folding.SOURCE, -1, 0)
         assert value_of(connection, "SELECT version FROM contexts WHERE context_id = 'mirror'") == 2
 
 

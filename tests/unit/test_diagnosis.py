@@ -25,8 +25,9 @@ from frameledger_services.recovery.diagnosis import (
 )
 from frameledger_services.recovery.republish import gaps_to_fill
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
+from frameledger_services.store.lost_frames import FrameDigest, LostFrame, LostRange
 from frameledger_services.store.projections import StoredPosition
-from frameledger_services.store.recovery import FrameDigest, LostFrame, LostRange, RecoveryReceipt
+from frameledger_services.store.recovery import RecoveryReceipt
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 STORED = StoredPosition(3, 100, 99, b"hash", AT)

@@ -16,7 +16,7 @@ from frameledger_services.store import erasures, logged_frames
 from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.logged_frames import FrameOnLog, Unstored
-from frameledger_services.store.recovery import OffsetRange
+from frameledger_services.store.lost_frames import OffsetRange
 
 PARTITIONS = 4
 TOPIC = "llm.frames"

@@ -17,7 +17,7 @@ from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.transfer import Exported, ExportedFrame
 from frameledger_services.transfer import importing, lines
 from frameledger_services.transfer.cloudevents import CloudEvents, event
-from frameledger_services.transfer.importing import SOURCE, is_open
+from frameledger_services.transfer.import_folding import SOURCE, ImportFolding, is_open
 from frameledger_services.transfer.lines import BadFileError, LineWriter
 
 MORNING = datetime(2026, 5, 1, 7, tzinfo=UTC)
@@ -77,7 +77,7 @@ def test_random_conversations_are_read_as_they_were_written_and_end_with_nothing
     assert [[getattr(one, name) for name in names] for one in read] == [
         [getattr(one, name) for name in names] for one in rows
     ]
-    folding = importing._Folding(header)
+    folding = ImportFolding(header)
     folding.fold(read)
     closing = folding.closing()
     assert (closing is not None) == folding.is_left_open == checked(found)[0].left_open

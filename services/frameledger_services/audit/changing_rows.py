@@ -18,7 +18,7 @@ from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.store import stored_rows
 from frameledger_services.store.batch import default_of
 from frameledger_services.store.row_parameters import COUNTED
-from frameledger_services.store.stored_rows import RowsByVersion
+from frameledger_services.store.rows_by_version import RowsByVersion
 from frameledger_services.store.valid_to import FOR_EVER
 
 Key = tuple[Any, ...]

@@ -33,7 +33,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import erasures, logged_frames, projections, recovery, topics
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
 from frameledger_services.store.logged_frames import FrameOnLog
-from frameledger_services.store.recovery import OffsetRange
+from frameledger_services.store.lost_frames import OffsetRange
 
 
 @dataclass(slots=True)

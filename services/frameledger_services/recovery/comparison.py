@@ -15,9 +15,9 @@ from frameledger_services.event_log.reader import records_between
 from frameledger_services.projector.log_check import LogState
 from frameledger_services.recovery.diagnosis import NO_END, ByPartition, last_common_offset
 from frameledger_services.settings import Settings
-from frameledger_services.store import recovery
+from frameledger_services.store import lost_frames
+from frameledger_services.store.lost_frames import OffsetRange
 from frameledger_services.store.projections import StoredPosition
-from frameledger_services.store.recovery import OffsetRange
 
 LOOK_BACK = 100_000
 """Number of offsets before the end that are compared first; all, if nothing in them is common."""
@@ -77,7 +77,7 @@ async def _compared(
         for generation, below in one.generations
     ]
     reached = {}
-    async with connection.transaction(), aclosing(recovery.stored_frames(connection, asked)) as rows:
+    async with connection.transaction(), aclosing(lost_frames.stored_frames(connection, asked)) as rows:
         in_turn = ByPartition(rows)
         for one, first in parts:
             read_until = None if is_same_topic is False else one.stored.last_logged_at

@@ -23,7 +23,7 @@ from frameledger.ids import ContextId
 from frameledger.record import DecodeError, LogPosition, Outgoing, Record, forward, read
 from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.recovery import LostFrame
+from frameledger_services.store.lost_frames import LostFrame
 
 Publish = Callable[[Sequence[Outgoing]], Awaitable[list[LogPosition]]]
 """Publishes records to the frames' topic, in their order. Returns their places. Raises `TooLargeError`, with the places

@@ -14,8 +14,9 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 from frameledger.record import Record
 from frameledger_services.projector.log_check import LogState, symptom
+from frameledger_services.store.lost_frames import FrameDigest
 from frameledger_services.store.projections import StoredPosition
-from frameledger_services.store.recovery import FrameDigest, RecoveryReceipt
+from frameledger_services.store.recovery import RecoveryReceipt
 
 Happened = Literal["fine", "lost_tail", "expired", "another_log"]
 """What happened to a log. The names are stored in `recoveries`: they never change."""

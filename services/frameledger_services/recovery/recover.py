@@ -30,7 +30,7 @@ from frameledger_services.recovery import republish
 from frameledger_services.recovery.comparison import ChangedPartition, last_common_offsets
 from frameledger_services.recovery.diagnosis import PartitionFinding, diagnose, spans
 from frameledger_services.settings import Settings
-from frameledger_services.store import projections, recovery, topics
+from frameledger_services.store import lost_frames, projections, recovery, topics
 from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import NewRecoveryReceipt, RecoveryReceipt
 
@@ -103,7 +103,7 @@ async def examine(settings: Settings, connection: Connection) -> Examination:
     ]
     lost = republish.gaps_to_fill(receipts, before.generation, findings)
     return Examination(
-        found, before.generation, is_same, findings, await recovery.count_lost(connection, lost)
+        found, before.generation, is_same, findings, await lost_frames.count_lost(connection, lost)
     )
 
 

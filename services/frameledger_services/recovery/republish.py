@@ -32,8 +32,9 @@ from frameledger_services.recovery.copies import (
 )
 from frameledger_services.recovery.diagnosis import PartitionFinding, gaps, generation_at, spans
 from frameledger_services.recovery.since_loss import Reads, erased_since, said_before
-from frameledger_services.store import recovery
-from frameledger_services.store.recovery import LostFrame, LostRange, PutBack, RecoveryReceipt
+from frameledger_services.store import lost_frames, recovery
+from frameledger_services.store.lost_frames import LostFrame, LostRange
+from frameledger_services.store.recovery import PutBack, RecoveryReceipt
 
 COPIES_AT_ONCE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -94,7 +95,7 @@ async def republish(
     for partition, first in since.items():
         erased |= await erased_since(reads, partition, first)
     await failpoint("before putting back")
-    async with connection.transaction(), aclosing(recovery.lost_frames(connection, gaps_due)) as rows:
+    async with connection.transaction(), aclosing(lost_frames.lost_frames(connection, gaps_due)) as rows:
         async for frames in _parts(rows):
             left = [one for one in frames if one.context_id not in erased]
             progress.add(await publish_copies(topic, left, publish))

@@ -4,39 +4,38 @@ It runs beside projectors, in transactions of bounded size. Each locks the parti
 fences the partition's owner, whose cached head is outdated by then. If the process dies in between, the conversation is
 parked from a later version on.
 
-Work that the folded frames request is requested now if it is recent, and closed by a frame if it is old (`stale_work`).
+Work that the folded frames request is requested now if it is recent, and closed by a frame if it is old
+(`wanted_work`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from psycopg import errors
 
 from frameledger.decoding import decode
-from frameledger.effects import CallFunction, Cancel, Effect, RunInference
 from frameledger.errors import NotFoundError, RefusedError
 from frameledger.evolve import evolve
 from frameledger.evolve.state import State
 from frameledger.frames import LLMContextEraseFrame
 from frameledger.ids import ContextId, Version
 from frameledger.react import react
-from frameledger.record import LogPosition
 from frameledger.values import replace as replaced
 from frameledger_services import transient
 from frameledger_services.database_types import Connection
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.outbox_rows import effect_row, effect_topics
 from frameledger_services.projector.relay import publish_committed
 from frameledger_services.projector.rows import Rows, clean, erasure_of
-from frameledger_services.projector.stale_work import MAX_AGE, Closing, closing_row
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.projector.stored_heads import RefoldError, loaded_head
 from frameledger_services.projector.writer import write
+from frameledger_services.recovery import wanted_work
+from frameledger_services.recovery.wanted_work import Caused
 from frameledger_services.store import erasures, parked, projections
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store.outbox import OutboxRow
@@ -45,12 +44,6 @@ from frameledger_services.store.parked import ParkedFrame, Settled
 FRAMES_AT_ONCE = 2_000
 BYTES_AT_ONCE = 8 * 1024 * 1024
 """Limits of one transaction: a projector waits for it a second, not an hour."""
-
-TOO_LATE = Closing(
-    "frameledger/unpark",
-    "parked",
-    "The conversation was parked when this run was asked for, and unparked too late to begin it.",
-)
 
 
 class NotParkedError(NotFoundError):
@@ -131,7 +124,7 @@ class _Part:
         self._names = names
         self._context_id = context_id
         self._why = why
-        self._caused: list[tuple[ParkedFrame, Effect]] = []
+        self._caused: list[Caused] = []
         self._head = Head.new(context_id)
         self.folded = 0
         self.parked_version: int | None = None
@@ -171,7 +164,7 @@ class _Part:
                 await self._erase(frames[erasing])
                 if frames[erasing].version == newest:
                     self.folded = newest - first + 1
-                    self.outbox = [] if is_held else list(self._outbox(before, now))
+                    self.outbox = [] if is_held else self._wanted(before, now)
                     await write(connection, Rows(outbox=self.outbox), ())
                     await connection.execute(f"NOTIFY {projections.CHANNEL}")
                     return True
@@ -181,7 +174,7 @@ class _Part:
                 reached = await self._fold_all(frames)
             self.folded = reached - first + 1
             # Of a partition that is held, what is open is asked for when it has caught up.
-            self.outbox = [] if is_held else list(self._outbox(before, now))
+            self.outbox = [] if is_held else self._wanted(before, now)
             await self._write_end(newest, reached)
             await connection.execute(f"NOTIFY {projections.CHANNEL}")
         return self.error is not None or self.parked_version is None
@@ -193,7 +186,7 @@ class _Part:
         assert isinstance(frame, LLMContextEraseFrame)
         before = replaced(head.state, version=Version(erasing.version - 1))
         after = evolve(before, frame).state
-        self._caused += [(erasing, effect) for effect in react(before, frame, after, erasing.frame_id)]
+        self._caused += [Caused(erasing, effect) for effect in react(before, frame, after, erasing.frame_id)]
         erasure = erasure_of(self._context_id, erasing.version, frame, erasing.partition, erasing.offset)
         await erasures.erase(self._connection, [erasure])
         begun = Head.new(self._context_id)
@@ -252,7 +245,7 @@ class _Part:
             if step.outcome == "unknown":
                 head.counters.unknown += 1
             settled.append(Settled(one.version, step.outcome, step.reason))
-            self._caused += [(one, effect) for effect in effects]
+            self._caused += [Caused(one, effect) for effect in effects]
         return rows, settled
 
     async def _write_end(self, newest: int, reached: int) -> None:
@@ -268,18 +261,8 @@ class _Part:
             self.parked_version = reached + 1
             await parked.park_from(self._connection, self._context_id, reached + 1, self.error)
 
-    def _outbox(self, before: State, now: datetime) -> Iterator[OutboxRow]:
-        """Yields the work that the folded frames requested and that is still open, in their order."""
-        topics = effect_topics(self._names)
-        after = self._head.state
-        for ordinal, (cause, effect) in enumerate(self._caused):
-            if not _is_due(effect, before, after):
-                continue
-            place = LogPosition(self._names.frames, cause.partition, cause.offset, cause.generation)
-            if isinstance(effect, Cancel) or now - cause.logged_at < MAX_AGE:
-                yield effect_row(effect, place, ordinal, topics[effect.effect])
-            else:
-                yield closing_row(effect, place, ordinal, TOO_LATE)
+    def _wanted(self, before: State, now: datetime) -> list[OutboxRow]:
+        return list(wanted_work.outbox(self._names, self._caused, before, self._head.state, now))
 
 
 def _last_erasure(frames: Sequence[ParkedFrame]) -> int | None:
@@ -292,23 +275,3 @@ def _last_erasure(frames: Sequence[ParkedFrame]) -> int | None:
 
 
 _ERASES = b"LLMContextEraseFrame"
-
-
-def _is_due(effect: Effect, before: State, after: State) -> bool:
-    """Whether an effect is still needed: to begin open work, or to cancel work that may have begun before."""
-    match effect:
-        case RunInference():
-            run = after.runs.open
-            return run is not None and run.run_id == effect.run_id and run.untouched
-        case CallFunction():
-            call = after.calls.open.get(effect.tool_call_id)
-            return (
-                call is not None
-                and (call.requested_version, call.ordinal) == (effect.requested_version, effect.ordinal)
-                and call.stage == "dispatched"
-            )
-        case Cancel():
-            run = before.runs.open
-            return (run is not None and run.run_id == effect.run_id) or (
-                effect.tool_call_id is not None and effect.tool_call_id in before.calls.open
-            )

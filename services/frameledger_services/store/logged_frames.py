@@ -10,7 +10,7 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from frameledger_services.database_types import Connection
-from frameledger_services.store.recovery import FETCH_ROWS, OffsetRange
+from frameledger_services.store.lost_frames import FETCH_ROWS, OffsetRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,21 +12,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from psycopg import AsyncServerCursor
 from sqlalchemy import Table
 
 from frameledger_services.database_types import Connection
 from frameledger_services.store import tables
 from frameledger_services.store.binary_copy import type_name
 from frameledger_services.store.frame_pages import PAGE_BYTES, FramePages, selected
+from frameledger_services.store.rows_by_version import Row, RowsByVersion, RowsInMemory, ServerRows
 from frameledger_services.store.valid_to import FOR_EVER
-
-Row = tuple[Any, ...]
-
-FETCH_ROWS = 500
-"""Rows that are fetched at once where there may be millions."""
 
 
 class StoredFrameRow(NamedTuple):
@@ -47,16 +42,6 @@ class StoredFrameRow(NamedTuple):
     reason: str | None
     run_id: str | None
     tool_call_id: str | None
-
-
-class RowsByVersion(Protocol):
-    """Rows of one conversation, in the order of a version that each of them names in its first column."""
-
-    async def upto(self, version: int) -> list[Row]:
-        """Returns the rows up to this version that were not returned before."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +137,7 @@ async def _read_together(connection: Connection, after: Mapping[str, int]) -> di
             of_table[row[0]].append(row[1:])
         parts.append(of_table)
     return {
-        context_id: Short(frames, StoredRows(*(_Read(part[context_id]) for part in parts)))
+        context_id: Short(frames, StoredRows(*(RowsInMemory(part[context_id]) for part in parts)))
         for context_id, frames in found.items()
     }
 
@@ -178,69 +163,10 @@ def rows(connection: Connection, context_id: str, *, after: int = 0) -> StoredRo
     """Returns the rows of a conversation of any length, to be read as far as it is asked for."""
     return StoredRows(
         *(
-            _Reading(connection, f"by_version_{number}", statement, {"id": context_id, "after": after})
+            ServerRows(connection, f"by_version_{number}", statement, {"id": context_id, "after": after})
             for number, statement in enumerate(_ROWS)
         )
     )
-
-
-class _Read:
-    """Rows that are in memory."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self._rows = rows
-        self._next = 0
-
-    async def upto(self, version: int) -> list[Row]:
-        first, rows = self._next, self._rows
-        while self._next < len(rows) and rows[self._next][0] <= version:
-            self._next += 1
-        return rows[first : self._next]
-
-    async def close(self) -> None:
-        self._rows = []
-
-
-class _Reading:
-    """Rows that the server keeps sorted, and gives `FETCH_ROWS` at a time."""
-
-    def __init__(
-        self, connection: Connection, name: str, statement: str, parameters: Mapping[str, Any]
-    ) -> None:
-        self._connection = connection
-        self._name = name
-        self._statement = statement
-        self._parameters = parameters
-        self._cursor: AsyncServerCursor[Any] | None = None
-        self._is_over = False
-        self._read: list[Row] = []
-        self._next = 0
-
-    async def upto(self, version: int) -> list[Row]:
-        found: list[Row] = []
-        while True:
-            while self._next < len(self._read):
-                row = self._read[self._next]
-                if row[0] > version:
-                    return found
-                found.append(row)
-                self._next += 1
-            if not await self._fetch():
-                return found
-
-    async def close(self) -> None:
-        if self._cursor is not None:
-            await self._cursor.close()
-
-    async def _fetch(self) -> bool:
-        if self._is_over:
-            return False
-        if self._cursor is None:
-            self._cursor = self._connection.cursor(name=self._name)
-            await self._cursor.execute(self._statement, self._parameters)
-        self._read, self._next = await self._cursor.fetchmany(FETCH_ROWS), 0
-        self._is_over = len(self._read) < FETCH_ROWS
-        return bool(self._read)
 
 
 @cache

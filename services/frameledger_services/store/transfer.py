@@ -15,7 +15,7 @@ from psycopg.rows import class_row
 from sqlalchemy import Table
 
 from frameledger_services.database_types import Connection
-from frameledger_services.store import stored_rows
+from frameledger_services.store import rows_by_version, stored_rows
 from frameledger_services.store.binary_copy import type_name
 from frameledger_services.store.frame_pages import FramePages
 
@@ -164,5 +164,5 @@ async def table_rows(
         await cursor.execute(
             f"SELECT {columns} FROM {table.name} WHERE context_id = %s ORDER BY {key}", (context_id,)
         )
-        while rows := await cursor.fetchmany(stored_rows.FETCH_ROWS):
+        while rows := await cursor.fetchmany(rows_by_version.FETCH_ROWS):
             yield rows
