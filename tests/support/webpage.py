@@ -146,7 +146,7 @@ def opened(context: BrowserContext, origin: str) -> Iterator[Webpage]:
         raise
     finally:
         page.close()
-    assert faults.found == []
+    assert faults.found == [], faults.found
 
 
 def words_of(message: dict[str, Any]) -> list[str]:

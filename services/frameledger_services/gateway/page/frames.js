@@ -13,6 +13,8 @@ export function Frames({source, at}) {
   const list = useRef(null);
   const current = Math.floor((at - frames.first - 1) / CHUNK);
   const follow = () => {
+    // It has another size when it is taken away, too.
+    if (list.current === null) return;
     // Only this list is moved: the window, and what is read beside it, stays where it is.
     const row = list.current.children[current]?.children[(at - frames.first - 1) % CHUNK];
     if (row !== undefined) keepInView(list.current, row);
@@ -21,7 +23,7 @@ export function Frames({source, at}) {
   now.current = follow;
   useEffect(follow, [at]);
   // What is above and below takes its room from the list: lanes that come, a frame that is opened.
-  useEffect(() => {
+  useLayoutEffect(() => {
     const sized = new ResizeObserver(() => now.current());
     sized.observe(list.current);
     return () => sized.disconnect();
