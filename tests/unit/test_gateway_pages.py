@@ -41,6 +41,24 @@ def test_every_screen_is_the_same_file(path):
     assert "script-src 'self'" in answer.headers["content-security-policy"]
 
 
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("/docs", "<code>type</code>"), ("/problems/unauthorised", "<code>Authorization: Bearer</code>")],
+)
+def test_a_page_of_text_has_the_colours_of_the_page_and_code_where_it_is_meant(path, code):
+    [answer] = ask(path)
+    assert '<link rel="stylesheet" href="/page/style.css">' in answer.text
+    assert code in answer.text
+    assert "`" not in answer.text
+
+
+def test_the_help_explains_every_sign_above_the_lanes():
+    lanes, keys = (files()[name].content.decode() for name in ("lanes.js", "keys.js"))
+    [marked] = re.findall(r"MARKED = new Set\(\[(.*)\]\)", lanes)
+    signs = dict(re.findall(r"^  (\w+): '(.+)',$", lanes, re.M))
+    assert [signs[kind] for kind in re.findall(r"'(\w+)'", marked) if f"['{signs[kind]}', " not in keys] == []
+
+
 def test_a_raw_slash_ends_an_id():
     [answer] = ask("/c/acme/call-1")
     assert answer.json()["type"] == "/problems/not-found"

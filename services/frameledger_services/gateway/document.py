@@ -14,14 +14,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from frameledger_services.gateway import text_page
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.problems import KINDS, PAGES
 from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.gateway.schemas import FRAME
+from frameledger_services.gateway.text_page import prose
 
 DESCRIPTION = (
     "Conversations with language models, as they are and as they were. Frames are appended, contexts are read at any "
-    "version. What is not done is a problem (RFC 9457), whose `type` leads to a page that explains it."
+    "version. An error is a problem (RFC 9457): its `type` is the address of a page that explains it."
 )
 
 _CONVERTOR = re.compile(r":\w+\}")
@@ -293,11 +295,10 @@ def _answer(answer: dict[str, Any], schemas: Mapping[Any, Any]) -> dict[str, Any
 
 
 def _page(found: dict[str, Any]) -> str:
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Frameledger over HTTP</title>'
-        f"<h1>Frameledger over HTTP</h1><p>{html.escape(DESCRIPTION)} As "
-        '<a href="/openapi.json">OpenAPI</a>.</p>'
-        f"{''.join(_operations(found))}<h2>Problems</h2><dl>{''.join(_problems())}</dl></html>"
+    return text_page.page(
+        "Frameledger over HTTP",
+        f'<p>{prose(DESCRIPTION)} For programs: <a href="/openapi.json">OpenAPI</a>.</p>'
+        f"{''.join(_operations(found))}<h2>Problems</h2><dl>{''.join(_problems())}</dl>",
     )
 
 
@@ -307,13 +308,13 @@ def _operations(found: dict[str, Any]) -> Iterator[str]:
             [scopes] = operation["security"][0].values()
             yield (
                 f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>"
-                f"<p>{html.escape(operation['summary'])} Scope: {', '.join(scopes)}.</p><dl>"
+                f"<p>{prose(operation['summary'])} Scope: {', '.join(scopes)}.</p><dl>"
             )
             for parameter in operation.get("parameters", ()):
-                about = html.escape(parameter.get("description", ""))
+                about = prose(parameter.get("description", ""))
                 yield f"<dt><code>{html.escape(parameter['name'])}</code> ({parameter['in']})</dt><dd>{about}</dd>"
             for status, answer in operation["responses"].items():
-                yield f"<dt>{status}</dt><dd>{html.escape(answer['description'])}</dd>"
+                yield f"<dt>{status}</dt><dd>{prose(answer['description'])}</dd>"
             yield "</dl>"
 
 
@@ -321,5 +322,5 @@ def _problems() -> Iterator[str]:
     for word, kind in KINDS.items():
         yield (
             f'<dt>{kind.status} <a href="{PAGES}{word}">{word}</a></dt>'
-            f"<dd>{html.escape(kind.meaning)} {html.escape(kind.remedy)}</dd>"
+            f"<dd>{prose(kind.meaning)} {prose(kind.remedy)}</dd>"
         )

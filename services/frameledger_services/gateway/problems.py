@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,8 +12,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from frameledger.errors import RefusedError
+from frameledger_services.gateway import text_page
 from frameledger_services.gateway.access import policy
 from frameledger_services.gateway.openai import errors as openai_errors
+from frameledger_services.gateway.text_page import prose
 
 MEDIA_TYPE = "application/problem+json"
 JSON = "application/json"
@@ -254,12 +255,8 @@ async def _page(request: Request) -> Response:
     kind = KINDS.get(word)
     if kind is None:
         raise ProblemError("not-found", f"There is no problem {word!r}; there are: {', '.join(KINDS)}.")
-    title, meaning, remedy = (html.escape(text) for text in (kind.title, kind.meaning, kind.remedy))
-    return HTMLResponse(
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<h1>{title}</h1><p>Status {kind.status}, <code>{word}</code>. {meaning}</p><h2>What to do</h2>"
-        f"<p>{remedy}</p></html>"
-    )
+    about = f"<p>Status {kind.status}, <code>{word}</code>. {prose(kind.meaning)}</p>"
+    return HTMLResponse(text_page.page(kind.title, f"{about}<h2>What to do</h2><p>{prose(kind.remedy)}</p>"))
 
 
 ROUTES = [Route(PAGES + "{word}", _page, methods=["GET"])]
