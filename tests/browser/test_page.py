@@ -92,6 +92,11 @@ def test_the_list_finds_and_filters(web, connection):
         assert listed() == wanted, question
 
 
+def test_a_list_without_rows_says_why(web):
+    web.list(q="no such words")
+    expect(web.page.get_by_text("No conversation matches these filters.")).to_be_visible()
+
+
 def test_a_search_is_in_the_address_and_there_again_after_the_back_button(web):
     rows = web.list()
     web.page.get_by_role("searchbox", name="Search").fill("jazz trio")

@@ -41,7 +41,7 @@ function Ends({from, to, first, newest}) {
   return html`<div class="ends">
     <${End} name="From version" value=${from} first=${first} newest=${newest} set=${(version) => go({from: version, to}, {replace: true})} />
     <${End} name="To version" value=${to} first=${first} newest=${newest} set=${(version) => go({from, to: version}, {replace: true})} />
-    <a class="turn" href=${href({from: to, to: from})}>Turn round</a>
+    <a class="turn" href=${href({from: to, to: from})}>Swap</a>
   </div>`;
 }
 

@@ -3,16 +3,26 @@
 import {html, useEffect, useLayoutEffect, useRef} from './html.js';
 
 const KEYS = [
-  ['.', 'one version on'],
-  [',', 'one version back'],
+  ['.', 'next version'],
+  [',', 'previous version'],
   [']', 'next mark: an interruption, a turn, a call'],
-  ['[', 'mark before'],
+  ['[', 'previous mark'],
   ['space', 'play, pause'],
   ['Home', 'first version'],
   ['End', 'newest version, and follow'],
   ['f', 'follow, or stay at this version'],
   ['/', 'search conversations'],
-  ['?', 'these keys'],
+  ['?', 'this help'],
+];
+/** The signs of the lanes, which `GLYPHS` of `lanes` draws. */
+const SIGNS = [
+  ['✂\uFE0E', 'interruption'],
+  ['!', 'error'],
+  ['?', 'ambiguous call: it is unknown whether it was executed'],
+  ['¶', 'new history'],
+  ['✎\uFE0E', 'rewritten message'],
+  ['⇄', 'another program keeps the history'],
+  ['■', 'end'],
 ];
 /** Where a key is text, or presses what has the focus. */
 const TYPED = 'input:not([type="range"]), textarea, select, [contenteditable]';
@@ -43,7 +53,7 @@ export function useKeys(actions) {
   }, []);
 }
 
-/** The keys, as a dialog that is open while it is there. */
+/** The keys and the signs, as a dialog that is open while it is there. */
 export function KeysHelp({close}) {
   const dialog = useRef(null);
   useEffect(() => dialog.current.showModal(), []);
@@ -51,6 +61,8 @@ export function KeysHelp({close}) {
     <dialog class="keys" ref=${dialog} onClose=${close} aria-labelledby="keys-title">
       <h2 id="keys-title">Keys</h2>
       <dl>${KEYS.map(([key, does]) => html`<div key=${key}><dt><kbd>${key}</kbd></dt><dd>${does}</dd></div>`)}</dl>
+      <h2>Signs</h2>
+      <dl>${SIGNS.map(([sign, means]) => html`<div key=${sign}><dt>${sign}</dt><dd>${means}</dd></div>`)}</dl>
       <form method="dialog"><button type="submit">Close</button></form>
     </dialog>
   `;

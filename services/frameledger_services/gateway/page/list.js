@@ -36,13 +36,19 @@ export function List({session}) {
           ${pages.shown.map((page) => html`<${Page} key=${page.path} page=${page} seen=${pages.seen} />`)}
         </table>
       </div>
-      ${rows === 0 && !pages.busy && html`<p class="empty">${isNarrow(address) ? 'No conversation is like this.' : 'No conversation yet.'}</p>`}
+      ${rows === 0 && !pages.busy && html`<p class="empty">${isNarrow(address) ? 'No conversation matches these filters.' : html`<${First} />`}</p>`}
       ${pages.next !== null && html`<p class="more">
         <button type="button" disabled=${pages.busy} onClick=${pages.more}>More</button>
         <span>${count(rows, 'conversation')} so far</span>
       </p>`}
     </main>
   `;
+}
+
+/** What somebody does who sees this page for the first time. */
+function First() {
+  return html`No conversation yet. In a terminal, <code>frameledger chat</code> starts one, and <code>frameledger demo</code> plays
+    one. It appears here by itself.`;
 }
 
 function State({pages}) {
@@ -80,7 +86,7 @@ function Filters({address, session}) {
       <label>Model <${Typed} name="model" value=${address.model ?? ''} /></label>
       <label>Since <input type="date" value=${address.since ?? ''} onChange=${set('since')} /></label>
       <label>Order <select value=${address.order ?? ''} onChange=${set('order')}>
-        <option value="">newest</option><option value="active">last active of 1,000</option>
+        <option value="">newest</option><option value="active">last active, of the newest 1,000</option>
       </select></label>
       <label><input type="checkbox" checked=${address.experiments === '1'}
         onChange=${(event) => go({experiments: event.target.checked ? '1' : null}, {replace: true})} /> experiments</label>

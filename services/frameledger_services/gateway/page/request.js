@@ -53,7 +53,7 @@ function Made({id, run, saw, isJson}) {
 
 /** Why a request cannot be made again; what the model was given is known all the same. */
 function Unmade({problem, saw}) {
-  return html`<p role="status"><strong>This request cannot be made again.</strong> ${problem.detail}</p>
+  return html`<p role="status"><strong>This request cannot be rebuilt.</strong> ${problem.detail}</p>
     ${saw > 0 && html`<p>The context that its model was given is that of version <${Version} at=${saw} />.</p>`}`;
 }
 
@@ -64,8 +64,8 @@ function Sameness({made}) {
     <div><p><strong>${made.matches_sha256
       ? 'Byte for byte what was sent.'
       : 'Not byte for byte what was sent.'}</strong> ${made.matches_sha256
-      ? 'It was made again from the log, and has the hash that the run’s start tells.'
-      : 'It was made again from the log by this release, and its hash is another one than the run’s start tells.'}</p>
+      ? 'Rebuilt from the log, it has the hash that was stored when the run started.'
+      : 'Rebuilt from the log by this release, it has another hash than the one that was stored when the run started.'}</p>
       <p class="faint">${made.model} of ${made.provider} · <code class="hash">sha256 ${text(made.sha256)}</code></p></div>
   </div>`;
 }

@@ -100,7 +100,7 @@ function summary(runs) {
   const firsts = runs.map((run) => seconds(run.requested_at, run.first_text_at)).filter((secs) => secs !== null).sort((a, b) => a - b);
   const sum = (name) => runs.reduce((all, run) => all + (run[name] ?? 0), 0);
   const parts = [count(runs.length, 'run')];
-  if (firsts.length > 0) parts.push(`${took(firsts[Math.floor((firsts.length - 1) / 2)])} to the first words in the median`);
+  if (firsts.length > 0) parts.push(`median ${took(firsts[Math.floor((firsts.length - 1) / 2)])} to the first words`);
   parts.push(`${count(sum('input_tokens'), 'token')} in, ${number(sum('output_tokens'))} out`);
   return parts.join(' · ');
 }

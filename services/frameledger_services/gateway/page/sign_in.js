@@ -18,7 +18,7 @@ export function SignIn({done}) {
   return html`
     <main class="sign-in">
       <h1>Sign in</h1>
-      <p>This gateway asks for a token. Whoever runs it makes one with <code>frameledger token new</code>.</p>
+      <p>This gateway requires a token. Its operator creates one with <code>frameledger token new</code>.</p>
       <form onSubmit=${send}>
         <label for="token">Token</label>
         <input id="token" name="token" type="password" autocomplete="current-password" required autofocus

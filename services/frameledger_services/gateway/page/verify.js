@@ -18,12 +18,12 @@ export function Verify({id, newest}) {
     </div>
     <p class="act"><button type="button" onClick=${() => setTimes(times + 1)}>Verify again</button>
       ${newest > data.version && html`<span class="faint">${count(newest - data.version, 'frame')} came since.</span>`}</p>
-    <h3>What this says</h3>
-    <p>Each frame is stored with a hash of itself and of the hash before it: a chain. It was computed again just now from the
-      stored frames. Had somebody changed, removed or slipped in a frame, it would not come out the same.</p>
-    <h3>What it does not</h3>
-    <p>Whoever can write the database can build another chain. What lies elsewhere shows it: the frames on Kafka, and a root
-      that was written down before.</p>
+    <h3>What this proves</h3>
+    <p>Each frame is stored with a hash of itself and of the hash before it: a chain. It was just computed again from the
+      stored frames. If a frame had been changed, removed or inserted, the chain would differ.</p>
+    <h3>What it does not prove</h3>
+    <p>A user with write access to the database can build another chain. Only what is stored elsewhere reveals that: the
+      frames on Kafka, and a root that was recorded before.</p>
     <${Copied} label="the command that compares with Kafka and folds again">${`frameledger verify ${quoted(id)} --from kafka`}<//>
     <${Copied} label="the command that proves this conversation">${`frameledger prove ${quoted(id)} -o proof.jsonl`}<//>
   </section>`;

@@ -1,4 +1,4 @@
-/** What needs a person, over all conversations: calls that wait, calls of which nobody knows, what is parked; and who works. */
+/** What needs a person, over all conversations: waiting and ambiguous calls, parked conversations; and the live workers. */
 
 import {html, useState} from './html.js';
 import {contextPath} from './api.js';
@@ -23,12 +23,12 @@ export function Work() {
     <h1>What needs a person</h1>
     <p class="summary" role="status">${summary(ofPeople, ambiguous.data, parked.data)}</p>
     <${Asked} name="Waiting" calls=${ofPeople} problem=${waiting.problem} tick=${tick} none="No call waits for a person."
-      why="A function asked for a person's word. The conversation may go on meanwhile; the model reads the answer when it comes." />
-    <${Asked} name="Ambiguous" calls=${ambiguous.data?.calls} problem=${ambiguous.problem} tick=${tick} none="Of every call it is known whether it happened."
-      why="A worker began these and did not live to tell how they ended. They are not run again. Find out, then say what happened." />
+      why="A function waits for a decision. The conversation may continue meanwhile; the model receives the answer when you send it." />
+    <${Asked} name="Ambiguous" calls=${ambiguous.data?.calls} problem=${ambiguous.problem} tick=${tick} none="No call is ambiguous."
+      why="A worker died while it ran these, so it is unknown whether they were executed. They are not run again. Find out, then report the result." />
     <${Parked} answer=${parked} />
     <${Asked} name="Waiting for a client" calls=${ofClients} problem=${waiting.problem} tick=${tick} none="No call waits for a client."
-      why="Functions of clients that talk with the model. The client answers these when it comes back; nobody else needs to." />
+      why="Functions of client programs. The client answers them when it returns; no person has to." />
     <${Working} tick=${tick} />
   </main>`;
 }
@@ -90,8 +90,8 @@ function Parked({answer}) {
     ${parked === undefined
       ? html`<${Missing} problem=${answer.problem} what="what is parked" />`
       : parked.length === 0
-        ? html`<p class="nothing">Every conversation is folded as its frames come.</p>`
-        : html`<p class="faint">Frames of these are stored and not folded, since one of them could not be. Mend the cause, then unpark.</p>
+        ? html`<p class="nothing">No conversation is parked.</p>`
+        : html`<p class="faint">A frame of each could not be folded, so later frames are stored and not applied. Fix the cause, then unpark.</p>
           <ul class="cards">${parked.map((one) => html`<li class="card" key=${one.context_id}>
             <p><a href=${href({context: one.context_id, at: one.since})}><strong>${one.context_id}</strong></a>${' '}since version ${one.since}, ${count(one.waiting, 'frame')}, <time datetime=${one.parked_at}>${moment(one.parked_at)}</time></p>
             <p class="error">${text(one.error)}</p>
