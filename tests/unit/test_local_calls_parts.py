@@ -304,3 +304,36 @@ def test_whoever_waits_for_calls_of_a_service_that_ends_is_told():
             return running.exception()
 
     assert isinstance(asyncio.run(run()), LeaseLostError)
+
+
+class StartedHere(Started):
+    """As the tables show a call that this worker started without a claim."""
+
+    async def read(self, call):
+        return CallSnapshot(monotonic(), 1, "applied", status="running", worker="w", attempt=0)
+
+
+@pytest.mark.parametrize("run_in_parallel", [True, False])
+def test_wherever_a_program_is_cancelled_each_announced_call_is_settled_once(run_in_parallel):
+    async def waits(params):
+        await asyncio.Event().wait()
+
+    async def plan(call):
+        return CallPlan(Options(), 10 * IN_PROCESS, function=waits, is_async=True)
+
+    async def settled(after):
+        session = OneSession()
+        async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
+            background = BackgroundTasks(tasks)
+            calls = LocalCalls(dependencies(background, StartedHere()), plan, failpoints.none)
+            running = asyncio.create_task(both(calls, session, run_in_parallel=run_in_parallel))
+            await turns(after)
+            running.cancel()
+            await asyncio.wait([running])
+            await background.end(IN_PROCESS)
+        frames = session.publisher.frames
+        return [one.tool_call_id for one in frames if one.type == "FunctionCallResultFrame"], bool(frames)
+
+    for after in range(25):
+        found, announced = asyncio.run(settled(after))
+        assert sorted(found) == (["f", "g"] if announced else []), after
