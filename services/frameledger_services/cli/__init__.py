@@ -61,7 +61,7 @@ GROUPS = {
         ),
     },
     "Publish": {
-        "publish": LazyCommand("publish", "Publish frames of a conversation, in the order given."),
+        "publish": LazyCommand("publish.command", "Publish frames of a conversation, in the order given."),
     },
     "Inspect": {
         "list": LazyCommand("conversations", "List conversations, most recently active first."),
@@ -183,7 +183,7 @@ GROUPS = {
             "Import an exported file: same frames, same hash chain.",
             extras=("services",),
         ),
-        "erase": LazyCommand("erase", "Erase a conversation permanently, and print the receipt."),
+        "erase": LazyCommand("erase.command", "Erase a conversation permanently, and print the receipt."),
     },
     "Set up and measure": {
         "migrate": LazyCommand(

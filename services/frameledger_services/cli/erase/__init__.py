@@ -1,0 +1,1 @@
+"""`frameledger erase`: permanent deletion of a conversation."""

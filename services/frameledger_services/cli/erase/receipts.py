@@ -1,0 +1,69 @@
+"""The receipt of an erasure: what was deleted, and what was not, where, and until when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+import typer
+
+from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.cli.topics import days
+from frameledger_services.client import Receipt
+from frameledger_services.event_log.topics import TopicNames
+
+
+def print_json(receipt: Receipt, names: TopicNames, kept: str | None, copies: Sequence[str]) -> None:
+    """Print the receipt as JSON. `kept` is `retention.ms` of the frames topic, `copies` the forks."""
+    times = {
+        name: None if at is None else at.isoformat()
+        for name, at in (("erased_at", receipt.erased_at), ("logged_at", receipt.logged_at))
+    }
+    values = asdict(receipt) | times | {"chain": receipt.chain.hex(), "frame_id": str(receipt.frame_id)}
+    on_kafka = {"topic": names.frames, "retention_ms": kept}
+    del values["places"]
+    places = [on_kafka | asdict(place) for place in receipt.places]
+    typer.echo(json.dumps(values | {"kept_on_kafka": places, "forks": list(copies)}))
+
+
+def lines(receipt: Receipt, names: TopicNames, kept: str | None, copies: Sequence[str]) -> Iterator[str]:
+    """Yields the lines of the receipt for people, of the same arguments."""
+    frames = plural(receipt.frame_count, "frame")
+    after = f"If the id is used again, its versions continue after {receipt.version}."
+    yield f"Erased {receipt.context_id}: {frames}. {after}"
+    yield f"  when   {_utc(receipt.erased_at)}"
+    yield f"  who    {receipt.requested_by or 'not recorded'}; deleted by {receipt.erased_by}"
+    yield f"  why    {receipt.why}"
+    yield f"  log    {names.frames}, partition {receipt.partition}, offset {receipt.offset}"
+    yield f"  chain  {receipt.chain.hex()}"
+    yield "Not erased:"
+    for place in receipt.places:
+        again = "" if place.generation == 1 else f", generation {place.generation}"
+        yield (
+            f"  {place.records:,} records on Kafka: {names.frames}, partition {place.partition}, between offsets "
+            f"{place.first_offset} and {place.last_offset}{again};"
+        )
+        yield f"  {_until(receipt.logged_at, kept)}."
+    yield f"  Its effects and dead letters, if any, on {names.inference}, {names.function_calls} and"
+    yield f"  {names.dead_letters}; backups of the database; exported files."
+    for copy in copies:
+        yield f"  {copy}, which was forked from it, is a separate conversation: erase it separately."
+    yield "  A rebuild from Kafka applies the erasure: it does not restore the conversation."
+
+
+def _until(logged_at: datetime | None, kept: str | None) -> str:
+    """Returns how long Kafka keeps the records written before this time."""
+    if kept is None:
+        return "kept until the topic's retention ends"
+    if not kept.isdigit() or logged_at is None:
+        ends = (
+            "" if kept != "-1" else "; set FRAMELEDGER_FRAMES_RETENTION_DAYS, and retention.ms of the topic"
+        )
+        return f"kept {days(kept)}{ends}"
+    return f"kept {days(kept)}: until {_utc(logged_at + timedelta(milliseconds=int(kept)))}, and until its segment ends"
+
+
+def _utc(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

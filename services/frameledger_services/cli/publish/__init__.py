@@ -1,0 +1,1 @@
+"""`frameledger publish`: frames from arguments, files or standard input."""
