@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from frameledger_services.cli.audit.timeline import Entry, Lines
+from frameledger_services.cli.audit.render_timeline import Lines
+from frameledger_services.cli.audit.timeline_entries import Entry
 from frameledger_services.cli.terminal.pager import Page
 from frameledger_services.store.history import TimelineFrame
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from psycopg import AsyncConnection
 
-from frameledger_services.cli.terminal import backend, format_fold, moment, options, pager, render_context
+from frameledger_services.cli.terminal import backend, format_message, moment, options, pager, render_context
 from frameledger_services.settings import Settings
 from frameledger_services.store import moments
 from frameledger_services.store.moments import ContextAt, Moment
@@ -58,14 +58,14 @@ async def _read(
 
 
 def _details(found: Moment, shown: ContextAt) -> Iterator[tuple[str, str]]:
-    yield from format_fold.request_terms(shown.tools, shown.tool_choice, shown.settings)
+    yield from format_message.request_terms(shown.tools, shown.tool_choice, shown.settings)
     if found.version < found.newest:
         yield "later", f"{found.newest - found.version:,} more frames, up to version {found.newest}"
         return
     if found.recording:
         yield "recording", "its runs and calls are not executed"
     if found.mirror is not None:
-        yield "mirror", format_fold.kept_by(found.mirror)
+        yield "mirror", format_message.kept_by(found.mirror)
     if found.ended:
         yield "ended", "starts no runs or calls until it is reopened"
     if found.open_run_id is not None:

@@ -15,7 +15,7 @@ from frameledger.tools import tool_names
 from frameledger_services.cli.terminal import (
     backend,
     escape,
-    format_fold,
+    format_message,
     moment,
     options,
     output,
@@ -121,10 +121,10 @@ def _messages(found: Mapping[str, Any]) -> Iterator[_Row]:
     ]
     for _, position, sign, entry in sorted(entries, key=lambda one: one[:2]):
         if sign == "~":
-            (who, old), (_, new) = map(format_fold.speaker_and_text, (entry["before"], entry["after"]))
+            (who, old), (_, new) = map(format_message.speaker_and_text, (entry["before"], entry["after"]))
             yield _Row(sign, str(position), who, text_diff.changed(_much(old), _much(new)))
         else:
-            who, text = format_fold.speaker_and_text(entry["message"])
+            who, text = format_message.speaker_and_text(entry["message"])
             yield _Row(sign, str(position), who, [(_much(text), "removed" if sign == "-" else "added")])
 
 

@@ -20,7 +20,7 @@ from frameledger.frames import (
     TextFrame,
 )
 from frameledger_services.cli.terminal import escape, format_frame
-from frameledger_services.cli.terminal.format_fold import plain
+from frameledger_services.cli.terminal.format_message import plain
 
 PROMPT = "> "
 

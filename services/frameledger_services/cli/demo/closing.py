@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger.ids import ContextId
-from frameledger_services.cli.demo import render
+from frameledger_services.cli.demo import query_result
 from frameledger_services.demo.forgetting import Forgotten
 from frameledger_services.demo.playing import Played
 from frameledger_services.demo.proof import Proof
@@ -28,7 +28,7 @@ async def look_back(
         # The executed statement is the printed one.
         cursor = await connection.execute(sql.encode())
         names = [column.name for column in cursor.description or ()]
-        console.print(render.answer(names, await cursor.fetchall(), console.width))
+        console.print(query_result.answer(names, await cursor.fetchall(), console.width))
 
 
 def print_verdict(console: Console, played: Played, found: Proof) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.cells import cell_len
@@ -17,13 +17,9 @@ from frameledger.frames import (
     AnyFrame,
     ErrorFrame,
     FunctionCallInProgressFrame,
-    FunctionCallResultFrame,
-    FunctionCallResultProperties,
-    FunctionCallsStartedFrame,
-    LLMFullResponseStartFrame,
-    Waiting,
 )
-from frameledger_services.cli.terminal import escape, format_fold, format_frame
+from frameledger_services.cli.demo.remarks import remark
+from frameledger_services.cli.terminal import escape, format_frame, format_message
 from frameledger_services.demo.playing import Seen, Written
 from frameledger_services.embedded.record import Process, Record, State
 
@@ -85,7 +81,7 @@ class Conversation:
         stored, frame = seen.frame, seen.frame.frame
         if isinstance(frame, FunctionCallInProgressFrame):
             self._calls[frame.tool_call_id] = frame.function_name
-        for note in filter(None, (seen.note, _remark(frame))):
+        for note in filter(None, (seen.note, remark(frame))):
             self.note(note)
         if isinstance(frame, ErrorFrame):
             self._row(stored.version, "error", Text(format_frame.error(frame)), "red")
@@ -100,7 +96,7 @@ class Conversation:
             self._live.update(self._below(seen))
 
     def _message(self, version: int, written: Written) -> None:
-        who, text = format_fold.speaker_and_text(written.message)
+        who, text = format_message.speaker_and_text(written.message)
         if "role" not in written.message:
             who, text = "thought", text.removeprefix("thought: ")
         text = _report(written.message.get("content")) or text
@@ -176,23 +172,6 @@ def addresses(record: Record) -> str:
     return ", ".join(f"{process.name} {process.address}" for process in record.processes if process.address)
 
 
-def answer(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> RenderableType:
-    """Returns a query result: a single JSON object entry by entry, anything else as a table. Long values are truncated
-    with …"""
-    if len(rows) == 1 and isinstance(rows[0][0], dict):
-        return Text("\n").join(_cut(line, width) for line in _lines(rows[0][0]))
-    cells = [["" if value is None else escape.one_line(str(value)) for value in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
-    # Only the last column is truncated, however narrow the terminal.
-    widths[-1] = max(1, min(widths[-1], width - sum(widths[:-1]) - 2 * len(widths)))
-    table = Table(box=None, padding=(0, 0, 0, 2))
-    for name, room in zip(names, widths, strict=True):
-        table.add_column(name, width=room, no_wrap=True, overflow="ellipsis", header_style="dim")
-    for row in cells:
-        table.add_row(*map(Text, row))
-    return table
-
-
 def _report(content: Any) -> str | None:
     """Returns the text of a message of the async-tool protocol; None for all others."""
     try:
@@ -205,58 +184,8 @@ def _report(content: Any) -> str | None:
     return f"{said['tool_call_id']} {said['status']}{result}"
 
 
-def _remark(frame: AnyFrame) -> str:
-    """Returns an explanation of a service's frame, for readers who do not know its type."""
-    match frame:
-        case LLMFullResponseStartFrame(attempt=int(attempt)) if attempt > 1:
-            return (
-                f"The connection to the model was lost. Attempt {attempt} starts over and replaces its text."
-            )
-        case FunctionCallsStartedFrame(function_calls=calls) if len(calls) > 1:
-            return "Two functions in parallel." if len(calls) == 2 else f"{len(calls)} functions in parallel."
-        case FunctionCallInProgressFrame(waiting=Waiting(for_=whom)):
-            return f"{frame.function_name} waits for a person: {whom}. No process has to run meanwhile."
-        case FunctionCallResultFrame(settled_as="ambiguous"):
-            return (
-                f"A new worker finds {frame.function_name} started and not safe to retry, so it does not run it again. "
-                "It is unknown whether it was executed: the call is ambiguous."
-            )
-        case FunctionCallResultFrame(settled_as="failed"):
-            return f"{frame.function_name} failed. The model only learns that it failed; an ErrorFrame has the details."
-        case FunctionCallResultFrame(properties=FunctionCallResultProperties(is_final=False)):
-            return f"{frame.function_name} continues in the background and reports later."
-        case _:
-            return ""
-
-
 def _refused(seen: Seen) -> str:
     """Returns the content of a frame that was not applied, and the reason."""
     words = format_frame.summary(seen.frame.frame)
     what = f'{seen.frame.type} "{words}"' if words else seen.frame.type
     return f"{what}: {seen.frame.reason or 'stored without an effect'}"
-
-
-def _lines(value: dict[str, Any]) -> Iterator[str]:
-    """Yields the object as JSON text, with a line for each entry and for each element of a list."""
-    yield "  {"
-    for number, (name, one) in enumerate(value.items(), start=1):
-        comma = "," if number < len(value) else ""
-        if isinstance(one, list) and one:
-            yield f'    "{name}": ['
-            for place, element in enumerate(one, start=1):
-                yield f"      {_json(element)}{',' if place < len(one) else ''}"
-            yield f"    ]{comma}"
-        else:
-            yield f'    "{name}": {_json(one)}{comma}'
-    yield "  }"
-
-
-def _cut(line: str, width: int) -> Text:
-    text = Text(line)
-    text.highlight_regex(r'"(role|llm|content|tool_calls|message)":', "cyan")
-    text.truncate(width, overflow="ellipsis")
-    return text
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

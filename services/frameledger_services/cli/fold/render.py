@@ -11,7 +11,8 @@ from rich.text import Text
 
 from frameledger.evolve.changes import RunRequested
 from frameledger.fold import Folding
-from frameledger_services.cli.terminal import format_fold, render_context
+from frameledger_services.cli.fold import describe
+from frameledger_services.cli.terminal import render_context
 from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.frame_file import Line
 
@@ -44,7 +45,7 @@ def show(lines: Iterable[Line], folding: Folding, console: Console, *, everythin
     render_context.show(
         render_context.title(state.context_id, state.version, len(folding.messages)),
         folding.messages.rows(),
-        format_fold.terms_and_open(state),
+        describe.terms_and_open(state),
         console,
         everything=everything,
     )
@@ -67,7 +68,7 @@ def _table(lines: Iterable[Line]) -> Table:
             "" if line.version is None else str(line.version),
             render_context.text("" if line.frame is None else line.frame.type),
             Text(line.outcome, _COLOURS[line.outcome]),
-            render_context.text(format_fold.outcome_text(line)),
+            render_context.text(describe.outcome_text(line)),
         )
     return table
 

@@ -27,7 +27,7 @@ from frameledger.frames import (
     TranscriptionFrame,
 )
 from frameledger_services.cli.terminal import escape, format_frame
-from frameledger_services.cli.terminal.format_fold import plain, speaker_and_text
+from frameledger_services.cli.terminal.format_message import plain, speaker_and_text
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.store.client_calls import BegunCall
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from frameledger_services.cli.terminal import escape
-from frameledger_services.cli.terminal.format_fold import plain
+from frameledger_services.cli.terminal.format_message import plain
 from frameledger_services.forks.answer import AnswerCall, ModelAnswer
 from frameledger_services.forks.compared import ComparedAnswers
 from frameledger_services.forks.comparison import AnswerComparison, TextPiece

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from frameledger.frames import AnyFrame, ErrorFrame, encode_frame
 from frameledger.media import without_media
 from frameledger_services.cli.terminal import escape
-from frameledger_services.cli.terminal.format_fold import speaker_and_text
+from frameledger_services.cli.terminal.format_message import speaker_and_text
 
 
 def summary(frame: AnyFrame) -> str:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from frameledger.evolve.changes import Message
-from frameledger_services.cli.terminal import format_fold
+from frameledger_services.cli.terminal import format_message
 from frameledger_services.cli.terminal.plural import plural
 
 LONG = 200
@@ -70,7 +70,7 @@ def _lines(
     rows: Iterable[tuple[int, Message]], details: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, str, str]]:
     for position, message in rows:
-        yield str(position), *format_fold.speaker_and_text(message)
+        yield str(position), *format_message.speaker_and_text(message)
     for name, detail in details:
         yield "", name, detail
 

@@ -1,11 +1,9 @@
-"""Short descriptions, for people, of the effects of frames and of the state of a context. Accepts any message that a
-client can append."""
+"""Short descriptions, for people, of the effect of a frame and of the state of a context."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, assert_never
+from collections.abc import Iterator
+from typing import assert_never
 
 from frameledger.evolve.changes import (
     CallAnnounced,
@@ -19,7 +17,6 @@ from frameledger.evolve.changes import (
     Change,
     ContextErased,
     EraBegan,
-    Message,
     MessageAppended,
     MessageEnded,
     MessageReplaced,
@@ -31,8 +28,7 @@ from frameledger.evolve.changes import (
 )
 from frameledger.evolve.state import Call, Run, State
 from frameledger.evolve.text import trimmed
-from frameledger.media import without_media
-from frameledger.tools import tool_names
+from frameledger_services.cli.terminal.format_message import kept_by, plain, request_terms, speaker_and_text
 from frameledger_services.frame_file import Line
 
 _SHORT = 40
@@ -57,37 +53,6 @@ def outcome_text(line: Line) -> str:
             return _quoted(text) if isinstance(text, str) else ""
         case _:
             assert_never(line.outcome)
-
-
-def speaker_and_text(message: Message) -> tuple[str, str]:
-    """Returns a message's speaker and its text, without images and sounds."""
-    if message.keys() == {"llm", "message"}:
-        inner = message["message"]
-        if isinstance(inner, Mapping) and inner.get("type") == "thought":
-            return plain(message["llm"]), f"thought: {plain(inner.get('text'))}"
-        return plain(message["llm"]), plain(inner)
-    content = _content(message.get("content"))
-    if message.get("role") == "tool":
-        content = f"{plain(message.get('tool_call_id'))}: {content}"
-    calls = message.get("tool_calls")
-    called = [_called(call) for call in calls] if isinstance(calls, list | tuple) else []
-    return plain(message.get("role")), "\n".join(filter(None, [content, *called]))
-
-
-def request_terms(
-    tools: Sequence[Mapping[str, Any]], tool_choice: Any, settings: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    """Yields name and text of the tools, tool choice and settings of a context, as far as they are set."""
-    if tools:
-        yield "tools", ", ".join(tool_names(tools))
-    if tool_choice is not None:
-        yield "tool choice", plain(tool_choice)
-    if settings:
-        yield "settings", plain(settings)
-
-
-def kept_by(mirror: str) -> str:
-    return f"{mirror} writes the history; only what it publishes is stored"
 
 
 def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
@@ -195,29 +160,8 @@ def _call(call: Call) -> str:
     return f"{call.tool_call_id} = {call.function_name}: {', '.join(notes)}"
 
 
-def _content(content: Any) -> str:
-    if not isinstance(content, list | tuple):
-        return "" if content is None else plain(content)
-    return "\n".join(
-        part["text"] if isinstance(part, Mapping) and isinstance(part.get("text"), str) else plain(part)
-        for part in content
-    )
-
-
-def _called(call: Any) -> str:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping):
-        return plain(call)
-    return f"{plain(call.get('id'))} = {plain(function.get('name'))}({plain(function.get('arguments'))})"
-
-
 def _so_far(doing: str, text: str) -> str:
     return f"{doing}: {text}" if text else doing
-
-
-def plain(value: Any) -> str:
-    """Returns text unchanged, and any other JSON value as JSON on one line."""
-    return value if isinstance(value, str) else json.dumps(without_media(value), ensure_ascii=False)
 
 
 def _quoted(text: str) -> str:
