@@ -113,7 +113,7 @@ def test_any_payload_that_can_be_stored_is_replayed(database, command, frames):
 
 
 def test_a_call_of_the_client_is_heard_to_begin_and_to_wait(database, command, monkeypatch):
-    monkeypatch.setattr("frameledger_services.cli.replay.command.VERSIONS_AT_ONCE", 2)
+    monkeypatch.setattr("frameledger_services.cli.replay.playback.VERSIONS_AT_ONCE", 2)
     run = derived.run_id(ContextId("paint"), Version(2))
     log = Log()
     asked = [brought("paint"), append("Make it blue.", run_llm=True)]

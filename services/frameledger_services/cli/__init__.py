@@ -37,12 +37,12 @@ GROUPS = {
             extras=("services", "embedded"),
         ),
         "down": LazyCommand(
-            "up.command",
+            "up.down",
             "Stop everything that `up` started in this directory, including leftovers of a killed `up`.",
             extras=("services", "embedded"),
         ),
         "status": LazyCommand(
-            "up.command",
+            "up.status",
             "List every process with its pid, address, state and uptime, and the lag of each partition.",
             extras=("services", "embedded"),
         ),

@@ -16,7 +16,7 @@ from frameledger_services.cli.demo.performance import perform
 from frameledger_services.cli.demo.plan import DemoPlan
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.cli.up import imports
-from frameledger_services.cli.up.command import DataDir
+from frameledger_services.cli.up.data_dir import DataDir
 from frameledger_services.cli.up.services import SERVICES
 from frameledger_services.demo.times import Times
 from frameledger_services.settings import Settings

@@ -1,4 +1,4 @@
-"""Output of `frameledger demo`: a conversation while it grows in SQL, and query results that fit on a screen."""
+"""Output of `frameledger demo`: a conversation while it grows in SQL, and the servers while they start."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from frameledger.frames import (
-    AnyFrame,
-    ErrorFrame,
-    FunctionCallInProgressFrame,
-)
+from frameledger.frames import AnyFrame, ErrorFrame, FunctionCallInProgressFrame
 from frameledger_services.cli.demo.remarks import remark
 from frameledger_services.cli.terminal import escape, format_frame, format_message
 from frameledger_services.demo.playing import Seen, Written

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from psycopg import AsyncConnection
 
-from frameledger_services.cli.rerun import render, report, to_json
-from frameledger_services.cli.rerun.desk import RerunOptions, desk_with
-from frameledger_services.cli.terminal import backend, moment, options, output
-from frameledger_services.forks import batch, prices
-from frameledger_services.forks.compared import ComparedAnswers
+from frameledger_services.cli.rerun import report, work
+from frameledger_services.cli.rerun.desk import RerunOptions
+from frameledger_services.cli.terminal import backend, moment, options
+from frameledger_services.forks import prices
 from frameledger_services.forks.rerun import Changes
-from frameledger_services.forks.summary import Summary
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings
-from frameledger_services.store import reruns
 
 commands = typer.Typer()
 
@@ -141,75 +135,11 @@ def rerun(
         asked = RerunOptions(settings, named, Changes(model, system), times, paid)
         if all_runs:
             names = [*dict.fromkeys([*([context] if context else []), *(contexts or [])])]
-            same = asyncio.run(_all(asked, names, since, jobs, report_to or report.default_path(), as_json))
+            same = asyncio.run(
+                work.rerun_all(asked, names, since, jobs, report_to or report.default_path(), as_json)
+            )
         else:
             assert context is not None
-            same = asyncio.run(_one(asked, context, at, as_json))
+            same = asyncio.run(work.rerun_one(asked, context, at, as_json))
     if check and not same:
         raise typer.Exit(1)
-
-
-async def _one(asked: RerunOptions, context_id: str, at: moment.At | None, as_json: bool) -> bool:
-    async with desk_with(asked) as desk:
-        version = await desk.connections.read(_version, context_id, at)
-        found = await desk.rerun(batch.RunAt(context_id, version))
-    if as_json:
-        typer.echo(json.dumps(to_json.compared(found), ensure_ascii=False))
-    else:
-        render.show(found, output.console())
-    return found.same
-
-
-async def _all(
-    asked: RerunOptions,
-    context_ids: Sequence[str],
-    since: moment.At | None,
-    jobs: int,
-    path: Path,
-    as_json: bool,
-) -> bool:
-    found, console = Summary(), output.console()
-    try:
-        with report.writing(path) as written:
-
-            def tell(one: ComparedAnswers) -> None:
-                found.add(one)
-                said = to_json.compared(one)
-                written.add(said)
-                if as_json:
-                    typer.echo(json.dumps(said, ensure_ascii=False))
-                else:
-                    console.print(render.line(one))
-
-            async with desk_with(asked) as desk:
-                runs = batch.answered_runs(
-                    desk.connections, context_ids, None if since is None else since.time
-                )
-                await batch.in_order(runs, desk.rerun, tell, jobs)
-            written.end(found)
-    except OSError as error:
-        output.fail(
-            f"The report {path} cannot be written: {error.strerror}.", "Choose another file with --report."
-        )
-    if as_json:
-        typer.echo(json.dumps({"summary": found.to_json(), "report": str(path)}))
-    elif not found.reruns:
-        typer.echo("The selected conversations have no completed run. The provider was not called.")
-    else:
-        console.print()
-        render.summary(found, console)
-        console.print(f"\nFull report: {path}", soft_wrap=True)
-    return found.same == found.reruns
-
-
-async def _version(connection: AsyncConnection[Any], context_id: str, at: moment.At | None) -> int:
-    found = await moment.find(connection, context_id, at)
-    if at is not None:
-        return found.version
-    newest = await reruns.run_versions(connection, context_id)
-    if not newest:
-        output.fail(
-            f"The conversation {context_id!r} has no run.",
-            "Choose a version with --at to see what a model answers there.",
-        )
-    return newest[0]

@@ -1,25 +1,21 @@
-"""`frameledger up`, `down` and `status`: the embedded servers and the services together."""
+"""`frameledger up`: the embedded servers and the services together."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import signal
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from frameledger_services import process
-from frameledger_services.cli.terminal import backend, options, output
-from frameledger_services.cli.up import imports, lag, render, services
-from frameledger_services.cli.up.report import report as report_of
-from frameledger_services.cli.up.report import status_page
-from frameledger_services.settings import PREFIX, Settings, SettingsError
-from frameledger_services.settings_sources import SETTINGS_FILE, load
+from frameledger_services.cli.terminal import backend, output
+from frameledger_services.cli.up import imports, render, services
+from frameledger_services.cli.up.data_dir import DataDir, settings_of
+from frameledger_services.cli.up.down import DOWN_WITHIN
+from frameledger_services.settings import Settings
+from frameledger_services.settings_sources import SETTINGS_FILE
 
 if TYPE_CHECKING:
     from frameledger_services.embedded import stack
@@ -32,19 +28,9 @@ NOBODY_ANSWERS = (
     "the environment nor in {file}."
 )
 
-DOWN_WITHIN = 90.0
-"""For all that stops, beside the service that takes longest."""
-
 POLL = 0.05
 
 commands = typer.Typer()
-
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", metavar="DIR", help="Data directory. Default: FRAMELEDGER_DATA_DIR, else .frameledger."
-    ),
-]
 
 
 @commands.command()
@@ -78,69 +64,6 @@ def up(
         output.fail(error.problem, error.remedy)
     if not ready:
         output.fail("Stopped before everything was running.", "Start it again with: frameledger up")
-
-
-@commands.command()
-def down(data_dir: DataDir = None) -> None:
-    """Stop everything that `up` started in this directory, including leftovers of a killed `up`.
-
-    Exit code 0 if nothing is running afterwards, whether or not anything was running before.
-
-    Example: `frameledger down`
-    """
-    from frameledger_services.embedded import stack
-    from frameledger_services.embedded.directory import claimed, is_claimed
-    from frameledger_services.embedded.leftovers import end_leftovers
-    from frameledger_services.embedded.program import EmbeddedError
-
-    settings = settings_of(data_dir, look_for_running=False)
-    directory = settings.data_dir.resolve()
-    if not directory.is_dir():
-        typer.echo(f"Nothing is running: the folder {directory} does not exist.")
-        return
-    try:
-        stopped = is_claimed(directory)
-        if stopped:
-            _stop_supervisor(directory, DOWN_WITHIN + stack.stop_secs(settings))
-        with claimed(directory, least_space=0):
-            left = end_leftovers(directory)
-    except EmbeddedError as error:
-        output.fail(error.problem, error.remedy)
-    if left:
-        typer.echo(f"Stopped leftovers of a killed `up`: {', '.join(left)}.")
-    elif stopped:
-        typer.echo(f"Stopped. The data is kept in {directory}.")
-    else:
-        typer.echo(f"Nothing is running in {directory}.")
-
-
-@commands.command()
-def status(
-    data_dir: DataDir = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """List every process with its pid, address, state and uptime, and the lag of each partition.
-
-    The gap is in records and the lag in time, at the projector's latest check; `frameledger doctor` checks the log
-    itself. Exit code 1 if a process is not running.
-
-    Example: `frameledger status --json`
-    """
-    from frameledger_services.embedded.record import read_record
-
-    settings = settings_of(data_dir, look_for_running=False)
-    directory = settings.data_dir.resolve()
-    report = report_of(directory, read_record(directory), now=time.time())
-    partitions = lag.reach(settings)
-    if as_json:
-        whole = report.model_dump(mode="json") | {"partitions": lag.as_json(partitions)}
-        typer.echo(json.dumps(whole, indent=2, ensure_ascii=False))
-    else:
-        output.print_whole(output.console(), status_page(report))
-        if partitions:
-            output.console().print("", lag.table(partitions), sep="\n")
-    if not report.running:
-        raise typer.Exit(1)
 
 
 def _require_key(provider: str, settings: Settings) -> None:
@@ -182,29 +105,6 @@ async def _supervise(
     return progress.was_ready
 
 
-def _stop_supervisor(directory: Path, within: float) -> None:
-    """Stop the `up` that locks this directory, and kill it after so many seconds. The process has ended on return."""
-    from frameledger_services.embedded.program import EmbeddedError
-    from frameledger_services.embedded.record import find_process, read_record
-
-    record = read_record(directory)
-    supervisor = find_process(record.pid, record.started) if record else None
-    if record is None or supervisor is None:
-        raise EmbeddedError(
-            f"Another process has locked {directory}, and its pid is unknown.",
-            "If it is an `up` that was just started, try again.",
-        )
-    with output.console().status("Stopping ..."):
-        supervisor.send_signal(signal.SIGTERM)
-        supervisor.send_signal(signal.SIGCONT)
-        deadline = time.monotonic() + within
-        # It releases the lock of the directory a moment before the process ends.
-        while find_process(record.pid, record.started) is not None:
-            if time.monotonic() > deadline:
-                supervisor.kill()
-            time.sleep(POLL)
-
-
 def _start_detached(settings: Settings) -> bool:
     """Run everything in a separate process, and show its progress until everything is running."""
     from frameledger_services.embedded.detached import detached
@@ -237,13 +137,3 @@ def _start_detached(settings: Settings) -> bool:
                 return False
             raise
     return True
-
-
-def settings_of(data_dir: Path | None, *, look_for_running: bool) -> Settings:
-    """Returns the effective settings, with this data directory if one is given. Ends the command on an error."""
-    try:
-        # The settings file of that directory is read, too.
-        given = {} if data_dir is None else {f"{PREFIX}DATA_DIR": str(data_dir)}
-        return load({**os.environ, **given}, look_for_running=look_for_running).settings
-    except SettingsError as error:
-        output.fail(str(error), "See `frameledger config --help`.")

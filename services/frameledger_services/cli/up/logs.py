@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger_services.cli.terminal import escape, options, output
-from frameledger_services.cli.up.command import DataDir, settings_of
+from frameledger_services.cli.up.data_dir import DataDir, settings_of
 
 POLL = 0.1
 READ = 1 << 20

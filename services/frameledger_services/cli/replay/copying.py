@@ -1,0 +1,64 @@
+"""Copies of the frames of a conversation, published to a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from contextlib import AsyncExitStack
+
+import typer
+from rich.console import Console
+
+from frameledger_services.cli.terminal import moment
+from frameledger_services.client import Client
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.forks.copies import Copies
+from frameledger_services.forks.pace import ReplayPace
+from frameledger_services.forks.replay import SOURCE, Replayer
+from frameledger_services.settings import Settings
+from frameledger_services.store.connections import Connections
+
+
+async def publish(
+    settings: Settings,
+    copies: Copies,
+    topic: str,
+    first: int | None,
+    last: moment.At | None,
+    speed: float,
+    as_json: bool,
+) -> None:
+    """Publish copies of the frames from `first` to `last`, with their timing, and print how many."""
+    pace = ReplayPace(speed, time.monotonic, asyncio.sleep)
+    progress = Console(stderr=True)
+    async with AsyncExitStack() as stack:
+        connections = Connections(settings)
+        stack.push_async_callback(connections.close)
+        client = await stack.enter_async_context(Client(settings, source=SOURCE))
+        producer = await stack.enter_async_context(Producer(settings, name="frameledger-replay"))
+        until = (await connections.read(moment.find, copies.context_id, last)).version
+        status = stack.enter_context(progress.status("Publishing")) if sys.stderr.isatty() else None
+
+        def tell(version: int) -> None:
+            if status is not None:
+                status.update(f"Published up to version {version:,} of {until:,}")
+
+        replayer = Replayer(client, connections, producer, TopicNames(settings.topic_prefix))
+        done, left_out = await replayer.publish(copies, topic, first or 1, until, pace, tell)
+    if as_json:
+        said = {"context_id": copies.copy, "topic": topic, "copied": done, "left_out": left_out}
+        typer.echo(json.dumps(said, ensure_ascii=False))
+        return
+    kind = "" if copies.live else ", a recording"
+    typer.echo(f"{done:,} frames of {copies.context_id} are on {topic} as {copies.copy}{kind}.")
+    if left_out:
+        typer.echo(f"Not copied: {left_out:,} ({_why(copies)}).")
+
+
+def _why(copies: Copies) -> str:
+    if copies.live:
+        return "answers, calls and speech, which are generated again"
+    return "ignored frames, frames of superseded attempts, and erasures"

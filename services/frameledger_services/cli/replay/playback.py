@@ -1,0 +1,98 @@
+"""Playback of a conversation in the terminal, with its timing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import AsyncExitStack, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import typer
+
+from frameledger.record import DecodeError, decode
+from frameledger_services.cli.replay.render import Screen
+from frameledger_services.cli.terminal import moment, output
+from frameledger_services.forks.pace import ReplayPace, time_of
+from frameledger_services.forks.replay import recorded_frames
+from frameledger_services.settings import Settings
+from frameledger_services.store import client_calls
+from frameledger_services.store.client_calls import BegunCall
+from frameledger_services.store.connections import Connections
+
+LONGEST_SILENCE = 3.0
+"""Maximum pause in the terminal, in seconds."""
+
+VERSIONS_AT_ONCE = 500
+"""Versions per query for calls of clients."""
+
+
+async def play(
+    settings: Settings,
+    context_id: str,
+    first: int | None,
+    last: moment.At | None,
+    speed: float,
+    as_json: bool,
+) -> None:
+    """Play the versions from `first` to `last`, or print each as JSON when it is due."""
+    pace = ReplayPace(speed, time.monotonic, asyncio.sleep, LONGEST_SILENCE)
+    screen = Screen(output.console())
+    async with AsyncExitStack() as stack:
+        connections = Connections(settings)
+        stack.push_async_callback(connections.close)
+        until = (await connections.read(moment.find, context_id, last)).version
+        begun = _Begun(connections, context_id)
+        async for recorded in recorded_frames(connections, context_id, first or 1, until):
+            seconds, silence = pace.wait_for(time_of(recorded))
+            if silence and not as_json:
+                screen.silence(silence)
+            await pace.wait(seconds)
+            if recorded.outcome != "applied":
+                continue
+            if as_json:
+                _echo(_Played(recorded.version, time_of(recorded), recorded.payload.decode()))
+                continue
+            with suppress(DecodeError):
+                screen.show(decode(recorded.payload))
+            for call in await begun.at(recorded.version):
+                screen.began(call)
+    screen.end()
+
+
+class _Begun:
+    """The calls that a client answers, by the version at which they started, for which there is no frame. Versions are
+    queried in order and in batches, so that memory is bounded."""
+
+    def __init__(self, connections: Connections, context_id: str) -> None:
+        self._connections = connections
+        self._context_id = context_id
+        self._calls: list[BegunCall] = []
+        self._last = 0
+
+    async def at(self, version: int) -> list[BegunCall]:
+        if version > self._last:
+            self._last = version + VERSIONS_AT_ONCE - 1
+            self._calls = await self._connections.read(
+                client_calls.begun, self._context_id, version, self._last
+            )
+        return [call for call in self._calls if call.version == version]
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A frame in the output of `--json`."""
+
+    version: int
+    at: datetime
+    payload: str
+
+
+def _echo(played: _Played) -> None:
+    said: dict[str, Any] = asdict(played) | {"at": played.at.isoformat(), "frame": json.loads(played.payload)}
+    said.pop("payload")
+    # Half of a surrogate pair is legal JSON and cannot be printed: it is printed as JSON escapes it.
+    text = json.dumps(said, ensure_ascii=False)
+    typer.echo(text.encode("utf-8", "backslashreplace").decode())

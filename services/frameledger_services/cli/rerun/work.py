@@ -1,0 +1,88 @@
+"""The work of `frameledger rerun`: one version, or every completed run of conversations with a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from psycopg import AsyncConnection
+
+from frameledger_services.cli.rerun import render, report, to_json
+from frameledger_services.cli.rerun.desk import RerunOptions, desk_with
+from frameledger_services.cli.terminal import moment, output
+from frameledger_services.forks import batch
+from frameledger_services.forks.compared import ComparedAnswers
+from frameledger_services.forks.summary import Summary
+from frameledger_services.store import reruns
+
+
+async def rerun_one(asked: RerunOptions, context_id: str, at: moment.At | None, as_json: bool) -> bool:
+    """Rerun a version, by default the one that the newest run read. Returns whether all answers are equal."""
+    async with desk_with(asked) as desk:
+        version = await desk.connections.read(_version, context_id, at)
+        found = await desk.rerun(batch.RunAt(context_id, version))
+    if as_json:
+        typer.echo(json.dumps(to_json.compared(found), ensure_ascii=False))
+    else:
+        render.show(found, output.console())
+    return found.same
+
+
+async def rerun_all(
+    asked: RerunOptions,
+    context_ids: Sequence[str],
+    since: moment.At | None,
+    jobs: int,
+    path: Path,
+    as_json: bool,
+) -> bool:
+    """Rerun every completed run of these conversations, and of those with a frame `since`, and write the report.
+    Returns whether all answers are equal."""
+    found, console = Summary(), output.console()
+    try:
+        with report.writing(path) as written:
+
+            def tell(one: ComparedAnswers) -> None:
+                found.add(one)
+                said = to_json.compared(one)
+                written.add(said)
+                if as_json:
+                    typer.echo(json.dumps(said, ensure_ascii=False))
+                else:
+                    console.print(render.line(one))
+
+            async with desk_with(asked) as desk:
+                runs = batch.answered_runs(
+                    desk.connections, context_ids, None if since is None else since.time
+                )
+                await batch.in_order(runs, desk.rerun, tell, jobs)
+            written.end(found)
+    except OSError as error:
+        output.fail(
+            f"The report {path} cannot be written: {error.strerror}.", "Choose another file with --report."
+        )
+    if as_json:
+        typer.echo(json.dumps({"summary": found.to_json(), "report": str(path)}))
+    elif not found.reruns:
+        typer.echo("The selected conversations have no completed run. The provider was not called.")
+    else:
+        console.print()
+        render.summary(found, console)
+        console.print(f"\nFull report: {path}", soft_wrap=True)
+    return found.same == found.reruns
+
+
+async def _version(connection: AsyncConnection[Any], context_id: str, at: moment.At | None) -> int:
+    found = await moment.find(connection, context_id, at)
+    if at is not None:
+        return found.version
+    newest = await reruns.run_versions(connection, context_id)
+    if not newest:
+        output.fail(
+            f"The conversation {context_id!r} has no run.",
+            "Choose a version with --at to see what a model answers there.",
+        )
+    return newest[0]
