@@ -78,6 +78,8 @@ def test_what_is_not_there_is_said_with_what_to_do(filled, command):
         refused(command(filled, name, "nobody"), "no context 'nobody'", "frameledger list")
         refused(command(filled, name, BARGE_IN.stem, "--at", 10**6), "no version 1000000", "It has 0 to")
         assert command(filled, name, BARGE_IN.stem, "--at", "yesterday").exit_code == 2
+    for words in (["calls", "list"], ["export"]):
+        refused(command(filled, *words, "nobody"), "no context 'nobody'", "frameledger list")
     refused(command(filled, "unpark", "nobody"), "not parked", "frameledger parked")
     refused(command(filled, "dlq", "show", "0:99"), "There is no dead letter", "dlq list")
     assert command(filled, "dlq", "show", "here").exit_code == 2

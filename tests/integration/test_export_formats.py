@@ -104,6 +104,7 @@ def test_a_conversation_that_is_not_there_leaves_no_file(run, tmp_path):
     told = run("export", "nobody", "-o", str(tmp_path / "x"))
     assert told.exit_code == 1
     assert str(NoSuchContextError("nobody")) in told.stderr
+    assert "`frameledger list`" in told.stderr
     assert list(tmp_path.iterdir()) == []
 
 

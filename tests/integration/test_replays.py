@@ -70,6 +70,7 @@ def test_a_history_is_heard_again_word_by_word(database, command):
     assert [one["version"] for one in lines] == [1, 2, 3]
     assert lines[0]["frame"]["type"] == "LLMContextFrame"
     assert str(NoSuchContextError("nobody")) in command("nobody", code=1)
+    assert "no version 9999" in command("barge-in", "--from", "9999", code=1)
     assert "use them with --to" in command("barge-in", "--live", code=2)
 
 

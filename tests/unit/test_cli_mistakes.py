@@ -106,11 +106,29 @@ def test_an_empty_argument_is_a_wrong_argument(command, words, name):
 
 
 @pytest.mark.regression("journey 34")
-def test_a_range_without_a_version_is_a_wrong_argument(command):
-    said = command("timeline", "ctx", "--from", "5", "--to", "3")
+@pytest.mark.parametrize(("name", "end"), [("timeline", "--to"), ("replay", "--until")])
+def test_a_range_without_a_version_is_a_wrong_argument(command, name, end):
+    said = command(name, "ctx", "--from", "5", end, "3")
     assert said.exit_code == 2
-    assert "--to" in said.stderr
+    assert end in said.stderr
     assert "version 3 comes before --from 5" in said.stderr
+
+
+@pytest.mark.regression("journey 39")
+def test_a_time_that_is_none_is_answered_with_the_form_of_one(command):
+    said = command("export", "--all", "--since", "tomorrow")
+    assert said.exit_code == 2
+    assert "--since" in said.stderr
+    assert "a time such as 2026-05-01" in said.stderr
+    assert "version" not in said.stderr
+
+
+@pytest.mark.regression("journey 39")
+def test_a_name_that_no_token_can_have_is_answered_with_what_a_name_is(command):
+    said = command("token", "new", "--name", "my token")
+    assert said.exit_code == 1
+    assert "a name has 1 to 100 letters, digits and . _ @ -" in said.stderr
+    assert "pattern" not in said.stderr
 
 
 @pytest.mark.regression("journey 32")

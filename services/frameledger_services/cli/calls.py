@@ -11,12 +11,13 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import typer
+from psycopg import AsyncConnection
 
 from frameledger import derived, strict_json
 from frameledger.decode_error import DecodeError
 from frameledger.frames import FunctionCallResultFrame
 from frameledger.ids import ContextId, ToolCallId, Version
-from frameledger_services.cli.terminal import backend, escape, format_frame, options, output
+from frameledger_services.cli.terminal import backend, escape, format_frame, moment, options, output
 from frameledger_services.client import Client, PublishedFrame
 from frameledger_services.settings import Settings
 from frameledger_services.store import tool_calls
@@ -57,7 +58,7 @@ def list_calls(
     Example: `frameledger calls list`
     """
     with backend.exit_on_error():
-        found = asyncio.run(backend.query(Settings.from_env(), tool_calls.unsettled, context))
+        found = asyncio.run(backend.query(Settings.from_env(), _unsettled, context))
     if as_json:
         for one in found:
             listed = asdict(one) | {"idempotency_key": _key_of(one)}
@@ -70,6 +71,12 @@ def list_calls(
         for line in _shown(one):
             # Not through rich, which would wrap ids that are to be copied.
             typer.echo(line)
+
+
+async def _unsettled(connection: AsyncConnection[Any], context: str | None) -> list[UnsettledCall]:
+    if context is not None:
+        await moment.find(connection, context, None)
+    return await tool_calls.unsettled(connection, context)
 
 
 def _shown(call: UnsettledCall) -> Iterator[str]:

@@ -40,10 +40,7 @@ def timeline(
 
     Example: `frameledger timeline ctx-1 --from 40 --to 60`
     """
-    if first is not None and last is not None and last < first:
-        raise typer.BadParameter(
-            f"version {last} comes before --from {first}: give {first} or a later version", param_hint="--to"
-        )
+    moment.check_range(first, last, "--to")
     with backend.exit_on_error():
         asyncio.run(_timeline(Settings.from_env(), context, first, last, everything, as_json))
 

@@ -64,17 +64,17 @@ def replay(
 
     Example: `frameledger replay ctx-1 --speed 2 --from 10`
     """
+    moment.check_range(first, last, "--until")
     if topic is None and (new is not None or live):
         raise typer.BadParameter("use them with --to", param_hint="--as, --live")
     copy = new or f"{context}-replay"
     if topic is not None and (copy == context or len(copy.encode()) > MAX_KEY_BYTES or "\x00" in copy):
         raise typer.BadParameter("the copy needs another id, of at most 255 bytes", param_hint="--as")
-    until = None if last is None else moment.At(version=last)
     with backend.exit_on_error(), suppress(KeyboardInterrupt):
         settings = Settings.from_env()
         if topic is None:
-            asyncio.run(playback.play(settings, context, first, until, speed, as_json))
+            asyncio.run(playback.play(settings, context, first, last, speed, as_json))
         else:
             asyncio.run(
-                copying.publish(settings, Copies(context, copy, live), topic, first, until, speed, as_json)
+                copying.publish(settings, Copies(context, copy, live), topic, first, last, speed, as_json)
             )

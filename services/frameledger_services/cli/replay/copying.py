@@ -27,7 +27,7 @@ async def publish(
     copies: Copies,
     topic: str,
     first: int | None,
-    last: moment.At | None,
+    last: int | None,
     speed: float,
     as_json: bool,
 ) -> None:
@@ -39,7 +39,7 @@ async def publish(
         stack.push_async_callback(connections.close)
         client = await stack.enter_async_context(Client(settings, source=SOURCE))
         producer = await stack.enter_async_context(Producer(settings, name="frameledger-replay"))
-        until = (await connections.read(moment.find, copies.context_id, last)).version
+        until = (await connections.read(moment.find_range, copies.context_id, first, last)).version
         status = stack.enter_context(progress.status("Publishing")) if sys.stderr.isatty() else None
 
         def tell(version: int) -> None:

@@ -33,7 +33,7 @@ async def play(
     settings: Settings,
     context_id: str,
     first: int | None,
-    last: moment.At | None,
+    last: int | None,
     speed: float,
     as_json: bool,
 ) -> None:
@@ -43,7 +43,7 @@ async def play(
     async with AsyncExitStack() as stack:
         connections = Connections(settings)
         stack.push_async_callback(connections.close)
-        until = (await connections.read(moment.find, context_id, last)).version
+        until = (await connections.read(moment.find_range, context_id, first, last)).version
         begun = _Begun(connections, context_id)
         async for recorded in recorded_frames(connections, context_id, first or 1, until):
             seconds, silence = pace.wait_for(time_of(recorded))

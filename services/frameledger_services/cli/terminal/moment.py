@@ -48,6 +48,14 @@ def checked(written: str | None) -> str | None:
     return written
 
 
+def check_range(first: int | None, last: int | None, end: str) -> None:
+    """Refuse a range in which there is no version. `end`: the option that has its last one."""
+    if first is not None and last is not None and last < first:
+        raise typer.BadParameter(
+            f"version {last} comes before --from {first}: give {first} or a later version", param_hint=end
+        )
+
+
 Option = Annotated[
     At | None,
     typer.Option(
@@ -77,3 +85,13 @@ async def find(connection: AsyncConnection[Any], context_id: str, at: At | None)
             f"It has {erased} to {found.newest}." + (" Earlier versions were erased." if erased else ""),
         )
     return found
+
+
+async def find_range(
+    connection: AsyncConnection[Any], context_id: str, first: int | None, last: int | None
+) -> Moment:
+    """Returns the last version of a range, by default the newest. Ends the command if its first or last one does not
+    exist."""
+    if first is not None:
+        await find(connection, context_id, At(version=first))
+    return await find(connection, context_id, None if last is None else At(version=last))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from frameledger_services.cli.terminal.whole_file import whole_file, writable
 from frameledger_services.cli.transfer import export_work
 from frameledger_services.cli.transfer.export_work import Format, Summary
 from frameledger_services.settings import Settings
+from frameledger_services.store.contexts import NoSuchContextError
 from frameledger_services.transfer.exporting import EarlierLifeError
 
 commands = typer.Typer()
@@ -89,7 +91,7 @@ def export(
         raise typer.BadParameter("parquet needs a folder", param_hint="-o")
     from_time = None if since is None else _time(since)
     done = Summary(str(format_), file=None if out is None else str(out))
-    with backend.exit_on_error():
+    with backend.exit_on_error(), _named_if_missing():
         settings = Settings.from_env()
         if format_ is Format.PARQUET and out is not None:
             with writable(out):
@@ -112,6 +114,15 @@ def export(
         _name(done.left_out)
 
 
+@contextmanager
+def _named_if_missing() -> Iterator[None]:
+    """End the command with exit code 1 if the block finds that a conversation does not exist."""
+    try:
+        yield
+    except NoSuchContextError as error:
+        output.fail(str(error), "`frameledger list` lists the conversations.")
+
+
 def _name(left_out: Sequence[str]) -> None:
     """Print what was left out to standard error: standard output may have the export."""
     which = ", ".join(map(escape.printable, left_out[:_FEW])) + (", ..." if len(left_out) > _FEW else "")
@@ -124,7 +135,12 @@ def _name(left_out: Sequence[str]) -> None:
 
 
 def _time(written: str) -> datetime:
-    asked = moment.parse(written)
-    if asked.time is None:
-        raise typer.BadParameter("give a time such as 2026-05-01T12:00:00+02:00", param_hint="--since")
-    return asked.time.astimezone(UTC)
+    try:
+        asked = moment.parse(written).time
+    except typer.BadParameter:
+        asked = None
+    if asked is None:
+        raise typer.BadParameter(
+            f"{written!r} is not a time such as 2026-05-01 or 2026-05-01T12:00:00+02:00", param_hint="--since"
+        )
+    return asked.astimezone(UTC)

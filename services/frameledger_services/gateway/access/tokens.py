@@ -134,6 +134,10 @@ def create(
     Raises `TokenRefusedError` for a name that is taken, ValueError for values that a token cannot have, and
     `TokensFileError`.
     """
+    if not re.fullmatch(_NAME, name):
+        raise ValueError(
+            "a name has 1 to 100 letters, digits and . _ @ -, and begins with a letter or a digit"
+        )
     with _change(path) as tokens:
         if any(one.name == name for one in tokens):
             raise TokenRefusedError(f"There is a token {name} already.")
