@@ -14,7 +14,8 @@ import pytest
 from psycopg import AsyncConnection
 from tests.support.databases import made
 
-from frameledger_services.store import context_json, contexts, following, listing
+from frameledger_services.store import answered_requests, context_json, contexts, following, listing
+from frameledger_services.store.client_requests import ASKING, SPEAKING
 from frameledger_services.store.listing import Selection
 from frameledger_services.store.valid_to import FOR_EVER
 
@@ -372,3 +373,29 @@ def test_a_head_that_is_written_again_leaves_every_index_as_it_is(filled):
             (ONE,),
         )
         assert filled.execute(hot).fetchone() == (1,)
+
+
+def test_a_response_reads_the_frames_of_its_answer_alone(filled):
+    """Of a conversation of 20,000 frames in which each twentieth asks, and which calls and runs go through."""
+    asking = {"asking": list(ASKING), "speaking": list(SPEAKING)}
+    with filled.transaction(force_rollback=True):
+        # Frames are an archive, whose triggers keep them as they are.
+        filled.execute("SET LOCAL session_replication_role = replica")
+        filled.execute(ASK)
+        for version, earliest in ((10_010, 10_010), (10_019, 0), (2**63 - 1, 0)):
+            about = {"id": LONG, "version": version, "earliest": earliest, **asking}
+            scanned, fetched = reads(filled, answered_requests.READ, about)
+            assert scanned == set()
+            assert fetched < 20 * FRAMES
+        scanned, fetched = reads(filled, answered_requests.BEYOND, {"id": LONG, "version": 10_010, **asking})
+        assert scanned == set()
+        assert fetched < 20 * FRAMES
+
+
+ASK = f"""
+    UPDATE frames SET
+        type = 'LLMMessagesAppendFrame',
+        payload = '{{"run_llm":true,"metadata":{{"chat_completion":{{}}}}}}'
+    WHERE context_id = '{LONG}' AND version % 20 = 10;
+    UPDATE tool_calls SET settled_version = requested_version + 1 WHERE context_id = '{LONG}'
+"""

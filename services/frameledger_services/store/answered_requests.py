@@ -14,6 +14,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import BY_CLIENT
 from frameledger_services.store.client_requests import ASKING, REQUEST, SPEAKING
 from frameledger_services.store.contexts import loads
+from frameledger_services.store.shown_messages import CLIENT
 
 RESPONSE = "response"
 """The name, in what is noted of a request, of what a request for a response notes beside."""
@@ -55,7 +56,7 @@ async def answered_request(
     """Returns the newest request at this version or before it, but not before `earliest`; None if there is none. Reads
     the conversation's frames backwards, and those of the answer up to the next question."""
     cursor = await connection.execute(
-        _READ,
+        READ,
         {
             "id": context_id,
             "version": version,
@@ -86,7 +87,7 @@ async def answered_request(
 async def first_beyond(connection: Connection, context_id: str, version: int) -> int | None:
     """Returns `until` of the request at this version."""
     cursor = await connection.execute(
-        _BEYOND, {"id": context_id, "version": version, "speaking": list(SPEAKING)}
+        BEYOND, {"id": context_id, "version": version, "speaking": list(SPEAKING)}
     )
     [(until,)] = await cursor.fetchall()
     return None if until is None else int(until)
@@ -97,14 +98,10 @@ def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _is_of_client(frame: str) -> str:
-    """Returns the SQL condition that the frame is the result that a client gave a call of its own."""
-    return f"""(
-        {frame}.type = 'FunctionCallResultFrame' AND EXISTS (
-            SELECT FROM tool_calls
-            WHERE context_id = {frame}.context_id AND settled_version = {frame}.version AND {BY_CLIENT}
-        )
-    )"""
+def _is_marked(frame: str, *names: str) -> str:
+    """Returns the SQL condition that the frame was published for a request of these APIs."""
+    noted = f"json_text({frame}.payload, 'metadata')::json"
+    return " OR ".join(f"json_text({noted}, '{name}') IS NOT NULL" for name in names)
 
 
 _ASKS = f"""
@@ -113,7 +110,7 @@ _ASKS = f"""
     OR later.type IN (
         'LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame', 'LLMContextFrame', 'FunctionCallCancelFrame'
     ) AND json_text(later.payload, 'run_llm') = 'true'
-    OR {_is_of_client("later")}
+    OR later.type = 'FunctionCallResultFrame' AND ({_is_marked("later", REQUEST, CLIENT)})
 """
 """SQL: whether the frame requests an answer, and is not the result of a service's call, which goes on with one."""
 
@@ -122,36 +119,42 @@ _ENDS = f"({_ASKS}) OR later.type IN ('InterruptionFrame', 'ErrorFrame', 'EndFra
 
 
 def _first(which: str, version: str) -> str:
-    """Returns the SQL query of the version of the first such frame behind that version to find nothing going on.
+    """Returns the SQL query of the version of the first such frame behind that version to find nothing going on of what
+    was requested from there on.
 
     What asks while something goes on adds to what the model reads next, and that is still the same answer: the next one
     begins with a question that the gateway would have taken, when no run and no service's call went on. A call that has
     waited for a person may go on waiting while others ask.
+
+    The frames are read in order, up to the one that is found: of a condition within CASE PostgreSQL expects that many
+    frames meet it, and makes no join of it.
     """
     return f"""(
         SELECT later.version
         FROM frames AS later
-        WHERE later.context_id = %(id)s AND later.version > {version} AND later.outcome = 'applied' AND ({which})
-            AND NOT EXISTS (
-                SELECT FROM runs
-                WHERE context_id = later.context_id AND requested_version < later.version
-                    AND status NOT IN ('dropped', 'noted')
-                    AND (closed_version IS NULL OR closed_version >= later.version)
-            )
-            AND NOT EXISTS (
-                SELECT FROM tool_calls
-                WHERE context_id = later.context_id AND requested_version < later.version
-                    AND (settled_version IS NULL OR settled_version >= later.version)
-                    AND synchronous IS NOT FALSE AND waiting_for IS NULL AND NOT {BY_CLIENT}
-            )
+        WHERE later.context_id = %(id)s AND later.version > {version} AND later.outcome = 'applied'
+            AND CASE WHEN {which} THEN
+                NOT EXISTS (
+                    SELECT FROM runs
+                    WHERE context_id = %(id)s AND requested_version >= {version} AND requested_version < later.version
+                        AND status NOT IN ('dropped', 'noted')
+                        AND (closed_version IS NULL OR closed_version >= later.version)
+                )
+                AND NOT EXISTS (
+                    SELECT FROM tool_calls
+                    WHERE context_id = %(id)s AND requested_version >= {version} AND requested_version < later.version
+                        AND (settled_version IS NULL OR settled_version >= later.version)
+                        AND synchronous IS NOT FALSE AND waiting_for IS NULL AND NOT {BY_CLIENT}
+                )
+            END
         ORDER BY later.version
         LIMIT 1
     )"""
 
 
-_BEYOND = f"SELECT {_first(_ENDS, '%(version)s')}"
+BEYOND = f"SELECT {_first(_ENDS, '%(version)s')}"
 
-_READ = f"""
+READ = f"""
     SELECT
         asked.version,
         asked.payload::text,
@@ -163,11 +166,10 @@ _READ = f"""
     FROM frames AS asked
     WHERE asked.context_id = %(id)s AND asked.version BETWEEN %(earliest)s AND %(version)s
         AND asked.outcome = 'applied'
-        AND (
-            asked.type = ANY (%(asking)s)
-                AND json_text(json_text(asked.payload, 'metadata')::json, '{REQUEST}') IS NOT NULL
-            OR {_is_of_client("asked")}
-        )
+        AND CASE asked.type
+            WHEN 'FunctionCallResultFrame' THEN {_is_marked("asked", REQUEST, CLIENT)}
+            ELSE asked.type = ANY (%(asking)s) AND ({_is_marked("asked", REQUEST)})
+        END
     ORDER BY asked.version DESC
     LIMIT 1
 """
