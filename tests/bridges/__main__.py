@@ -1,6 +1,7 @@
-"""`make test-bridges`: tests the bridges on the real packages, each in its own environment.
+"""`make test-bridges`: tests the bridges on the newest and on the oldest supported release of each framework.
 
-The frameworks are large and not in the lock of this repository. Each environment has its own lock in `locks/` and is
+The frameworks are large and not in the lock of this repository. All of them share an environment for each of the two,
+so that their tests share imports, a broker and a database. Each environment has its own lock in `locks/` and is
 created in `build/bridges/` when the lock changes; this takes seconds if uv has cached the packages. `python -m
 tests.bridges lock` updates the locks.
 """
@@ -21,14 +22,13 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCKS = Path(__file__).resolve().parent / "locks"
 UV = (sys.executable, "-m", "uv", "--no-config")
 
-EXTRAS = ("services", "cli", "embedded")
-ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    # By name: extras in addition to those above, and the tests to run. Environments with the oldest supported release
-    # run only the tests without servers: the behaviour of the servers does not depend on the framework.
-    "pipecat": (("pipecat",), ("tests/bridges/pipecat",)),
-    "pipecat-floor": (("pipecat",), ("tests/bridges/pipecat", "-m", "not servers")),
-    "agents": (("agents",), ("tests/bridges/agents_sdk",)),
-    "agents-floor": (("agents",), ("tests/bridges/agents_sdk", "-m", "not servers")),
+EXTRAS = ("services", "cli", "embedded", "pipecat", "agents")
+FOLDERS = ("tests/bridges/pipecat", "tests/bridges/agents_sdk")
+ENVIRONMENTS: dict[str, tuple[str, ...]] = {
+    # By name: what pytest is told. With the oldest supported releases only the tests without servers are run: the
+    # behaviour of the servers does not depend on the framework.
+    "newest": FOLDERS,
+    "floor": (*FOLDERS, "-m", "not servers"),
 }
 
 
@@ -49,22 +49,22 @@ def main() -> int:
             python = made(name)
         except (subprocess.SubprocessError, OSError) as error:
             print(
-                f"The bridge {name} is not tested, because its packages cannot be installed: {error}",
+                f"The bridges are not tested on the {name} releases, because these cannot be installed: {error}",
                 flush=True,
             )
             failed = failed or (0 if given.if_installable else 1)
             continue
         if given.what == "bench":
-            benches = sorted(str(one) for one in (ROOT / ENVIRONMENTS[name][1][0]).glob("bench.py"))
-            failed = (run(name, python, "-s", *benches) if benches and "-floor" not in name else 0) or failed
+            benches = [f"{folder}/bench.py" for folder in FOLDERS]
+            failed = (run(name, python, "-s", *benches) if name == "newest" else 0) or failed
         else:
-            failed = run(name, python, *ENVIRONMENTS[name][1]) or failed
+            failed = run(name, python, *ENVIRONMENTS[name]) or failed
     return failed
 
 
 def lock(name: str) -> None:
     """Write the lock of an environment with the newest versions."""
-    extras = (word for extra in (*EXTRAS, *ENVIRONMENTS[name][0]) for word in ("--extra", extra))
+    extras = (word for extra in EXTRAS for word in ("--extra", extra))
     bounds = LOCKS / f"{name}.in"
     within = ("--constraints", str(bounds)) if bounds.exists() else ()
     options = (

@@ -35,32 +35,33 @@ SCRIPT: tuple[tuple[str, Any], ...] = (
 
 
 class Dying:
-    """A client that counts its steps and dies at one of them. The steps are `asks` and `hears` of each read, and
-    `asks`, `is on the log` and `hears` of each publish."""
+    """A client that notes its steps and dies at one of them. The steps are `asks` and `hears` of each read, and
+    `asks`, `is on the log` and `hears` of each publish. Each is noted with what is read or changed by it."""
 
     def __init__(self, client: Client, dies_at: int | None, dies: Any) -> None:
         self._client, self._dies_at, self._dies = client, dies_at, dies
-        self.steps = 0
+        self.steps: list[tuple[str, str]] = []
 
-    def _step(self, name: str) -> None:
-        self.steps += 1
-        if self.steps == self._dies_at:
+    def _step(self, name: str, what: str) -> None:
+        self.steps.append((name, what))
+        if len(self.steps) == self._dies_at:
             self._dies(name)
             os.kill(os.getpid(), signal.SIGKILL)
 
     async def context(self, *given: Any) -> Any:
-        self._step("asks")
+        self._step("asks", "a read")
         try:
             return await self._client.context(*given)
         finally:
-            self._step("hears")
+            self._step("hears", "a read")
 
     async def publish(self, context_id: str, *frames: Any, wait: bool, within: float) -> Any:
-        self._step("asks")
+        kinds = " ".join(one.type for one in frames)
+        self._step("asks", kinds)
         on_the_log = await self._client.publish(context_id, *frames, within=within)
-        self._step("is on the log")
+        self._step("is on the log", kinds)
         stored = await self._client.until_stored(context_id, on_the_log, within=within)
-        self._step("hears")
+        self._step("hears", kinds)
         return stored
 
 
@@ -103,7 +104,7 @@ async def play(session: Any, hooks: Any = None) -> None:
 
 
 def run(settings: Settings, session_id: str, dies_at: int | None, said: Any) -> None:
-    """Play the script. Prints the number of steps or, before it dies, the step and the number of completed changes."""
+    """Play the script. Sends its steps or, before it dies, the step and the number of completed changes."""
     asyncio.run(_run(settings, session_id, dies_at, said))
 
 

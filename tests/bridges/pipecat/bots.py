@@ -43,6 +43,7 @@ from pipecat.services.llm_service import LLMService
 from pipecat.services.settings import LLMSettings
 from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
 from pipecat.workers.runner import WorkerRunner
+from tests.support.polling import look_again
 
 NOTHING_TELLS = threading.Event()
 """Never set: the work of another thread or of Pipecat sets no event."""
@@ -51,7 +52,7 @@ NOTHING_TELLS = threading.Event()
 async def until(true: Callable[[], bool]) -> None:
     """Wait until the condition holds."""
     while not true():
-        await asyncio.to_thread(NOTHING_TELLS.wait, 0.002)
+        await look_again()
 
 
 @dataclass
