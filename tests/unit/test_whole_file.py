@@ -1,12 +1,15 @@
 """A file that a command writes is whole under its name, or what was there before."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 import typer
 
+from frameledger_services.cli.rerun import report
 from frameledger_services.cli.terminal.whole_file import whole_file
+from frameledger_services.forks.summary import Summary
 
 
 def test_a_file_has_its_name_when_it_is_whole(tmp_path):
@@ -62,6 +65,27 @@ def test_a_pipe_or_a_device_is_written_and_not_replaced(tmp_path, name):
         os.close(reader)
     assert (tmp_path / "pipe").is_fifo()
     assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+@pytest.mark.regression("journey 36")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_report_of_reruns_goes_into_a_pipe_and_not_into_its_place(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with report.writing(tmp_path / "pipe") as written:
+            written.end(Summary())
+        assert json.loads(os.read(reader, 10_000))["runs"] == []
+    finally:
+        os.close(reader)
+    assert [one.name for one in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.regression("journey 36")
+def test_a_report_of_reruns_is_not_written_to_a_folder(tmp_path, capsys):
+    with pytest.raises(typer.Exit), report.writing(tmp_path):
+        pytest.fail("the block ran")
+    assert "it is a folder" in capsys.readouterr().err
 
 
 @pytest.mark.regression("journey 36")

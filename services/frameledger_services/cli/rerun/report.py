@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from frameledger_services.cli.terminal.whole_file import is_device, refuse_folder
 from frameledger_services.forks.summary import Summary
 
 
@@ -31,7 +32,13 @@ class Report:
 
 @contextmanager
 def writing(path: Path) -> Iterator[Report]:
-    """Yields a report to write. Until it is complete, the file is named `PATH.part`. Raises OSError."""
+    """Yields a report to write. Until it is complete, the file is named `PATH.part`, also after an error. A pipe or
+    a device is written as it is. Raises OSError."""
+    refuse_folder(path)
+    if is_device(path):
+        with path.open("w", encoding="utf-8", errors="backslashreplace") as device:
+            yield Report(device)
+        return
     part = path.with_name(f"{path.name}.part")
     with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
         yield Report(file)

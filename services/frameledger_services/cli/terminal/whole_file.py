@@ -24,10 +24,21 @@ def whole_file(path: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    if not path.name or path.is_dir():
-        output.fail(f"{path} cannot be written: it is a folder.", "Give the path of a file.")
+    refuse_folder(path)
     with writable(path), _opened(path) as file:
         yield file
+
+
+def refuse_folder(path: Path) -> None:
+    """End the command with exit code 1 if the path of a file to write is that of a folder."""
+    if not path.name or path.is_dir():
+        output.fail(f"{path} cannot be written: it is a folder.", "Give the path of a file.")
+
+
+def is_device(path: Path) -> bool:
+    """Returns whether it is a pipe or a device, which is written as it is: renaming would put a file
+    in its place."""
+    return path.exists() and not path.is_file()
 
 
 @contextmanager
@@ -47,8 +58,7 @@ def writable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    if path.exists() and not path.is_file():
-        # Renaming would put a file in the place of a device such as /dev/stdout.
+    if is_device(path):
         with path.open("wb") as device:
             yield device
         return

@@ -11,6 +11,8 @@ import typer
 from frameledger_services.cli.terminal import output
 from frameledger_services.cli.up.data_dir import DataDir, settings_of
 
+# The embedded servers are imported inside the command: they need Linux or macOS, and the command line runs anywhere.
+
 DOWN_WITHIN = 90.0
 """For all that stops, beside the service that takes longest."""
 
