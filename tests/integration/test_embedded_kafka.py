@@ -124,6 +124,20 @@ def test_without_a_network_or_a_place_the_error_says_so_and_what_to_do(tmp_path,
     assert "FRAMELEDGER_CACHE_DIR" in caught.value.remedy or "mirror" in caught.value.remedy
 
 
+def test_behind_a_proxy_with_a_certificate_of_its_own_the_error_names_the_variable_for_it(
+    tmp_path, monkeypatch
+):
+    def fetch(jar, **_):
+        raise ConnectionError(
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate"
+        )
+
+    monkeypatch.setattr(jars, "_fetch", fetch)
+    with pytest.raises(EmbeddedError, match="self-signed") as caught:
+        jars.fetch(lock_of(b"a jar"), tmp_path)
+    assert "REQUESTS_CA_BUNDLE" in caught.value.remedy
+
+
 def test_a_repository_without_the_jar_is_an_error_with_its_remedy(tmp_path):
     with repository(tmp_path / "remote", b"a jar") as address, warnings.catch_warnings():
         # The resolver forgets the answer that said no, and with it an open socket.

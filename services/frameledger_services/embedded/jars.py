@@ -124,6 +124,11 @@ def _not_fetched(error: OSError, cache: Path) -> EmbeddedError:
             f"The broker's jars cannot be stored in {cache}: {error.strerror}.",
             "Free disk space, or set FRAMELEDGER_CACHE_DIR to another folder; 50 MB are needed.",
         )
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return EmbeddedError(
+            f"The broker's jars could not be downloaded: {error}.",
+            "If a proxy on the way has a certificate of its own, set REQUESTS_CA_BUNDLE to the file of its CA.",
+        )
     return EmbeddedError(
         f"The broker's jars could not be downloaded: {error}.",
         "The first start needs a network; FRAMELEDGER_MAVEN_REPOSITORY sets a mirror. Alternatives: an installed Kafka "
