@@ -277,6 +277,12 @@ EVENTS: Mapping[str, Event] = {
         "A client of a compatible API disconnected, and the interruption of its answer cannot be published.",
         _WAIT,
     ),
+    "gateway.presence_unshared": Event(
+        "warning",
+        "The gateway cannot tell other gateways which AG-UI runs have a client (PostgreSQL). A client that returns to "
+        "another gateway now may find its run interrupted.",
+        _WAIT,
+    ),
     "gateway.not_listening": Event(
         "warning",
         "Notifications of projectors are not received. Streams poll every second.",

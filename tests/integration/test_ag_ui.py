@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -14,6 +16,7 @@ from tests.support import answered_road
 from tests.support.ag_ui import Consumer
 from tests.support.gateway import running
 from tests.support.killed_request import killed
+from tests.support.polling import look_again
 
 from frameledger_services.embedded import ports
 from frameledger_services.gateway.access import caller
@@ -22,7 +25,7 @@ from frameledger_services.gateway.ag_ui.asking import Question
 from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
 from frameledger_services.gateway.ag_ui.run_input import RunInput
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.service import connected
+from frameledger_services.gateway.service import connected, serve
 
 CLIENT = Path(__file__).parents[1] / "support" / "ag_ui_client.mjs"
 PACKAGE = "@ag-ui/client@1.0.0"
@@ -31,6 +34,7 @@ SCRIPT = {
     "pace": 60,
     "replies": [
         {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 300))}]},
+        {"when": {"user": "recite"}, "say": [{"text": " ".join(f"verse-{n}" for n in range(1, 4000))}]},
         {"when": {"user": "late"}, "say": [{"text": "I look. "}, {"call": "train_position"}]},
         {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
         {
@@ -464,6 +468,96 @@ def test_a_client_that_was_cut_off_comes_back_to_its_run(front_end, stage):
     [(version,)] = stage.rows("SELECT version FROM contexts WHERE context_id = 'cut'")
     all_of_it = httpx.get(f"{stage.url}/cut", headers={"Last-Event-ID": str(version)})
     assert all_of_it.status_code == 204
+
+
+@asynccontextmanager
+async def two_gateways(stage, **settings):
+    """Yields the addresses of two gateways in this process."""
+    stopping, addresses = asyncio.Event(), []
+    async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
+        for _ in range(2):
+            port = ports.choose(0)
+            about = {"gateway_ag_ui": True, "gateway_port": port, **settings}
+            tasks.create_task(serve(stage.settings.model_copy(update=about), stopping))
+            addresses.append(f"http://127.0.0.1:{port}/v1/ag-ui")
+        async with httpx.AsyncClient(timeout=ON_SERVERS) as http:
+            for address in addresses:
+                while True:
+                    with suppress(httpx.ConnectError):
+                        await http.get(address.replace("/v1/ag-ui", "/livez"))
+                        break
+                    await look_again()
+            yield http, addresses
+        stopping.set()
+
+
+def asks(thread, run, says):
+    return {
+        "threadId": thread,
+        "runId": run,
+        "messages": [{"id": f"m-{run}", "role": "user", "content": says}],
+    }
+
+
+async def lines_until(lines, word):
+    async for line in lines:
+        if word in line:
+            return line
+    raise AssertionError(f"It ended without {word}.")
+
+
+async def verse(lines, first=0):
+    """Returns the next one that is told, of those from the first on."""
+    async for line in lines:
+        numbers = re.findall(r"verse-(\d+)", line)
+        if numbers and int(numbers[-1]) >= first:
+            return int(numbers[-1])
+    raise AssertionError(f"It ended before verse {first}.")
+
+
+@pytest.mark.regression("gateway 13")
+def test_a_client_comes_back_to_another_gateway_and_goes_on_with_its_run(stage):
+    marked = """
+        SELECT count(*) >= 2 FROM pg_locks JOIN pg_database ON pg_database.oid = database
+        WHERE locktype = 'advisory' AND mode = 'ShareLock' AND datname = current_database()
+    """
+
+    async def run():
+        async with two_gateways(stage, gateway_ag_ui_reconnect_secs=0.1) as (http, (first, second)):
+            request = http.build_request("POST", first, json=asks("moved", "r1", "Please recite."))
+            left = await http.send(request, stream=True)
+            # The response is closed with the last reference to its lines.
+            told = left.aiter_lines()
+            await lines_until(told, "verse-3")
+            async with http.stream("GET", f"{second}/moved") as back:
+                lines = back.aiter_lines()
+                assert '"r1"' in await lines_until(lines, "RUN_STARTED")
+                await asyncio.to_thread(stage.until, marked)
+                await left.aclose()
+                # Long after the first gateway would have interrupted it.
+                await verse(lines, await verse(lines) + 150)
+                assert stage.runs("moved") == ["open"]
+            # Now it has no client anywhere.
+            await asyncio.to_thread(
+                stage.until, "SELECT status = 'interrupted' FROM runs WHERE context_id = 'moved'"
+            )
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("gateway 13")
+def test_a_client_that_stops_its_run_is_answered_at_once_by_another_gateway(stage):
+    async def run():
+        async with two_gateways(stage, gateway_ag_ui_reconnect_secs=600) as (http, (first, second)):
+            async with http.stream("POST", first, json=asks("balanced", "r1", "Please recite.")) as left:
+                await lines_until(left.aiter_lines(), "verse-3")
+            answer = await http.post(second, json=asks("balanced", "r2", "Is there a night train?"))
+            return answer.status_code, answer.text
+
+    status, text = asyncio.run(run())
+    assert status == 200, text
+    assert '"success"' in text
+    assert stage.runs("balanced") == ["interrupted", "ended"]
 
 
 def test_a_run_that_its_client_has_left_is_interrupted_after_a_while(front_end, stage):

@@ -1,6 +1,7 @@
 """What becomes of a run of AG-UI whose client has left, by what its client asks next."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 from starlette.requests import Request
@@ -25,6 +26,22 @@ class Database:
         }[function]
 
 
+class Marks:
+    """Those of all gateways."""
+
+    def __init__(self):
+        self.marks: Counter[tuple[str, ...]] = Counter()
+
+    def add(self, *mark):
+        self.marks[mark] += 1
+
+    def remove(self, *mark):
+        self.marks[mark] -= 1
+
+    async def kinds(self, thread_id, run_id):
+        return {kind for (kind, *run), count in self.marks.items() if count and run == [thread_id, run_id]}
+
+
 class Client:
     """Notes what is published."""
 
@@ -41,14 +58,14 @@ def test_a_run_is_not_interrupted_while_its_client_comes_back_however_long_that_
     async def run():
         client = Client()
         settings = Settings(gateway_ag_ui_reconnect_secs=0)
-        presence = Presence(Parts(settings, client, Database(), None, asyncio.Event()))
-        presence.came("shop")
+        presence = Presence(Parts(settings, client, Database(), None, asyncio.Event()), Marks())
+        presence.came("shop", "r1")
         presence.ended("shop", "r1", "gateway", has_left=True)
         with presence.held("shop", "r1"):
             await turns()
             assert client.published == []
             if follows:
-                presence.came("shop")
+                presence.came("shop", "r1")
         await turns()
         return client.published
 
@@ -60,11 +77,11 @@ def asked_next(run_id):
 
     async def ask():
         client = Client()
-        presence = Presence(Parts(Settings(), client, Database(), None, asyncio.Event()))
-        presence.came("shop")
+        presence = Presence(Parts(Settings(), client, Database(), None, asyncio.Event()), Marks())
+        presence.came("shop", "r1")
         presence.ended("shop", "r1", "gateway", has_left=True)
         await presence.asks("shop", run_id)
-        presence.came("shop")
+        presence.came("shop", run_id)
         presence.ended("shop", run_id, "gateway", has_left=False)
         return client.published
 
@@ -78,6 +95,71 @@ def test_another_request_interrupts_the_run_that_its_client_has_left():
 @pytest.mark.regression("gateway 2")
 def test_the_same_request_again_interrupts_nothing():
     assert asked_next("r1") == []
+
+
+class Gateways:
+    """Two, of which a client has left the run `r1` at the first one."""
+
+    def __init__(self, reconnect_secs=0):
+        self.client, self.marks = Client(), Marks()
+        parts = Parts(
+            Settings(gateway_ag_ui_reconnect_secs=reconnect_secs),
+            self.client,
+            Database(),
+            None,
+            asyncio.Event(),
+        )
+        self.first, self.second = (Presence(parts, self.marks) for _ in range(2))
+        self.first.came("shop", "r1")
+        self.first.ended("shop", "r1", "gateway", has_left=True)
+
+    @property
+    def interruptions(self):
+        return self.client.published.count("InterruptionFrame")
+
+
+@pytest.mark.regression("gateway 13")
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_run_whose_client_came_back_to_another_gateway_is_interrupted_when_it_leaves_that_too(leaves):
+    async def run():
+        gateways = Gateways()
+        gateways.second.came("shop", "r1")
+        await turns()
+        assert gateways.interruptions == 0
+        gateways.second.ended("shop", "r1", "gateway", has_left=leaves)
+        await turns()
+        assert +gateways.marks.marks == Counter()
+        return gateways.interruptions
+
+    assert asyncio.run(run()) == leaves
+
+
+@pytest.mark.regression("gateway 13")
+def test_a_run_is_not_interrupted_while_its_client_comes_back_to_another_gateway():
+    async def run():
+        gateways = Gateways()
+        with gateways.second.held("shop", "r1"):
+            await turns()
+            return gateways.interruptions
+
+    assert asyncio.run(run()) == 0
+
+
+@pytest.mark.regression("gateway 13")
+@pytest.mark.parametrize(
+    ("run_id", "follows", "stops"), [("r2", False, 1), ("r2", True, 0), ("r1", False, 0)]
+)
+def test_a_client_that_asks_at_another_gateway_interrupts_the_run_that_it_has_left(run_id, follows, stops):
+    async def run():
+        gateways = Gateways(reconnect_secs=600)
+        if follows:
+            gateways.first.came("shop", "r1")
+        await gateways.second.asks("shop", run_id)
+        assert gateways.interruptions == 0
+        await gateways.second.asks_again("shop", run_id, "gateway")
+        return gateways.interruptions
+
+    assert asyncio.run(run()) == stops
 
 
 @pytest.mark.regression("gateway 5")

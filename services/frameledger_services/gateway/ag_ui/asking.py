@@ -9,7 +9,8 @@ run that the other's answer started.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +37,9 @@ from frameledger_services.store.shown_messages import shown_messages
 PLACE_REPLACED = "place_replaced"
 """The reason of an answer that is not applied because the history no longer contains its call."""
 
+LOOK_SECONDS = 0.25
+"""How often a request that waits looks whether the client of the answer before it has left."""
+
 _log = logs.get_logger("gateway")
 
 
@@ -47,6 +51,8 @@ class Question:
     request: Request
     wanted: RunInput
     frames: RequestFrames
+    while_waiting: Callable[[], Awaitable[None]] | None = None
+    """Called from time to time while the request waits for the answer before it."""
 
     async def ask(self) -> AskedRun:
         """Publish the request. Returns once it is stored. Raises the problems `conversation-busy`, `bad-parameter`,
@@ -136,7 +142,11 @@ class Question:
         until = conversation_gate.deadline()
         thread_id = self.wanted.thread_id
         while (thread := await self._thread()).goes_on:
-            await conversation_gate.wait_for_change(self.parts, thread_id, thread.version, until)
+            look = until
+            if self.while_waiting is not None:
+                await self.while_waiting()
+                look = min(until, asyncio.get_running_loop().time() + LOOK_SECONDS)
+            await conversation_gate.wait_for_change(self.parts, thread_id, thread.version, look)
         conversation_gate.check_answerable(
             thread_id, is_parked=thread.is_parked, is_recording=thread.is_recording
         )

@@ -12,6 +12,7 @@ from frameledger.errors import FrameledgerError
 from frameledger.frames import InterruptionFrame
 from frameledger_services import logs
 from frameledger_services.gateway.ag_ui.request_frames import ASKED
+from frameledger_services.gateway.ag_ui.shared_presence import SharedPresence
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.store import client_requests, conversation_state
 
@@ -19,22 +20,24 @@ _log = logs.get_logger("gateway")
 
 
 class Presence:
-    """The clients of this process, by conversation."""
+    """The clients of this process, by conversation. What other gateways have to know of them is marked (`shared`)."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, shared: SharedPresence) -> None:
         self._parts = parts
+        self._shared = shared
         self._streams: Counter[str] = Counter()
         self._absent: dict[str, tuple[asyncio.Task[None], str, str]] = {}
 
-    def came(self, thread_id: str) -> None:
-        """A client follows a run of this conversation: it is not interrupted for having none."""
+    def came(self, thread_id: str, run_id: str) -> None:
+        """A client follows this run of a conversation: it is not interrupted for having none."""
         self._streams[thread_id] += 1
-        if (absent := self._absent.pop(thread_id, None)) is not None:
-            absent[0].cancel()
+        self._shared.add("followed", thread_id, run_id)
+        self._wait_no_more(thread_id)
 
     def ended(self, thread_id: str, run_id: str, source: str | None, has_left: bool) -> None:
         """A client follows no longer. If it left its run alone, the run is interrupted after a while; not with a
         `source` of None: its token may not, or the run is somebody else's."""
+        self._shared.remove("followed", thread_id, run_id)
         self._streams[thread_id] -= 1
         if self._streams[thread_id] > 0:
             return
@@ -42,15 +45,26 @@ class Presence:
         if has_left and source is not None:
             task = asyncio.create_task(self._wait(thread_id, run_id, source))
             self._absent[thread_id] = (task, run_id, source)
+            self._shared.add("left", thread_id, run_id)
 
     async def asks(self, thread_id: str, run_id: str) -> None:
-        """A client asks for a run: another one that its client has left is interrupted now."""
+        """A client asks for a run: another one that a client of this process has left is interrupted now."""
         absent = self._absent.get(thread_id)
         if absent is None or absent[1] == run_id:
             return
-        task, left, source = self._absent.pop(thread_id)
-        task.cancel()
+        self._wait_no_more(thread_id)
+        _, left, source = absent
         await self._interrupt(thread_id, left, source)
+
+    async def asks_again(self, thread_id: str, run_id: str, source: str) -> None:
+        """A client still asks for a run, and waits because another one goes on: that is interrupted if its client has
+        left it, also if that client was another gateway's, or is only now seen to be gone."""
+        await self.asks(thread_id, run_id)
+        asked = await self._parts.database.read(client_requests.last_asked_run, thread_id)
+        if asked is None or asked.run_id == run_id:
+            return
+        if await self._shared.kinds(thread_id, asked.run_id) == {"left"}:
+            await self._interrupt(thread_id, asked.run_id, source)
 
     @contextmanager
     def held(self, thread_id: str, run_id: str) -> Iterator[None]:
@@ -58,9 +72,14 @@ class Presence:
         does not follow the run at the end of the block, it has left again."""
         absent = self._absent.get(thread_id)
         if absent is None or absent[1] != run_id:
-            yield
+            # It may be another gateway that waits for the client.
+            self._shared.add("followed", thread_id, run_id)
+            try:
+                yield
+            finally:
+                self._shared.remove("followed", thread_id, run_id)
             return
-        self.came(thread_id)
+        self.came(thread_id, run_id)
         try:
             yield
         finally:
@@ -72,14 +91,25 @@ class Presence:
                 # A process that stops leaves its runs alone: their clients go on at another one.
                 await self._parts.stopping.wait()
                 return
-        self._absent.pop(thread_id, None)
+        self._wait_no_more(thread_id)
         try:
-            await self._interrupt(thread_id, run_id, source)
+            # Of several gateways that a client has left, the last one interrupts: each removes its own mark first.
+            if not await self._shared.kinds(thread_id, run_id):
+                await self._interrupt(thread_id, run_id, source)
         except FrameledgerError as error:
             _log.warning("gateway.not_interrupted", context_id=thread_id, reason=str(error))
 
+    def _wait_no_more(self, thread_id: str) -> None:
+        """Wait no longer for the client of a run."""
+        if (absent := self._absent.pop(thread_id, None)) is None:
+            return
+        task, run_id, _ = absent
+        self._shared.remove("left", thread_id, run_id)
+        if task is not asyncio.current_task():
+            task.cancel()
+
     async def _interrupt(self, thread_id: str, run_id: str, source: str) -> None:
-        """Interrupt a run, if it is still what goes on."""
+        """Interrupt a run, if it is still what goes on. However many do, that is one frame."""
         goes_on, _ = await self._parts.database.read(conversation_state.goes_on, thread_id)
         asked = await self._parts.database.read(client_requests.last_asked_run, thread_id)
         if goes_on and asked is not None and asked.run_id == run_id:

@@ -25,6 +25,7 @@ from frameledger_services.gateway.ag_ui.presence import Presence
 from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
 from frameledger_services.gateway.ag_ui.run_input import RunInput
 from frameledger_services.gateway.ag_ui.run_stream import RunStream
+from frameledger_services.gateway.ag_ui.shared_presence import SharedPresence
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.append import source_of
 from frameledger_services.gateway.live.streams import LAST
@@ -81,7 +82,7 @@ class ClientRuns:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._presence = Presence(parts)
+        self._presence = Presence(parts, SharedPresence(parts.settings))
 
     async def run(self, request: Request) -> Response:
         """Answer a client that runs a conversation."""
@@ -92,12 +93,15 @@ class ClientRuns:
         tools = await asyncio.to_thread(brought, wanted) if wanted.tools else ()
         # Before anything is said: without room for a follower nobody could tell the run.
         self._parts.hub.check_room()
-        await self._presence.asks(wanted.thread_id, wanted.run_id)
-        with self._presence.held(wanted.thread_id, wanted.run_id):
-            asked = await Question(self._parts, request, wanted, RequestFrames(wanted, tools)).ask()
-            read_log.note(request.scope, wanted.thread_id, asked.version)
+        presence, thread_id, run_id = self._presence, wanted.thread_id, wanted.run_id
+        await presence.asks(thread_id, run_id)
+        with presence.held(thread_id, run_id):
+            asks_again = partial(presence.asks_again, thread_id, run_id, source_of(request))
+            frames = RequestFrames(wanted, tools)
+            asked = await Question(self._parts, request, wanted, frames, asks_again).ask()
+            read_log.note(request.scope, thread_id, asked.version)
             names = [one.name for one in wanted.tools or ()]
-            return await self._stream(request, wanted.thread_id, asked, wanted.parent_run_id, names)
+            return await self._stream(request, thread_id, asked, wanted.parent_run_id, names)
 
     async def reconnect(self, request: Request) -> Response:
         """Answer a client that comes back to its run."""
@@ -126,7 +130,7 @@ class ClientRuns:
         except BaseException:
             followed.close()
             raise
-        self._presence.came(thread_id)
+        self._presence.came(thread_id, asked.run_id)
         source = source_of_stop(request, asked)
         ended = partial(self._presence.ended, thread_id, asked.run_id, source)
         return RunStream(followed, begin.written(), ended)
