@@ -69,8 +69,7 @@ class Guard:
             raise ProblemError("forbidden", "Requests from pages of another origin may not change anything.")
         need = policy.needed(method, path)
         if not self._tokens.are_required():
-            named = _HOST.fullmatch(headers.get("host", ""))
-            if named is None or not is_this_machine(named["name"] or named["address"]):
+            if not _names_this_machine(headers.get("host", "")):
                 raise ProblemError(
                     "forbidden",
                     "A gateway without tokens accepts requests to localhost only.",
@@ -121,6 +120,13 @@ class _RevokedError(BaseException):
 
 def _can_end_anywhere(scope: Scope) -> bool:
     return path_of(scope).endswith("/stream")
+
+
+@lru_cache(maxsize=64)
+def _names_this_machine(host: str) -> bool:
+    """Returns whether a `Host` header names this machine."""
+    named = _HOST.fullmatch(host)
+    return named is not None and is_this_machine(named["name"] or named["address"])
 
 
 @lru_cache(maxsize=64)
