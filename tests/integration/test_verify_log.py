@@ -142,6 +142,21 @@ def test_frames_that_were_left_out_after_an_erasure_are_no_differences(road):
     assert found(road) == {"c": [(1, "row")]}
 
 
+@pytest.mark.regression("fault 38")
+def test_an_erasure_that_was_published_twice_is_no_difference(road):
+    """By a publisher that tried again, or by `recover`: also behind the beginning of the next life."""
+    publish_and_project(
+        road, [Raw(b"c", value) for value in (say("a"), ERASE, ERASE, say("b"), ERASE, say("d"))]
+    )
+    assert found(road) == {}
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        assert value_of(connection, "SELECT version FROM contexts") == 4
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM frames WHERE version = 4")
+    assert restored(road, "c") == 1
+    assert found(road) == {}
+
+
 @pytest.mark.regression("fault 28")
 def test_a_copy_of_a_record_from_before_an_erasure_is_no_difference(road):
     """Forwarded while nobody read the partition of the conversation: it lies behind the erasure there."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from uuid import UUID
 
 from frameledger.chain import next_link
 from frameledger.ids import ContextId
@@ -169,10 +170,18 @@ class Restoring:
                 if not isinstance(logged, LoggedFrame):
                     continue
                 pair = context_id, frame_uuid(logged.frame_id)
-                if pair in seen or await frame_ids.payloads(connection, [pair]):
+                if pair in seen or await _is_stored(connection, pair):
                     continue
                 seen.add(pair)
                 yield record, logged
+
+
+async def _is_stored(connection: Connection, pair: tuple[str, UUID]) -> bool:
+    """Whether a frame of this conversation and id has a row, or, if it erased a life, a receipt."""
+    return bool(
+        await frame_ids.payloads(connection, [pair])
+        or await frame_ids.payloads(connection, [pair], "erasures")
+    )
 
 
 class _OnLog:

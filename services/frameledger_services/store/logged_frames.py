@@ -110,6 +110,9 @@ async def unstored(
             SELECT
                 EXISTS (
                     SELECT FROM frames WHERE context_id = %(id)s AND frame_id = %(frame_id)s
+                    UNION ALL
+                    -- One that erased the conversation is in its receipt.
+                    SELECT FROM erasures WHERE context_id = %(id)s AND frame_id = %(frame_id)s
                 ) AS is_stored,
                 EXISTS (
                     SELECT FROM rejected_frames
