@@ -221,6 +221,7 @@ def test_what_was_said_before_an_erasure_was_put_back_is_in_a_database_that_is_f
     anew = spoken_in(cut_road.folded_offline(cut_road.records()))
     assert {name: sorted(words) for name, words in anew.items()} == live
     looked(cut_road, run, 0)
+    assert run(cut_road, "verify", "--all", "--from", "kafka").exit_code == 0
 
 
 LIMIT = 100_000
