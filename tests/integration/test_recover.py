@@ -204,19 +204,26 @@ def spoken_in(address):
 def test_what_was_said_before_an_erasure_was_put_back_is_in_a_database_that_is_filled_anew(
     machine, cut_road, run
 ):
-    """Of a conversation without and of one with words of the next life, and of one that was erased again since."""
-    keys = (b"quiet", b"goes-on", b"again")
+    """Of a conversation without and of one with words of the next life, of one that was erased again since, and of one
+    whose erasure was published once more."""
+    keys = (b"quiet", b"goes-on", b"again", b"retried")
     projected(cut_road, [Raw(key, SAID % b"of before") for key in keys])
     kept = cut_road.ends()
     projected(cut_road, [Raw(key, ERASE % b"first") for key in keys])
-    projected(cut_road, [Raw(b"goes-on", SAID % b"lost"), Raw(b"again", SAID % b"lost")])
+    projected(cut_road, [Raw(key, SAID % b"lost") for key in keys[1:]])
     lose(machine, cut_road, kept)
     cut_road.publish([Raw(key, SAID % b"since") for key in keys])
     cut_road.publish([Raw(b"again", ERASE % b"second"), Raw(b"again", SAID % b"of a third life")])
+    cut_road.publish([Raw(b"retried", ERASE % b"first")])
     # Longer than what is stored, as it is once the services have gone on.
     applied(cut_road, run)
     projected(cut_road, [])
-    live = {"quiet": ["since"], "goes-on": ["lost", "since"], "again": ["of a third life"]}
+    live = {
+        "quiet": ["since"],
+        "goes-on": ["lost", "since"],
+        "again": ["of a third life"],
+        "retried": ["lost", "since"],
+    }
     assert spoken_in(cut_road.address) == live
     anew = spoken_in(cut_road.folded_offline(cut_road.records()))
     assert {name: sorted(words) for name, words in anew.items()} == live

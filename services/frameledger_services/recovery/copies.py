@@ -48,6 +48,7 @@ class RepublishedErasure:
     """The copy of a frame that erased a conversation: where it lies, and when the original was logged."""
 
     context_id: str
+    frame_id: UUID
     place: LogPosition
     erased_at: datetime
 
@@ -80,7 +81,9 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
         if (lies_at := place or await _publish_first(publish, candidates)) is not None:
             found.append(lies_at)
             if stored.erased_at is not None:
-                erasures.append(RepublishedErasure(stored.context_id, lies_at, stored.erased_at))
+                erasures.append(
+                    RepublishedErasure(stored.context_id, stored.frame_id, lies_at, stored.erased_at)
+                )
         else:
             too_large.append(_too_large(stored, candidates[-1]))
     return Published(found, len(frames) - len(made), too_large, erasures)

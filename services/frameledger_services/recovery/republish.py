@@ -93,7 +93,7 @@ async def republish(
     since = {partition: min(gap.since for gap in gaps_due if gap.partition == partition) for partition in due}
     erased: set[str] = set()
     for partition, first in since.items():
-        erased |= await erased_since(reads, partition, first)
+        erased |= await erased_since(connection, reads, partition, first)
     await failpoint("before putting back")
     async with connection.transaction(), aclosing(lost_frames.lost_frames(connection, gaps_due)) as rows:
         async for frames in _parts(rows):

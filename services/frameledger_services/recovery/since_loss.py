@@ -13,26 +13,32 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime
+from uuid import UUID
 
 from frameledger.frames import LLMContextEraseFrame
-from frameledger.headers import ORIGINALLY_LOGGED, forwarded_from, originally_logged_ms
+from frameledger.headers import ORIGINALLY_LOGGED, originally_logged_ms
 from frameledger.record import DecodeError, LoggedFrame, Outgoing, Record, forward, read
 from frameledger.values import replace
+from frameledger_services.database_types import Connection
 from frameledger_services.projector.rows import at
 from frameledger_services.recovery.copies import RepublishedErasure
+from frameledger_services.store import frame_ids
+from frameledger_services.store.frame_ids import frame_uuid
 
 Reads = Callable[[int, int, int | None], AsyncGenerator[Record, None]]
 """Yields the records of a partition from an offset on, below another one, or below its present end if that is None."""
 
 
-async def erased_since(reads: Reads, partition: int, first: int) -> set[str]:
-    """Returns the conversations that clients erased by records of a partition from this offset on."""
-    found = set()
+async def erased_since(connection: Connection, reads: Reads, partition: int, first: int) -> set[str]:
+    """Returns the conversations that records of a partition from this offset on erase, and that the projector has not
+    erased yet: not those whose erasure was published again."""
+    found = set[tuple[str, UUID]]()
     async with aclosing(reads(partition, first, None)) as records:
         async for record in records:
             if (erasing := _erasing(record)) is not None:
-                found.add(str(erasing.context_id))
-    return found
+                found.add((erasing.context_id, frame_uuid(erasing.frame_id)))
+    known = await frame_ids.payloads(connection, found, "erasures")
+    return {context_id for context_id, frame_id in found if (context_id, frame_id) not in known}
 
 
 async def said_before(
@@ -49,6 +55,7 @@ async def said_before(
     before the recovery.
     """
     newest = {one.context_id.encode(): one for one in erasures}
+    known = {(one.context_id, one.frame_id) for one in erasures}
     end = max(one.place.offset for one in newest.values())
     found: dict[bytes, list[Outgoing]] = {key: [] for key in newest}
     async with aclosing(reads(partition, first, end)) as records:
@@ -61,8 +68,8 @@ async def said_before(
             ):
                 continue
             if isinstance(logged.frame, LLMContextEraseFrame):
-                if not _is_copy(record):
-                    # What lies before it is to stay erased.
+                if (logged.context_id, frame_uuid(logged.frame_id)) not in known:
+                    # Since `erased_since`. What lies before it is to stay erased.
                     found[erasure.context_id.encode()].clear()
             elif not _was_logged_before(erasure.erased_at, record):
                 again = _again(replace(record, generation=generation(record.offset)))
@@ -78,18 +85,12 @@ def _again(record: Record) -> Outgoing:
 
 
 def _erasing(record: Record) -> LoggedFrame | None:
-    if _ERASES not in (record.value or b"") or _is_copy(record) or (logged := _decoded(record)) is None:
+    if _ERASES not in (record.value or b"") or (logged := _decoded(record)) is None:
         return None
     return logged if isinstance(logged.frame, LLMContextEraseFrame) else None
 
 
 _ERASES = b"LLMContextEraseFrame"
-
-
-def _is_copy(record: Record) -> bool:
-    """Whether it restores a record that lay in the same partition."""
-    original = forwarded_from(dict(record.headers))
-    return original is not None and (original.topic, original.partition) == (record.topic, record.partition)
 
 
 def _was_logged_before(erased_at: datetime, record: Record) -> bool:
