@@ -337,3 +337,35 @@ def test_wherever_a_program_is_cancelled_each_announced_call_is_settled_once(run
     for after in range(25):
         found, announced = asyncio.run(settled(after))
         assert sorted(found) == (["f", "g"] if announced else []), after
+
+
+@pytest.mark.regression("worker 51")
+@pytest.mark.parametrize("is_over", [False, True])
+def test_whoever_waits_for_calls_is_told_if_the_service_ends_before_they_begin(is_over):
+    """The task of the calls is cancelled before its first step, or cannot be made any more."""
+
+    async def run():
+        session, ready = OneSession(), asyncio.get_running_loop().create_future()
+
+        async def serves():
+            async with asyncio.TaskGroup() as tasks:
+                ready.set_result(BackgroundTasks(tasks))
+                await asyncio.Event().wait()
+
+        async def plan(call):
+            raise AssertionError("No call may start.")
+
+        async with asyncio.timeout(IN_PROCESS):
+            service = asyncio.create_task(serves())
+            calls = LocalCalls(dependencies(await ready, Started()), plan, failpoints.none)
+            if is_over:
+                service.cancel()
+                await asyncio.wait([service])
+            waiting = asyncio.create_task(both(calls, session))
+            service.cancel()
+            await asyncio.wait([waiting])
+        return waiting.exception(), session.publisher.frames
+
+    error, frames = asyncio.run(run())
+    assert isinstance(error, LeaseLostError)
+    assert frames == []

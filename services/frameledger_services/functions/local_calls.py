@@ -14,9 +14,8 @@ The deadline of a call counts from when it is first in the queue.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 from uuid import UUID, uuid4
 
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
@@ -48,6 +47,8 @@ class _Batch:
         self.running: set[CallLifecycle] = set()
         self.stopping = False
         """Nobody waits for its calls any more, or the process ends."""
+        self.error: Exception | None = None
+        """What ended it before its calls, if anything did."""
 
     def stop(self) -> None:
         """Ask its calls to stop, also those whose turn comes later. May be called again."""
@@ -109,30 +110,38 @@ class LocalCalls:
             run_in_parallel=run_in_parallel,
             group_parallel_tools=group_parallel_tools,
         )
-        batch, ended = _Batch(), asyncio.get_running_loop().create_future()
-        working = self._run_batch(batch, session, context_id, announcement, causation_id)
-        self._deps.background.start(self._report(working, ended))
+        batch = _Batch()
+        working = self._note_end(batch, session, context_id, announcement, causation_id)
         try:
-            await asyncio.wait([ended])
+            task = self._deps.background.start(working)
+        except RuntimeError as error:
+            # The service ended while the program waited for it: nothing is announced.
+            working.close()
+            raise work.LeaseLostError from error
+        try:
+            await asyncio.wait([task])
         except asyncio.CancelledError:
             batch.stop()
             raise
-        ended.result()
+        if task.cancelled() or task.exception() is not None:
+            # The service has ended before the calls did, or before the task had its first step.
+            raise work.LeaseLostError
+        if batch.error is not None:
+            raise batch.error
 
-    @staticmethod
-    async def _report(working: Coroutine[Any, Any, None], ended: asyncio.Future[None]) -> None:
-        """Run a batch, and say how it ended to whoever waits for it."""
+    async def _note_end(
+        self,
+        batch: _Batch,
+        session: work.Session,
+        context_id: str,
+        announcement: FunctionCallsStartedFrame,
+        causation_id: UUID | str | None,
+    ) -> None:
+        """Run a batch, in a task of the service: an error is that of whoever waits, and ends no service."""
         try:
-            await working
-        except BaseException as error:
-            # Also if the service has ended before the calls did.
-            ended.set_exception(error if isinstance(error, Exception) else work.LeaseLostError())
-            # Marks it as seen: whoever waited may be gone.
-            ended.exception()
-            if not isinstance(error, Exception):
-                raise
-        else:
-            ended.set_result(None)
+            await self._run_batch(batch, session, context_id, announcement, causation_id)
+        except Exception as error:
+            batch.error = error
 
     async def _run_batch(
         self,
