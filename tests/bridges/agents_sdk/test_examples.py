@@ -1,15 +1,16 @@
 """The example application is killed and restarted."""
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 
 import pytest
 from tests.bounds import PROGRAM
+from tests.bridges import example_process
 from tests.bridges.agents_sdk.test_on_servers import in_sql, road
+from tests.bridges.example_process import in_the_environment
 from tests.support.pages import ROOT
+from tests.support.processes import Process
 
 from frameledger_services.client import Client
 
@@ -21,14 +22,7 @@ EXAMPLE = ROOT / "infra" / "examples" / "agents_app.py"
 def test_the_application_of_the_examples_is_killed_in_an_answer_and_knows_what_was_said(
     settings, monkeypatch
 ):
-    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
-
-    def started():
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-W", "ignore", str(EXAMPLE), "ticket-9"]
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    environment = in_the_environment(settings, monkeypatch)
 
     async def answering(client):
         """Wait until the model gets its second request."""
@@ -40,16 +34,13 @@ def test_the_application_of_the_examples_is_killed_in_an_answer_and_knows_what_w
 
     async def scene():
         async with road(settings), Client(settings) as client:
-            app = started()
-            try:
-                app.stdin.write("Where is order 7?\n")
-                app.stdin.flush()
+            question = "Where is order 7?\n"
+            with Process(example_process.run, str(EXAMPLE), "ticket-9", question, environment) as app:
                 await answering(client)
-                os.kill(app.pid, signal.SIGKILL)
-            finally:
                 app.kill()
-                app.communicate()
-            again = started()
+            pipe = subprocess.PIPE
+            command = [sys.executable, "-W", "ignore", str(EXAMPLE), "ticket-9"]
+            again = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
             out, _ = await asyncio.to_thread(again.communicate, "\nAnd order 8?\n", PROGRAM)
             assert again.returncode == 0
             return out.splitlines()

@@ -1,16 +1,17 @@
 """The examples of the page: the example bot is killed and restarted, and an unchanged program is recorded."""
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.bounds import ON_SERVERS, PROGRAM
+from tests.bridges import example_process
+from tests.bridges.example_process import in_the_environment
 from tests.bridges.pipecat.bots import Answer, Bot
 from tests.bridges.pipecat.test_restored import on_the_road, wire
+from tests.support.processes import Process
 
 from frameledger_services.client import Client
 from frameledger_services.pipecat import setup_file
@@ -22,10 +23,8 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "infra" / "examples" / "pipecat_
 
 @pytest.fixture
 def environment(settings, monkeypatch):
-    """The environment variables with the servers of this test."""
-    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
+    """The environment variables with the servers of this test, which are set."""
+    return in_the_environment(settings, monkeypatch)
 
 
 async def followed(settings, context_id, *types):
@@ -41,22 +40,14 @@ async def followed(settings, context_id, *types):
 
 
 def test_the_bot_of_the_examples_is_killed_in_an_answer_and_knows_it(settings, environment):
-    def started():
+    async def scene():
+        question = f"Is there {'really ' * 200}a night train?\n"
+        with Process(example_process.run, str(EXAMPLE), "desk-9", question, environment) as bot:
+            await followed(settings, "desk-9", "LLMRunFrame", "LLMTextFrame", "LLMTextFrame", "LLMTextFrame")
+            bot.kill()
         command = [sys.executable, "-W", "ignore", str(EXAMPLE), "desk-9"]
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
-
-    async def scene():
-        bot = started()
-        try:
-            bot.stdin.write(f"Is there {'really ' * 200}a night train?\n")
-            bot.stdin.flush()
-            await followed(settings, "desk-9", "LLMRunFrame", "LLMTextFrame", "LLMTextFrame", "LLMTextFrame")
-            os.kill(bot.pid, signal.SIGKILL)
-        finally:
-            bot.kill()
-            bot.communicate()
-        again = started()
+        again = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
         out, _ = await asyncio.to_thread(again.communicate, "And back?\n", PROGRAM)
         assert again.returncode == 0
         lines = out.splitlines()
