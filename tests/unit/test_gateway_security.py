@@ -21,6 +21,7 @@ from frameledger_services.gateway.access.response_headers import HEADERS
 from frameledger_services.gateway.access.security import TokensNeededError, live_tokens, secured
 from frameledger_services.gateway.access.sessions import SECONDS, Sessions
 from frameledger_services.gateway.access.tokens import TokensFileError
+from frameledger_services.gateway.openai_responses.response_ids import ResponseId
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.settings_sources import load
 
@@ -597,8 +598,12 @@ def test_a_token_has_so_many_streams_at_once(tmp_path):
         ("GET", "/v1/contexts/a/frames", b"limit=7", b"*/*", False),
         ("POST", "/v1/contexts/a/frames", b"", b"application/x-ndjson", False),
         ("GET", "/v1/contexts/a", b"", b"application/json", False),
+        ("GET", "/v1/responses/resp_a", b"stream=true", b"*/*", True),
+        ("GET", "/v1/responses/resp_a", b"str%65am=%74rue", b"*/*", True),
+        ("GET", "/v1/responses/resp_a", b"stream=false", b"*/*", False),
     ],
 )
+@pytest.mark.regression("gateway 14")
 def test_an_answer_of_any_length_counts_as_a_stream(method, path, query, accept, counts):
     scope = {
         "type": "http",
@@ -671,3 +676,13 @@ def test_each_read_of_content_is_logged_with_who_and_what_and_without_a_word(gat
         },
     ]
     assert json.dumps(found).count("pin") == 0
+
+
+@pytest.mark.regression("gateway 15")
+def test_a_response_is_logged_with_its_conversation_however_its_id_is_written(gateway, caplog):
+    token = gateway.token("auditor")
+    response_id = str(ResponseId("acme/1", 3))
+    with caplog.at_level("INFO", "frameledger"):
+        for written in (response_id, response_id.replace("_", "%5F", 1)):
+            gateway.ask(f"/v1/responses/{written}", token=token)
+    assert [record.frameledger["context_id"] for record in caplog.records] == ["acme/1", "acme/1"]

@@ -102,11 +102,9 @@ def needed(method: str, path: str) -> Need:
         return Need((), needs_token=False)
     for folder in (CONTEXTS, AG_UI):
         if path.startswith(f"{folder}/"):
-            named = path.removeprefix(f"{folder}/").partition("/")[0]
-            context_id = unquote_to_bytes(named).decode(errors="replace")
-            return Need((_of_method(method),), context_id)
+            return Need((_of_method(method),), _named_in(path, folder))
     if path.startswith(f"{RESPONSES}/"):
-        response = response_ids.parse(path.removeprefix(f"{RESPONSES}/").partition("/")[0])
+        response = response_ids.parse(_named_in(path, RESPONSES))
         scopes: tuple[Scope, ...] = ("read",) if method in SAFE else ("append", "read")
         return Need(scopes, None if response is None else response.context_id)
     if path in NAMED_WITHIN:
@@ -138,6 +136,11 @@ def is_misnamed(path: str) -> bool:
     """Returns whether a path is none of OpenAI's, and below its name for conversations. Nothing is there, whatever the
     caller may."""
     return _top(path) == OPENAI_CONVERSATIONS and _OPENAI_CONVERSATION.fullmatch(path) is None
+
+
+def _named_in(path: str, folder: str) -> str:
+    """Returns the segment behind a folder, decoded as the routes decode it."""
+    return unquote_to_bytes(path.removeprefix(f"{folder}/").partition("/")[0]).decode(errors="replace")
 
 
 def _top(path: str) -> str:

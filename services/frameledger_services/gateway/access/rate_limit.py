@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from starlette.datastructures import URL, Headers
+from starlette.datastructures import URL, Headers, QueryParams
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from frameledger_services.gateway import problems
@@ -102,7 +102,7 @@ def _is_stream(scope: Scope) -> bool:
     path = path_of(scope)
     if path.endswith("/stream") or path in policy.NAMED_WITHIN or path.startswith(f"{policy.AG_UI}/"):
         return True
-    if path.startswith(f"{policy.RESPONSES}/") and b"stream=true" in scope["query_string"]:
+    if path.startswith(f"{policy.RESPONSES}/") and _asks_for_events(scope["query_string"]):
         return True
     accepted = Headers(scope=scope).get("accept", "")
     if "text/event-stream" in accepted:
@@ -111,3 +111,8 @@ def _is_stream(scope: Scope) -> bool:
         return False
     # All frames of a conversation, as `frames` reads them.
     return "application/x-ndjson" in accepted or b"format=" in scope["query_string"]
+
+
+def _asks_for_events(query: bytes) -> bool:
+    """Returns whether the query of a response asks for its events, in whatever spelling the route reads it."""
+    return bool(query) and QueryParams(query).get("stream") == "true"
