@@ -209,6 +209,7 @@ def test_what_changes_no_answer_is_left_alone(harmless):
         ({"metadata": {str(number): "" for number in range(17)}}, "metadata", "invalid_value"),
         ({"conversation": {"append": True}}, "conversation.append", "unsupported_parameter"),
         ({"conversation": 5}, "conversation", "invalid_value"),
+        ({"conversation": {}}, "conversation", "invalid_value"),
         ({"conversation": "a", "previous_response_id": "resp_b"}, "conversation", "invalid_value"),
         ({"previous_response_id": 5}, "previous_response_id", "invalid_value"),
         ({"messages": []}, "messages", "unknown_parameter"),
@@ -217,6 +218,11 @@ def test_what_changes_no_answer_is_left_alone(harmless):
 )
 def test_what_is_not_honoured_is_refused_by_name(parameters, param, code):
     assert refusal(**parameters) == (param, code)
+
+
+@pytest.mark.regression("gateway 16")
+def test_an_object_without_an_id_is_no_new_conversation():
+    assert refusal(conversation={"id": None}) == ("conversation", "invalid_value")
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"input": NaN}', b"[" * 100_000])

@@ -237,11 +237,13 @@ def _flag(given: Mapping[str, Any], name: str) -> bool:
 
 
 def _conversation(given: Any) -> str | None:
-    if isinstance(given, dict):
-        given = _only("conversation", given, "id").get("id", "")
-    if given is not None and not isinstance(given, str):
+    if given is None:
+        return None
+    # An object without an id is refused: nobody has asked for a new conversation.
+    found = _only("conversation", given, "id").get("id") if isinstance(given, dict) else given
+    if not isinstance(found, str):
         refuse("conversation", 'an id is wanted, or {"id": ...}.')
-    return given
+    return found
 
 
 def _previous(given: Any) -> str | None:
