@@ -49,12 +49,16 @@ def on_pushing(processor: Any, before: Before) -> None:
         processor.add_event_handler("on_before_push_frame", before)
 
 
-_NOT_WRAPPED = (AttributeError, TypeError, ValueError)
+_NOT_WRAPPED = (AttributeError, NameError, TypeError, ValueError)
+"""NameError: from Python 3.14 on a signature evaluates annotations, which may name what only a type checker imports."""
 
 
 def _check(method: Callable[..., Any], count: int) -> None:
-    """Raises TypeError if the method does not take this number of arguments: a wrapper would drop the others."""
-    if len(signature(method).parameters) != count:
+    """Raises TypeError if the method does not take exactly this number of arguments, by place: a wrapper would drop the
+    others."""
+    taken = signature(method)
+    taken.bind(*range(count))
+    if len(taken.parameters) != count:
         raise TypeError(method)
 
 

@@ -23,6 +23,13 @@ class TakesMore(Passes):
         await super().queue_frame(frame, direction, callback)
 
 
+class TakesItsCallbackByName(Passes):
+    """A processor of a program, which Pipecat never gives a callback."""
+
+    async def queue_frame(self, frame, direction=FrameDirection.DOWNSTREAM, *, callback=None):
+        await super().queue_frame(frame, direction, callback)
+
+
 class LetsNothingBeReplaced(Passes):
     def __setattr__(self, name, value):
         if name == "queue_frame":
@@ -52,7 +59,14 @@ def told(recording):
 
 
 @pytest.mark.parametrize("speaks", [False, True], ids=["text", "speech"])
-@pytest.mark.parametrize("neighbour", [TakesMore, LetsNothingBeReplaced])
+@pytest.mark.parametrize(
+    "neighbour",
+    [
+        TakesMore,
+        pytest.param(TakesItsCallbackByName, marks=pytest.mark.regression("bridge 10")),
+        LetsNothingBeReplaced,
+    ],
+)
 def test_the_events_are_used_where_a_method_cannot_be_wrapped(neighbour, speaks):
     plain, held = Recording(), Recording()
     plain.run(weather_bot(speaks=speaks, extra=[Passes()]), ask)
