@@ -276,7 +276,7 @@ CONTEXTS = {
         LLMContext(
             [
                 user("Weather in Oslo and Rome?"),
-                thought("openai", "", EXTRA),
+                thought(extra_content.kept_under("openai"), "", EXTRA),
                 call("call_2", arguments='{"city":"Rome"}'),
                 result("call_2", "14"),
                 call("call_1"),

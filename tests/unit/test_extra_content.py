@@ -107,6 +107,14 @@ def test_openai_itself_and_other_providers_get_nothing_of_it():
     assert b"signature" not in AnthropicLLMService(api_key="k").request(context).content
 
 
+@pytest.mark.regression("worker 52")
+def test_whoever_reads_the_messages_of_openai_gets_none_that_its_api_refuses():
+    """Frameworks that read a stored context, such as Pipecat, send a provider's own messages to it as they are."""
+    context = context_of(([piece("f", "{}", extra_content=SIGNED)], [0]))
+    assert len(context.messages) == 5
+    assert ["role" in one for one in context.get_messages("openai")] == [True] * 4
+
+
 @pytest.mark.parametrize("added", [None, {}, [], "x", {"a": float("nan")}, {"a": [float("inf")]}])
 def test_a_server_that_adds_nothing_leaves_no_thought(added):
     types = [one.type for one in answered(piece("f", "{}", extra_content=added))]

@@ -100,7 +100,7 @@ class LLMAdapter(ABC):
         found: list[LLMContextMessage] = []
         known: list[str | None] = []
         for message, answer in zip(context.messages, answers or repeat(None), strict=False):
-            if isinstance(message, LLMSpecificMessage) and message.llm != self.provider:
+            if isinstance(message, LLMSpecificMessage) and not self._is_own(message):
                 continue
             if isinstance(message, LLMSpecificMessage) and self._is_standard(message.message):
                 message = message.message
@@ -123,6 +123,10 @@ class LLMAdapter(ABC):
         definitions = [*context.tools, *(schema.to_openai() for schema in cancels)]
         cancellable = tuple(cancel_tools.cancelled_by(schema.name) for schema in cancels)
         return tool_forms.tools_of(self.provider, definitions), cancellable
+
+    def _is_own(self, message: LLMSpecificMessage) -> bool:
+        """Returns whether the message is of this provider; `messages` omits those of others."""
+        return message.llm == self.provider
 
     def _is_standard(self, own: object) -> bool:
         return self.own_messages_are_standard and isinstance(own, Mapping) and "role" in own

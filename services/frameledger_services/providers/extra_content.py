@@ -2,7 +2,9 @@
 
 Google's compatible endpoint signs the calls of Gemini there, and from Gemini 3 on refuses a request whose calls of the
 current turn come without. A call on the log and in the context has the fields of its frame only, so what its server
-added is kept as a signed thought in front of the calls: the context has a place for it, and other providers omit it.
+added is kept as a signed thought in front of the calls: the context has a place for it, and other providers omit it. It
+stands there under a name of its own: frameworks that read the context, such as Pipecat, send the messages under a
+provider's name to it as they are, and the API refuses one without a role.
 
 A call is found again by its name and arguments, since its id may be another by then. The thought has all calls of its
 answer, in the order of the model: calls that start at once may be stored in any order, and only the first is signed.
@@ -23,6 +25,11 @@ EXTRA = "extra_content"
 """The field of a call, and of a thought's signature. Stored; it never changes."""
 
 
+def kept_under(provider: str) -> str:
+    """Returns the name under which such a thought stands in a context."""
+    return f"{provider}/{EXTRA}"
+
+
 def thought_of(
     provider: str, calls: Sequence[FunctionCallFromLLM], extras: Sequence[Mapping[str, Any] | None]
 ) -> Iterator[AnyFrame]:
@@ -33,7 +40,7 @@ def thought_of(
             {"call": _digest(call.function_name, call.arguments)} | ({EXTRA: extra} if extra else {})
             for call, extra in zip(calls, kept, strict=True)
         ]
-        yield LLMThoughtStartFrame(llm=provider, append_to_context=True)
+        yield LLMThoughtStartFrame(llm=kept_under(provider), append_to_context=True)
         yield LLMThoughtEndFrame(signature={EXTRA: recorded})
 
 

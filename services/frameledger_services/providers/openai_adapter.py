@@ -10,7 +10,7 @@ from frameledger.context import LLMContextMessage, LLMSpecificMessage
 from frameledger_services.providers import call_arguments, content
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.errors import UnmappableError
-from frameledger_services.providers.extra_content import ExtraContent
+from frameledger_services.providers.extra_content import ExtraContent, kept_under
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
 
@@ -85,6 +85,9 @@ class OpenAILLMAdapter(LLMAdapter):
             values["max_completion_tokens"] = older if newer is None else min(older, newer)
         return values
 
+    def _is_own(self, message: LLMSpecificMessage) -> bool:
+        return super()._is_own(message) or (message.llm == kept_under(self.provider) and _is_thought(message))
+
     def _messages(self, prompt: Prompt) -> list[Mapping[str, Any]]:
         system = [] if prompt.system is None else [{"role": "system", "content": prompt.system}]
         extra = ExtraContent()
@@ -96,7 +99,7 @@ class OpenAILLMAdapter(LLMAdapter):
         self, place: int, message: LLMContextMessage, extra: ExtraContent
     ) -> Mapping[str, Any] | None:
         if isinstance(message, LLMSpecificMessage):
-            if isinstance(message.message, Mapping) and message.message.get("type") == "thought":
+            if _is_thought(message):
                 if self._takes_max_tokens:
                     extra.read(message.message)
                 return None
@@ -126,6 +129,10 @@ class OpenAILLMAdapter(LLMAdapter):
                 raise UnmappableError(
                     self.provider, f"a part of type {part['type']!r} in {where}, whose role is {role!r}"
                 )
+
+
+def _is_thought(message: LLMSpecificMessage) -> bool:
+    return isinstance(message.message, Mapping) and message.message.get("type") == "thought"
 
 
 def _assistant(message: Mapping[str, Any], extra: ExtraContent) -> Mapping[str, Any] | None:
