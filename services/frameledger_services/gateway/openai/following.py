@@ -127,8 +127,9 @@ class Following:
             self.is_over = self._status in OVER or (self._status == "calling" and await self._is_free())
         return True
 
-    async def interrupt(self) -> None:
-        """Say that nobody listens any more, if the answer goes on, and nobody else has asked since.
+    async def interrupt(self) -> bool:
+        """Say that nobody listens any more, if the answer goes on, and nobody else has asked since. Returns whether
+        that was said.
 
         Whoever asks between this look and the frame on the log is interrupted too: an interruption stops what it finds.
         If the process dies between them, the answer goes on without a client.
@@ -136,15 +137,16 @@ class Following:
         context_id, read = self.asked.context_id, self._parts.database.read
         goes_on, _ = await read(conversation_state.goes_on, context_id)
         if not goes_on or not self.asked.is_own:
-            return
+            return False
         if await read(client_requests.has_another_asked, context_id, self.asked.version):
-            return
+            return False
         await self._parts.client.publish(
             self.asked.context_id,
             InterruptionFrame(),
             source=SOURCE,
             within=self._parts.settings.gateway_request_secs,
         )
+        return True
 
     @property
     def _has_something(self) -> bool:

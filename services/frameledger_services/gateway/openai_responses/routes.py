@@ -65,7 +65,6 @@ def routes(parts: Parts) -> list[BaseRoute]:
                 "no-such-context",
                 "no-such-response",
                 "erased",
-                "conversation-busy",
                 "not-visible-yet",
                 "log-away",
             ),

@@ -6,6 +6,7 @@ whichever process answers, and whenever: an answer that goes on is read as far a
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from contextlib import closing
 
@@ -26,8 +27,10 @@ from frameledger_services.gateway.openai_responses import response_ids
 from frameledger_services.gateway.openai_responses.response import ResponseWriter
 from frameledger_services.gateway.openai_responses.response_events import PieceByPiece, ResponseEvents
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
+from frameledger_services.gateway.parameters import INT64_MAX
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.store import conversation_state
 from frameledger_services.store.answered_requests import AnsweredRequest, answered_request
 
 ID = parameters.in_path(
@@ -81,16 +84,15 @@ async def read(parts: Parts, request: Request) -> Response:
 async def cancel(parts: Parts, request: Request) -> Response:
     """Interrupt an answer that goes on, and answer with the response. One that is over stays as it is.
 
-    It interrupts as a client does that leaves: not once somebody else has asked. If the process dies behind the
-    interruption, the same request again finds a response that is over, and interrupts nothing.
+    It interrupts as a client does that leaves: not once somebody else has asked, and no call in the background. Then
+    the response is answered as it is, in progress. If the process dies behind the interruption, the same request again
+    finds a response that is over, and interrupts nothing.
     """
     wanted, asked = await _asked(parts, request)
     with closing(_follow(parts, wanted, asked)) as following:
         await _catch_up(following)
         if not following.is_over:
-            await following.interrupt()
-        while not following.is_over:
-            await _read_on(following)
+            await _interrupt(parts, following)
         read_log.note(request.scope, wanted.context_id, following.version)
         return _answered(asked, following)
 
@@ -112,6 +114,25 @@ async def _catch_up(following: Following) -> None:
     """Read all there is of an answer."""
     while not following.is_over and not following.has_all:
         await _read_on(following)
+
+
+async def _interrupt(parts: Parts, following: Following) -> None:
+    """Interrupt the answer, and read it to its end; one that nothing interrupts, as far as it is now. Raises
+    `not-visible-yet`."""
+    context_id, newest = following.asked.context_id, INT64_MAX
+    if not await following.interrupt():
+        # It may have ended since it was read.
+        _, newest = await parts.database.read(conversation_state.goes_on, context_id)
+    try:
+        async with asyncio.timeout(parts.settings.gateway_request_secs):
+            while not following.is_over and following.version < newest:
+                await _read_on(following)
+    except TimeoutError:
+        raise ProblemError(
+            "not-visible-yet",
+            "The interruption is published, and the end of the answer is not stored yet.",
+            headers=conversation.in_header(context_id),
+        ) from None
 
 
 async def _read_on(following: Following) -> None:
