@@ -32,6 +32,7 @@ with needed("pipecat"):
 SOURCE = "frameledger/pipecat"
 FLUSH_SECONDS = 5.0
 SAY_SECONDS = 60.0
+ASK_SECONDS = 1.0
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -204,8 +205,14 @@ class FrameledgerObserver(BaseObserver):
             self._note_failure(error)
 
     async def _until_over(self, worker: Any) -> None:
-        """Ends the recording of a pipeline that never starts, too: it fires no `on_pipeline_finished`."""
-        await worker.wait()
+        """Ends the recording of a pipeline that never starts, too: it fires no `on_pipeline_finished`. Nor does Pipecat
+        1.8 wake those who wait for a worker that is cancelled while it is set up, so the worker is asked, too."""
+        waiting = asyncio.ensure_future(worker.wait())
+        try:
+            while not (waiting.done() or worker.has_finished()):
+                await asyncio.wait([waiting], timeout=ASK_SECONDS)
+        finally:
+            waiting.cancel()
         await self._finish("CancelFrame")
 
     async def _on_finished(self, worker: Any, frame: Any) -> None:

@@ -101,3 +101,31 @@ def test_an_id_is_in_use_until_the_last_frames_of_its_pipeline_are_published(bro
     assert brokers.of("call-7-2").count("LLMMirrorFrame") == 1
     ends = [type_ for type_ in brokers.of("call-7") if type_ in ENDS]
     assert ends == ["LLMMirrorFrame", "EndFrame"] * 2
+
+
+@pytest.mark.regression("bridge 11")
+def test_a_pipeline_that_is_cancelled_while_it_is_set_up_ends_its_recording(brokers):
+    class Connecting(FrameProcessor):
+        async def setup(self, setup):
+            await super().setup(setup)
+            await asyncio.Event().wait()
+
+    async def scene():
+        bot, runner, running = Bot(extra=[Connecting()]), WorkerRunner(handle_sigint=False), []
+        run = bot.worker.run
+
+        async def run_as_a_task(params):
+            running.append(asyncio.create_task(run(params)))
+            await asyncio.wait(running)
+
+        vars(bot.worker)["run"] = run_as_a_task
+        await runner.add_workers(bot.worker)
+        runs = asyncio.create_task(runner.run())
+        await until(lambda: "StartFrame" in brokers.of("call-7"))
+        running[0].cancel()
+        await until(lambda: "CancelFrame" in brokers.of("call-7"))
+        await until(lambda: not any(one.name == "frameledger call-7" for one in threading.enumerate()))
+        runs.cancel()
+        await asyncio.wait([runs])
+
+    play(scene())
