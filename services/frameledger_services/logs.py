@@ -56,9 +56,8 @@ class QuickLogger:
             return
         fields = dict(_with_ids(None, "info", fields))
         now = time.time()
-        handlers = logging.root.handlers
-        # Somebody else may want to have the records, too.
-        if len(handlers) == 1 and isinstance(handlers[0], _JsonHandler) and not self._logger.handlers:
+        handler = _only_handler(self._logger)
+        if handler is not None:
             line = {
                 "event": event,
                 **fields,
@@ -66,7 +65,7 @@ class QuickLogger:
                 "timestamp": _timestamp(now),
                 "logger": self._logger.name,
             }
-            if handlers[0].has_written(_line(line)):
+            if handler.has_written(_line(line)):
                 return
         # Not by its constructor, which computes the shared attributes again.
         record = logging.LogRecord.__new__(logging.LogRecord)
@@ -186,6 +185,21 @@ class _JsonHandler(logging.StreamHandler[IO[str]]):
         finally:
             self.release()
         return True
+
+
+def _only_handler(logger: logging.Logger) -> _JsonHandler | None:
+    """Returns the handler of `configure`, unless somebody else wants to have the records of this logger, or filters
+    them."""
+    if logger.filters:
+        return None
+    while logger.parent is not None:
+        if logger.handlers or not logger.propagate:
+            return None
+        logger = logger.parent
+    handlers = logger.handlers
+    if len(handlers) != 1 or not isinstance(handlers[0], _JsonHandler) or handlers[0].filters:
+        return None
+    return handlers[0]
 
 
 def _timestamp(seconds: float) -> str:

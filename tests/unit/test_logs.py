@@ -91,3 +91,52 @@ def test_below_the_applications_level_nothing_is_logged(caplog):
     caplog.set_level(logging.ERROR, "frameledger.worker")
     logs.get_logger("worker").warning("worker.lease_lost")
     assert caplog.records == []
+
+
+class Seen(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def emit(self, record):
+        self.seen.append(record.frameledger)
+
+
+def test_a_quick_logger_writes_the_line_of_any_other(stream):
+    logs.configure("info", "json", stream=stream)
+    for logger in (logs.get_logger("gateway"), logs.get_quick_logger("gateway")):
+        logger.info("gateway.read", status=200, path="/v1/contexts/\ud83d")
+    line, quick = lines(stream)
+    assert list(quick) == list(line)
+    assert quick == line | {"timestamp": quick["timestamp"]}
+
+
+@pytest.mark.regression("gateway 18")
+@pytest.mark.parametrize("name", [None, logs.ROOT, f"{logs.ROOT}.gateway"])
+def test_whoever_wants_the_records_of_a_quick_logger_has_them(stream, name):
+    logs.configure("info", "json", stream=stream)
+    wants, wanted = Seen(), logging.getLogger(name)
+    wanted.addHandler(wants)
+    try:
+        logs.get_quick_logger("gateway").info("gateway.read", status=200)
+    finally:
+        wanted.removeHandler(wants)
+    assert wants.seen == [{"event": "gateway.read", "status": 200}]
+    assert len(lines(stream)) == 1
+
+
+@pytest.mark.regression("gateway 18")
+@pytest.mark.parametrize("where", ["logger", "handler"])
+def test_a_filter_holds_the_events_of_a_quick_logger_back(stream, where):
+    def refuses(record):
+        return False
+
+    logs.configure("info", "json", stream=stream)
+    [handler] = logging.getLogger().handlers
+    filtered = handler if where == "handler" else logging.getLogger(f"{logs.ROOT}.gateway")
+    filtered.addFilter(refuses)
+    try:
+        logs.get_quick_logger("gateway").info("gateway.read", status=200)
+    finally:
+        filtered.removeFilter(refuses)
+    assert lines(stream) == []
