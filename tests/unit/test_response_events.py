@@ -90,6 +90,19 @@ def test_events_are_the_same_however_the_frames_come():
     assert sent(ANSWER, starting_after=99) == []
 
 
+@pytest.mark.regression("gateway 19")
+def test_the_first_events_are_the_same_however_much_was_answered_before_them():
+    def begun(*frames):
+        followed = Followed()
+        for frame in frames:
+            followed.answer.take(frame)
+        return read(ResponseEvents(ResponseWriter(asked(), followed), followed.answer).begin())
+
+    usage = Usage(input_tokens=9, output_tokens=4)
+    answers = [[start()], [start(), says("One."), end(usage=usage)], [start(), ErrorFrame(fatal=True)]]
+    assert [begun(*frames) for frames in answers] == [begun()] * len(answers)
+
+
 def test_the_last_event_has_the_response_as_it_is_read_later():
     last = sent(ANSWER, calls=[CALL])[-1]
     assert (last["type"], last["response"]) == ("response.completed", response(*ANSWER, calls=[CALL]))

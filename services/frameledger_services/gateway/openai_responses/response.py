@@ -49,10 +49,11 @@ class ResponseWriter:
         return json.dumps(self.response(), separators=(",", ":"), default=list).encode()
 
     def response(self, status: Status | None = None) -> dict[str, Any]:
-        """Returns the response; `status` is what it begins with, and has no output then."""
+        """Returns the response; `status` is what it begins with: then it has nothing of the answer, so that it is the
+        same whenever it is read."""
         asked, settings = self._asked, self._asked.settings
         extra, noted = _object(settings.get("extra")), asked.noted
-        now = status or self.status
+        now, model = status or self.status, settings.get("model") or ANY_MODEL
         return {
             "id": str(self.id),
             "object": "response",
@@ -60,12 +61,12 @@ class ResponseWriter:
             "status": now,
             "background": False,
             "conversation": {"id": self.id.context_id},
-            "error": self._error(),
+            "error": self._error() if status is None else None,
             "incomplete_details": self._why_incomplete() if now == "incomplete" else None,
             "instructions": settings.get(INSTRUCTION) if noted.get("has_instructions") else None,
             "max_output_tokens": settings.get("max_completion_tokens"),
             "metadata": noted.get("metadata") or {},
-            "model": self._following.answer.model or settings.get("model") or ANY_MODEL,
+            "model": (self._following.answer.model or model) if status is None else model,
             "output": self.output() if status is None else [],
             "parallel_tool_calls": True,
             "previous_response_id": noted.get("previous_response_id"),
@@ -77,7 +78,7 @@ class ResponseWriter:
             "tools": [_tool(one) for one in asked.tools if is_of_client(one)],
             "top_p": settings.get("top_p"),
             "truncation": "disabled",
-            "usage": self._usage(),
+            "usage": self._usage() if status is None else None,
         }
 
     def output(self) -> list[dict[str, Any]]:
