@@ -141,7 +141,7 @@ def reading(settings, context_id):
         if method == "GET"
         and policy.needed("GET", route.path).scopes
         and not route.path.endswith("/stream")
-        and not route.path.startswith((policy.AG_UI, policy.MODELS))
+        and not route.path.startswith((policy.AG_UI, policy.MODELS, policy.RESPONSES))
     ]
     one = f"/v1/contexts/{filled_in['context_id']}"
     with_parameters = {f"{one}/diff": "?from=1&to=8"}

@@ -16,6 +16,7 @@ from frameledger.tools import of_client
 from frameledger_services.cli.audit.render_why import MOST_LINES
 
 COLUMNS = 100
+MANY_RUNS = "a-day-at-the-desk"
 
 BARGE_IN = """\
 barge-in: message 3 at version 22
@@ -230,11 +231,21 @@ def test_what_is_not_there_is_said(command):
         (("why", "barge-in", 1, "--era", 9), "no history number 9"),
         (("why", "barge-in", 1, "--at", 99), "no version 99"),
         (("runs", "nobody"), "no context 'nobody'"),
-        (("request", "second-attempt", ""), "More than one run of 'second-attempt' begins with"),
     ):
         result = command(*words)
         assert (result.exit_code, problem in result.stderr) == (1, True), result.output
     assert command("why", "barge-in", 1, "--era", 2, "--at", 3).exit_code == 2
+    assert command("request", "second-attempt", "").exit_code == 2
+
+
+def test_a_prefix_of_several_runs_is_told_with_two_of_them(command, connection):
+    (prefix,) = connection.execute(
+        "SELECT left(run_id, 1) FROM runs WHERE context_id = %s GROUP BY 1 HAVING count(DISTINCT run_id) > 1 LIMIT 1",
+        (MANY_RUNS,),
+    ).fetchone()
+    result = command("request", MANY_RUNS, prefix)
+    assert result.exit_code == 1
+    assert f"More than one run of '{MANY_RUNS}' begins with {prefix}:" in result.stderr
 
 
 def test_a_message_that_is_not_there_yet_or_any_more_says_so(connection):

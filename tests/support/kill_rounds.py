@@ -13,9 +13,9 @@ from frameledger import derived
 from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame, LLMTextFrame, encode_frame
 from frameledger.ids import ContextId, Version
 
-ONCE = ("SELECT projections", "SELECT frames.context_id, contexts")
+ONCE = ("SELECT projections", "SELECT frames.context_id, contexts", "SELECT topic, outbox")
 """What a projector does once when it has taken a partition over, or only when it loads a head whose stored state is
-behind: in a burst or in none. Both only read."""
+behind, or when the broker is slow to take the rows of an outbox: in a burst or in none. All of them only read."""
 
 
 def points_of(road: Road, small: int | None, bursts: Iterator[list[Raw]]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from urllib.parse import quote, urlencode
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, Request, expect
 from tests.bounds import ON_SERVERS
+from tests.support.polling import POLL_SECONDS
 
 expect.set_options(timeout=ON_SERVERS * 1000)
 
@@ -122,9 +124,17 @@ class Webpage:
         """On a screen of 400 pixels nothing has to be moved sideways."""
         self.page.set_viewport_size({"width": 400, "height": 800})
         self.settle()
-        beyond = self.page.evaluate(BEYOND_THE_EDGE)
-        width = self.page.evaluate("document.documentElement.scrollWidth")
-        assert (beyond, width) == ([], 400), (beyond, width)
+        # What is drawn to its width is drawn anew once the browser has told the new one.
+        until = time.monotonic() + ON_SERVERS
+        while (found := self._beyond_the_edge()) != ([], 400):
+            assert time.monotonic() < until, found
+            self.page.wait_for_timeout(POLL_SECONDS * 1000)
+
+    def _beyond_the_edge(self) -> tuple[Sequence[str], int]:
+        return (
+            self.page.evaluate(BEYOND_THE_EDGE),
+            self.page.evaluate("document.documentElement.scrollWidth"),
+        )
 
     @property
     def scrubber(self) -> Locator:
