@@ -39,6 +39,27 @@ def test_who_finds_no_connection_free_waits_so_long_and_holds_up_nobody(shared_d
     asyncio.run(main())
 
 
+def test_a_connection_that_is_read_with_while_they_are_closed_is_closed_behind_that(shared_database):
+    async def held_one(connection, taken, let_go):
+        await held(connection, taken, let_go)
+        return connection
+
+    async def main():
+        connections = Connections(Settings(database_url=shared_database))
+        taken, let_go = asyncio.Event(), asyncio.Event()
+        async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(connections.read(held_one, taken=taken, let_go=let_go))
+            await taken.wait()
+            await connections.close()
+            let_go.set()
+        assert reading.result().closed
+        # Whoever reads once more gets a connection, which nobody keeps either.
+        late = await connections.read(held_one, taken=taken, let_go=let_go)
+        assert late.closed
+
+    asyncio.run(main())
+
+
 def test_no_statement_is_compiled_to_be_read_faster(shared_database):
     async def jit(connection):
         return await (await connection.execute("SHOW jit")).fetchone()

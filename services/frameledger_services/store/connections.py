@@ -85,6 +85,7 @@ class Connections:
         self._within = READ_SECONDS if within is None else within
         self._free_within = free_within
         self._idle: list[Connection] = []
+        self._is_closed = False
 
     async def read(
         self,
@@ -109,17 +110,22 @@ class Connections:
                         # other idle ones are no better.
                         if not was_idle:
                             raise
-                        await self.close()
+                        await self._close_idle()
         except psycopg.Error as error:
             raise failure(self._name(), error) from error
         except TimeoutError as error:
-            await self.close()
+            await self._close_idle()
             raise DatabaseUnavailableError(
                 f"{self._name()} did not answer within {self._within:.0f} s."
             ) from error
 
     async def close(self) -> None:
-        """Close the idle connections."""
+        """Close all connections: one that is read with, as soon as that has ended. A later `read` opens one, and closes
+        it. Twice does nothing."""
+        self._is_closed = True
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
         while self._idle:
             await self._idle.pop().close()
 
@@ -144,7 +150,7 @@ class Connections:
         try:
             yield connection
         finally:
-            if connection.info.transaction_status == TransactionStatus.IDLE:
+            if connection.info.transaction_status == TransactionStatus.IDLE and not self._is_closed:
                 self._idle.append(connection)
             else:
                 await connection.close()

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import gc
 import inspect
 import json
 import signal
@@ -28,6 +29,7 @@ from tests.bridges.pipecat.recording import Broker, as_bytes, stored_bytes
 from tests.bridges.pipecat.test_examples import environment  # noqa: F401  # a fixture
 from tests.bridges.pipecat.test_restored import PAGE, all_of, in_sql, on_the_road, wire
 from tests.support.answerers import QUICK, Plan, answerer
+from tests.support.function_harness import CONNECTIONS_LEFT_OPEN
 from tests.support.pages import blocks
 
 from frameledger_services.client import BrokerError
@@ -38,6 +40,14 @@ from frameledger_services.pipecat.llm import ANOTHER_CONTEXT
 from frameledger_services.pipecat.service_calls import NOT_RECORDED
 from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
+
+pytestmark = CONNECTIONS_LEFT_OPEN
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_left_open_is_found_here():
+    yield
+    gc.collect()
 
 
 def script(*replies):
