@@ -21,10 +21,19 @@ def test_everything_that_libpq_has_a_variable_for_goes_through_it():
     assert arguments == ["keepalives_idle='5'"]
 
 
-def test_one_argument_of_several_words_is_a_statement():
+def test_an_argument_of_several_words_is_a_statement():
     for said in ("SELECT 1", r"\dt", r"\d frames"):
         assert sql._arguments([said]) == ["-c", said]
-    for psqls in (["-c", "SELECT 1"], ["four"], ["-c SELECT 1"], ["host=db dbname=four"], []):
+        assert sql._arguments([said, "-x"]) == ["-c", said, "-x"]
+        assert sql._arguments(["--csv", "-x", said]) == ["--csv", "-x", "-c", said]
+    for psqls in (
+        ["-c", "SELECT 1"],
+        ["four"],
+        ["-c SELECT 1"],
+        ["host=db dbname=four"],
+        ["-v", "name=two words", "-f", "my file.sql"],
+        [],
+    ):
         assert sql._arguments(psqls) == psqls
 
 

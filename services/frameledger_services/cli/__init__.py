@@ -78,8 +78,7 @@ GROUPS = {
         ),
         "sql": LazyCommand(
             "sql",
-            "Open psql on the database. Arguments are passed to psql; a single one of several words is a statement to "
-            "run.",
+            "Open psql on the database. Arguments are passed to psql; one of several words is a statement to run.",
         ),
         "fold": LazyCommand(
             "fold.command", "Fold the frames of a file, and show the context and the outcome of each frame."

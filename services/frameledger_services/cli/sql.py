@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import typer
 from psycopg.conninfo import conninfo_to_dict
@@ -18,13 +19,29 @@ from frameledger_services.cli.terminal import backend, output
 SECRET = {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 """Parameters that must not appear on a command line, which other users can read."""
 
+WITH_VALUE = {
+    *("-c", "-d", "-f", "-F", "-h", "-L", "-o", "-p", "-P", "-R", "-T", "-U", "-v"),
+    *(
+        "--command",
+        "--dbname",
+        "--field-separator",
+        "--file",
+        "--host",
+        "--log-file",
+        "--output",
+        "--port",
+        "--pset",
+    ),
+    *("--record-separator", "--set", "--table-attr", "--username", "--variable"),
+}
+"""Options of psql whose value is the next argument."""
+
 commands = typer.Typer()
 
 
 @commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def sql(context: typer.Context) -> None:
-    """Open psql on the database. Arguments are passed to psql; a single one of several words is a statement to
-    run.
+    """Open psql on the database. Arguments are passed to psql; one of several words is a statement to run.
 
     The address is passed in environment variables, so the password does not appear in the process list. The embedded
     database is opened with the psql packaged with it, any other with the psql on PATH. The exit code is psql's. Views
@@ -47,14 +64,20 @@ def sql(context: typer.Context) -> None:
 
 
 def _arguments(given: Sequence[str]) -> list[str]:
-    """Returns psql's arguments. A single argument that has several words or is a psql command is run with `-c`: psql
-    would take it for a database name. A connection string is passed unchanged."""
-    match given:
-        case [said] if said.startswith("\\"):
-            return ["-c", said]
-        case [said] if len(words := said.split()) > 1 and "=" not in words[0] and not said.startswith("-"):
-            return ["-c", said]
-    return [*given]
+    """Returns psql's arguments: a statement or psql command among them is run with `-c`, because psql would take it for
+    a database name. A connection string, and what belongs to an option of psql, are passed unchanged."""
+    found: list[str] = []
+    for before, said in pairwise(("", *given)):
+        if before not in WITH_VALUE and _is_statement(said):
+            found.append("-c")
+        found.append(said)
+    return found
+
+
+def _is_statement(said: str) -> bool:
+    """Returns whether an argument has several words or is a psql command, and is no option or connection string."""
+    words = said.split()
+    return said.startswith("\\") or (len(words) > 1 and "=" not in words[0] and not said.startswith("-"))
 
 
 def _psql(*, is_embedded: bool) -> str:
