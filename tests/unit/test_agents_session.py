@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.bounds import IN_PROCESS
-from tests.support.ledger_in_memory import Ledger
+from tests.support.ledger_in_memory import Ledger, Said
 
 from frameledger_services.agents_sdk import FrameledgerSession
+from frameledger_services.client import ConversationParkedError
 
 ITEMS = [
     {"role": "user", "content": "Is there a night train?"},
@@ -116,5 +118,49 @@ def test_it_keeps_its_history_elsewhere_and_asks_for_nothing():
         await session(ledger).clear_session()
         terms = ledger.folding.state.terms
         assert (terms.mirror, terms.recording, ledger.folding.state.version) == ("openai-agents", True, 3)
+
+    asyncio.run(scenario())
+
+
+@dataclass
+class ParkedLedger(Ledger):
+    """From `parked_version` on, frames are stored and not folded; a read is older than that with `is_late`."""
+
+    parked_version: int | None = None
+    is_late: bool = False
+    stored: int = 0
+
+    async def publish(self, context_id, *inputs, within, wait=False):
+        if self.parked_version is None:
+            return await super().publish(context_id, *inputs, within=within, wait=wait)
+        self.stored += len(inputs)
+        assert self.stored <= 2, "a call goes on until a frame is folded"
+        return tuple(Said("parked", None) for _ in inputs)
+
+    async def context(self, context_id, version=None):
+        stored = await super().context(context_id, version)
+        return stored if self.is_late else replace(stored, parked_version=self.parked_version)
+
+
+CALLS = {
+    "get": lambda one: one.get_items(),
+    "add": lambda one: one.add_items(ITEMS[:1]),
+    "pop": lambda one: one.pop_item(),
+    "clear": lambda one: one.clear_session(),
+}
+
+
+@pytest.mark.regression("bridge 12")
+@pytest.mark.parametrize(
+    ("call", "is_late"), [*((name, False) for name in CALLS), ("pop", True), ("clear", True)]
+)
+def test_each_method_says_that_the_conversation_is_parked(call, is_late):
+    async def scenario():
+        ledger = ParkedLedger(is_late=is_late)
+        one = session(ledger)
+        await one.add_items(ITEMS[:2])
+        ledger.parked_version = 3
+        with pytest.raises(ConversationParkedError, match=r"'s' is parked .*frameledger unpark"):
+            await CALLS[call](one)
 
     asyncio.run(scenario())

@@ -23,7 +23,7 @@ from frameledger.frames import (
     TextFrame,
     TranscriptionFrame,
 )
-from frameledger_services.client import EncodedFrame, FramesUnacknowledgedError
+from frameledger_services.client import ConversationParkedError, EncodedFrame, FramesUnacknowledgedError
 from frameledger_services.pipecat.repairs import SPOKEN
 from frameledger_services.pipecat.restore import NOTED, restore_conversation
 
@@ -163,3 +163,17 @@ def test_next_position_is_known_unless_the_newest_message_is_gone(then, known):
     if known:
         place = client.folding.state.place
         assert found.positions.next_position == place.next_position
+
+
+@pytest.mark.regression("bridge 13")
+def test_a_parked_conversation_is_not_restored_from_what_was_folded_before():
+    class Parked(Kept):
+        async def publish(self, context_id: str, *frames: Any, wait: bool, within: float) -> Any:
+            published = await super().publish(context_id, *frames, wait=wait, within=within)
+            return tuple(SimpleNamespace(version=one.version, outcome="parked") for one in published)
+
+    parked = Parked(LEFT)
+    with pytest.raises(ConversationParkedError, match=r"'s' is parked .*frameledger unpark"):
+        restored(parked)
+    # Only the fence: no repairs of a history that is not known.
+    assert parked.asked == 1

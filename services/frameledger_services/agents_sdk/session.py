@@ -16,7 +16,13 @@ from frameledger.frames import (
 )
 from frameledger_services.agents_sdk.items import item_of, message_of
 from frameledger_services.agents_sdk.mirror import mirror_frame
-from frameledger_services.client import Conversations, NoSuchContextError, PublishedFrame, StoredContext
+from frameledger_services.client import (
+    ConversationParkedError,
+    Conversations,
+    NoSuchContextError,
+    PublishedFrame,
+    StoredContext,
+)
 
 WITHIN = 30.0
 """Default timeout of a method in seconds."""
@@ -30,6 +36,8 @@ class FrameledgerSession:
     Each change is visible when its method returns, also to sessions with the same id in other processes. It counts
     once, however often it was published, and is atomic if the process dies. A cancelled method completes its change
     first. Removed items stay readable at the versions that had them.
+
+    In a conversation that is parked all methods raise `ConversationParkedError`: the newest items are not known.
     """
 
     def __init__(self, session_id: str, client: Conversations, *, within: float = WITHIN) -> None:
@@ -94,9 +102,12 @@ class FrameledgerSession:
 
     async def _stored(self) -> StoredContext | None:
         try:
-            return await self._client.context(self.session_id)
+            stored = await self._client.context(self.session_id)
         except NoSuchContextError:
             return None
+        if stored.parked_version is not None:
+            raise ConversationParkedError(self.session_id)
+        return stored
 
     async def _publish(self, frame: AnyFrame) -> PublishedFrame:
         """Publish a frame and wait until it is stored. Retries publish the same frame, which counts once."""
@@ -113,6 +124,8 @@ class FrameledgerSession:
                 if loop.time() >= deadline:
                     raise
                 continue
+            if published[-1].outcome == "parked":
+                raise ConversationParkedError(self.session_id, frame.type)
             self._is_kept = True
             return published[-1]
 

@@ -28,6 +28,7 @@ from frameledger_services.client.conversations import Conversations
 from frameledger_services.client.erasing import NotErasedError, Places, Receipt
 from frameledger_services.client.errors import (
     ContextChangedError,
+    ConversationParkedError,
     FramesRefusedError,
     FramesUnacknowledgedError,
     GatewayAnswerError,
@@ -66,6 +67,7 @@ __all__ = [
     "Client",
     "ConfigurationError",
     "ContextChangedError",
+    "ConversationParkedError",
     "Conversations",
     "DatabaseError",
     "DatabaseUnavailableError",

@@ -57,6 +57,25 @@ class ContextChangedError(RefusedError):
         self.published = published
 
 
+class ConversationParkedError(RefusedError):
+    """The conversation is parked: its newest frames are stored and not folded, so its newest context is not known. The
+    message says whether a frame of the caller is among them; that one counts once the conversation is unparked.
+
+    Remedy: Mend what parked it (`frameledger parked` shows the error), and run `frameledger unpark`. Then read the
+    context again; do not publish stored frames again.
+    """
+
+    def __init__(self, context_id: str, stored: str | None = None) -> None:
+        """`stored` is the type of a frame of the caller that is stored and not folded, too."""
+        also = "" if stored is None else f" This {stored} is one of them: it counts once they are."
+        super().__init__(
+            f"{context_id!r} is parked (frameledger parked): its newest frames are stored and not folded, so its "
+            f"newest context is not known.{also} Mend the cause, then run frameledger unpark."
+        )
+        self.context_id = context_id
+        self.stored = stored
+
+
 class NotVisibleError(TransientError):
     """The frames are on the log, at `places`, but were not stored in the tables in time.
 

@@ -126,7 +126,8 @@ class FrameledgerObserver(BaseObserver):
         unless `open_calls` is "keep". The tools are `tools`, from the current code. `restored` has the details. Each of
         its two or three steps takes at most `wait` seconds.
 
-        Raises what `Client.publish` and `Client.context` raise. Raises RuntimeError if the pipeline has started.
+        Raises what `Client.publish` and `Client.context` raise, `ConversationParkedError` for a conversation that is
+        parked, and RuntimeError if the pipeline has started.
         """
         if self._opened or self.restored is not None:
             raise RuntimeError("Call restore() once, before the pipeline starts.")

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from frameledger.frames import AnyFrame, LLMMirrorFrame
-from frameledger_services.client import Client
+from frameledger_services.client import Client, ConversationParkedError
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.repairs import is_being_answered, repairs
@@ -76,6 +76,8 @@ async def restore_conversation(
 
     If an inference worker still answers the last question, it is interrupted, and what it generated until then is kept.
 
+    Raises `ConversationParkedError` for one whose newest frames are not folded: its newest messages are not known.
+
     Crashes: a process that dies after the fence leaves the same state to the next one. After the repairs, those are
     messages like all others, and are not repeated. Called again in the same session, because the first call timed out,
     it reads up to the same version and publishes the same frames with the same ids: each counts once.
@@ -120,8 +122,11 @@ class _Publisher:
     within: float
 
     async def publish(self, *frames: Fields) -> int | None:
-        """Returns the version of the last of these frames; None if it was rejected."""
+        """Returns the version of the last of these frames; None if it was rejected. Raises `ConversationParkedError` if
+        it is stored and not folded: what would be read then is older than the frame."""
         *_, last = await self.client.publish(self.context_id, *frames, wait=True, within=self.within)
+        if last.outcome == "parked":
+            raise ConversationParkedError(self.context_id, frames[-1]["type"])
         return last.version
 
     def id(self, name: str) -> str:
