@@ -88,12 +88,12 @@ def test_a_fold_that_lets_any_frame_count_as_a_change_is_caught(monkeypatch):
 
 
 def test_a_fold_that_lets_unsafe_calls_be_taken_over_is_caught(monkeypatch):
-    from frameledger.evolve import calls
+    from frameledger.evolve import call_starts
     from frameledger.values import replace
 
-    started_again = calls._started_again
+    started_again = call_starts._started_again
     monkeypatch.setattr(
-        calls,
+        call_starts,
         "_started_again",
         lambda draft, call, running, frame: started_again(
             draft, call, replace(running, safe_to_retry=True), frame
@@ -128,7 +128,7 @@ def test_claims_that_cannot_be_told_apart_are_caught_once_commits_are_lost(monke
 
 @pytest.mark.regression("trial C2")
 def test_a_fold_that_does_not_tell_claims_apart_is_caught(monkeypatch):
-    for module in ("fence", "responses", "calls", "results"):
+    for module in ("fence", "responses", "call_starts", "results"):
         monkeypatch.setattr(f"frameledger.evolve.{module}.is_anothers", lambda claim, started: False)
     assert broken_promise(400, hint=31) == (
         "no word of a superseded attempt, a closed or an interrupted run is taken in"

@@ -1,8 +1,9 @@
 """`evolve`: what one frame changes in a context. A pure and total function.
 
-`events/rules.md` states every rule; the numbers in these modules are its numbers. `turns` (R1), `responses` (R2),
-`calls`, `results` and `groups` (R3), `runs` (R4) hold the rules, `history` what clients say about the context itself,
-`interruption` what reaches into all of them, and `erasure` what ends the life of a context.
+`events/rules.md` states every rule; the numbers in these modules are its numbers. `turns` has R1, `responses` and
+`thoughts` R2, `calls`, `call_starts`, `results` and `groups` R3, and `runs` R4. `history` has what clients say about
+the context itself, `interruption` what affects turn, response, calls and runs at once, and `erasure` the end of a
+conversation's life. `state` is what is kept between two frames; `draft` is that state while one frame changes it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from datetime import datetime
 from typing import assert_never
 
 from frameledger.evolve import (
+    call_starts,
     calls,
     erasure,
     groups,
@@ -21,6 +23,7 @@ from frameledger.evolve import (
     responses,
     results,
     runs,
+    thoughts,
     turns,
 )
 from frameledger.evolve.changes import Change
@@ -95,11 +98,11 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
         case "InterimTranscriptionFrame":
             return turns.interim(draft, frame)
         case "FunctionCallInProgressFrame":
-            return calls.in_progress(draft, frame)
+            return call_starts.in_progress(draft, frame)
         case "FunctionCallResultFrame":
             return results.result(draft, frame)
         case "LLMThoughtTextFrame":
-            return responses.thought_said(draft, frame)
+            return thoughts.said(draft, frame)
         case "TextFrame":
             return responses.said(draft, frame, carries_spaces=frame.includes_inter_frame_spaces)
         case "UserStartedSpeakingFrame":
@@ -119,9 +122,9 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
         case "InterruptionFrame":
             interruption.interrupted(draft, frame)
         case "LLMThoughtStartFrame":
-            return responses.thought_started(draft, frame)
+            return thoughts.started(draft, frame)
         case "LLMThoughtEndFrame":
-            return responses.thought_ended(draft, frame)
+            return thoughts.ended(draft, frame)
         case (
             "LLMMessagesAppendFrame"
             | "LLMMessagesUpdateFrame"

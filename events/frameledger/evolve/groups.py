@@ -7,12 +7,18 @@ from collections.abc import Iterable
 from frameledger.evolve import runs
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.state import Call, Calls, Group
+from frameledger.frames import FunctionCallInProgressFrame, FunctionCallsStartedFrame
 from frameledger.ids import GroupId, ToolCallId
 from frameledger.values import replace
 
 
-def found(draft: Draft, key: str, group_id: GroupId | None) -> str:
-    """The key of the group that carries `group_id`, or a new group under `key`."""
+def id_of(frame: FunctionCallsStartedFrame | FunctionCallInProgressFrame) -> GroupId | None:
+    """The group id that a frame gives its calls, if any."""
+    return None if frame.group_id is None else GroupId(frame.group_id)
+
+
+def find_or_add(draft: Draft, key: str, group_id: GroupId | None) -> str:
+    """The key of the group that carries `group_id`; without one, `key`, under which a new group is added."""
     if group_id is not None:
         for known, group in draft.calls.groups.items():
             if group_id in group.names:
@@ -22,8 +28,8 @@ def found(draft: Draft, key: str, group_id: GroupId | None) -> str:
     return key
 
 
-def joined(draft: Draft, call: Call, group_id: GroupId | None) -> Call:
-    """The call in the group that it now shares by `group_id`.
+def join(draft: Draft, call: Call, group_id: GroupId | None) -> Call:
+    """Returns the call, in the group that it now shares by `group_id`.
 
     Calls announced together and calls that share a group id are one group, so a call that belongs to both unites
     them, unless its announcement made it a group of its own.

@@ -1,4 +1,4 @@
-"""Responses and thoughts: the assistant's text, which attempt may write it, and what is kept (R2, RA5.attempts).
+"""Responses: the assistant's text, which attempt may write it, and what is kept (R2, RA5.attempts).
 
 Frames that carry a run id are accepted only from the open run's latest attempt. A response without one adopts the
 open run if nothing of that run was folded yet, and otherwise belongs to none.
@@ -12,15 +12,12 @@ from frameledger.evolve.changes import RunStarted
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.fence import OfARun, is_anothers, refusal, supersedes
 from frameledger.evolve.outcome import Reason
-from frameledger.evolve.state import Response, Run, Speech, Thought
+from frameledger.evolve.state import Response, Run, Speech
 from frameledger.evolve.text import plus, trimmed
 from frameledger.frames import (
     ErrorFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
-    LLMThoughtEndFrame,
-    LLMThoughtStartFrame,
-    LLMThoughtTextFrame,
     TextFrame,
 )
 from frameledger.ids import Attempt, Position, RunId
@@ -228,50 +225,6 @@ def end(draft: Draft) -> None:
     if draft.speech.response is not None:
         _write(draft, draft.speech.response)
     draft.speech = Speech(said=draft.speech.said)
-
-
-def thought_started(draft: Draft, frame: LLMThoughtStartFrame) -> Reason | None:
-    """A new thought replaces one that never ended (R2.7)."""
-    reason = refusal(draft, frame)
-    if reason is not None:
-        return reason
-    run_id = None if frame.run_id is None else RunId(frame.run_id)
-    response = draft.speech.response
-    answers = run_id if response is None else response.run_id
-    thought = Thought(frame.llm if frame.append_to_context else None, run_id, answers)
-    draft.speech = replace(draft.speech, thought=thought)
-    return None
-
-
-def thought_said(draft: Draft, frame: LLMThoughtTextFrame) -> Reason | None:
-    """A piece of a thought, joined exactly as it came (R2.7)."""
-    reason = refusal(draft, frame)
-    if reason is not None:
-        return reason
-    thought = draft.speech.thought
-    if thought is None or thought.run_id != frame.run_id:
-        return "no_open_response"
-    if thought.llm is not None:
-        text = plus(thought.text, frame.text, carries_spaces=True)
-        draft.speech = replace(draft.speech, thought=replace(thought, text=text))
-    return None
-
-
-def thought_ended(draft: Draft, frame: LLMThoughtEndFrame) -> Reason | None:
-    """Store the thought where it ends, with its signature as it came; a signature alone is enough (R2.7)."""
-    reason = refusal(draft, frame)
-    if reason is not None:
-        return reason
-    thought = draft.speech.thought
-    if thought is None or thought.run_id != frame.run_id:
-        return "no_open_response"
-    draft.speech = replace(draft.speech, thought=None)
-    text = "" if thought.text is None else thought.text.joined()
-    if thought.llm is not None and (text.strip() or frame.signature is not None):
-        message = {"type": "thought", "text": text, "signature": frame.signature}
-        position = draft.append({"llm": thought.llm, "message": message}, thought.answers)
-        runs.remember_position(draft, thought.answers, position)
-    return None
 
 
 def _finish(draft: Draft, response: Response) -> None:
