@@ -27,8 +27,8 @@ from frameledger_services.client import (
     SettingsError,
     delivery,
 )
+from frameledger_services.client.http import appends, requests
 from frameledger_services.client.http import client as http_client
-from frameledger_services.client.http import requests
 
 CONTEXT = {
     "context_id": "a",
@@ -366,7 +366,7 @@ def test_one_request_has_as_many_frames_and_bytes_as_a_gateway_takes():
 
     def sizes(*given):
         records: list[Any] = [Sized(size) for size in given]
-        return [[len(one.value) for one in chunk] for chunk in http_client._chunks(records)]
+        return [[len(one.value) for one in chunk] for chunk in appends._chunks(records)]
 
     assert sizes() == []
     assert [len(one) for one in sizes(*[1] * 1_001)] == [500, 500, 1]

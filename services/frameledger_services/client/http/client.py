@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import math
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from frameledger.decoding import MAX_VALUE_BYTES
-from frameledger.errors import FrameledgerError
-from frameledger.frames import AnyFrame
-from frameledger.record import MAX_KEY_BYTES, Outgoing
+from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client.conversations import WITHIN, Conversations
 from frameledger_services.client.errors import (
-    FramesRefusedError,
-    FramesUnacknowledgedError,
-    GatewayAnswerError,
     GatewayUnavailableError,
-    NotPermittedError,
-    NotVisibleError,
 )
 from frameledger_services.client.frame_inputs import FrameInput
 from frameledger_services.client.http import answers, events
 from frameledger_services.client.http.answers import Answer
-from frameledger_services.client.http.problems import GatewayProblemError, is_about_frames
+from frameledger_services.client.http.appends import Appends
+from frameledger_services.client.http.problems import GatewayProblemError
 from frameledger_services.client.http.requests import Requests
 from frameledger_services.client.outcomes import PublishedFrame
-from frameledger_services.client.publication import Publication, Publications
+from frameledger_services.client.publication import Publications
 from frameledger_services.client.reading import (
     NoSuchContextError,
     NoSuchVersionError,
@@ -45,16 +36,6 @@ SOURCE = "frameledger/client"
 
 READ_SECONDS = 5.0
 """How long a read is retried while the gateway is unavailable."""
-
-MOST_FRAMES = 500
-MOST_BYTES = MAX_VALUE_BYTES
-"""The limits of one request to a gateway."""
-
-WAIT_SECONDS = 20.0
-"""How long one request asks the gateway to wait; then the client sends another."""
-
-LOOK_SECONDS = 0.1
-"""The polling interval for frames that should be stored within a second."""
 
 SHORT_SECONDS = 1.0
 """A stream that ends sooner is reopened after a pause."""
@@ -97,6 +78,7 @@ class HttpClient(Conversations):
         if not url.startswith(("http://", "https://")):
             raise SettingsError([f"{url!r} is no address of a gateway, such as https://frameledger.example"])
         self._requests = Requests(url, token)
+        self._appends = Appends(self._requests)
         self._publications = Publications()
         self._closed = False
 
@@ -139,9 +121,9 @@ class HttpClient(Conversations):
         if causation_id is not None:
             headers["Frameledger-Causation-Id"] = quote(str(causation_id), safe="")
         with self._publications.sending(publication):
-            published = await self._append(publication, headers, until, wait=wait)
+            published = await self._appends.append(publication, headers, until, wait=wait)
             if wait and any(one.outcome is None for one in published):
-                published = await self._until_stored(context_id, published, publication.frames, until)
+                published = await self._appends.until_stored(context_id, published, publication.frames, until)
         publication.check_expected(published)
         return tuple(published)
 
@@ -150,7 +132,7 @@ class HttpClient(Conversations):
     ) -> tuple[PublishedFrame, ...]:
         """See `Client.until_stored`."""
         self._check_open()
-        return tuple(await self._until_stored(context_id, published, (), _now() + within))
+        return tuple(await self._appends.until_stored(context_id, published, (), _now() + within))
 
     async def context(self, context_id: str, version: int | None = None) -> StoredContext:
         """See `Client.context`. With a redacting token the context has no text."""
@@ -283,111 +265,6 @@ class HttpClient(Conversations):
             raise NoSuchContextError(context_id)
         return await self._requests.send(method, context_id, path, until=_now() + READ_SECONDS, **request)
 
-    async def _append(
-        self, publication: Publication, headers: dict[str, str], until: float, *, wait: bool
-    ) -> list[PublishedFrame]:
-        """Returns the frames as they lie on the log, with outcomes where the gateway has waited for them."""
-        frames, done = publication.frames, list[PublishedFrame]()
-        chunks = list(_chunks(publication.records))
-        for records in chunks:
-            left = frames[len(done) :]
-            # The last one's answer says that the others are stored too, and not what became of them.
-            seconds = _whole_seconds(until) if wait and len(chunks) == 1 else 0
-            prefer = f"wait={seconds}" if seconds else "respond-async"
-            done += await self._append_some(
-                publication.context_id, records, {**headers, "Prefer": prefer}, left, until, seconds, done
-            )
-        return done
-
-    async def _append_some(
-        self,
-        context_id: str,
-        records: Sequence[Outgoing],
-        headers: dict[str, str],
-        left: Sequence[AnyFrame],
-        until: float,
-        waits: float,
-        done: Sequence[PublishedFrame],
-    ) -> list[PublishedFrame]:
-        """Append some of the frames that are left. `done` are those before them."""
-        values = [one.value for one in records]
-        content = values[0] if len(values) == 1 else b"[%s]" % b",".join(values)
-        known = set[str]()
-        try:
-            response = await self._requests.send(
-                "POST",
-                context_id,
-                "/frames",
-                until=until,
-                waits=waits,
-                published=known,
-                content=content,
-                headers={**headers, "Content-Type": "application/json"},
-            )
-        except GatewayUnavailableError as error:
-            unknown = [one for one in left if one.id not in known]
-            raise FramesUnacknowledgedError(str(error), unknown) from error
-        except NoSuchContextError as error:
-            raise NotPermittedError(
-                f"{self._requests.url} refuses it. The token may not publish to {context_id!r}."
-            ) from error
-        except NotPermittedError as error:
-            if not done:
-                raise
-            raise FramesRefusedError(str(error), left) from error
-        except GatewayAnswerError as error:
-            if isinstance(error, GatewayProblemError):
-                if error.word == "key-reused":
-                    return answers.published_frames(json.dumps(error.problem).encode(), left[: len(values)])
-                known |= set(error.problem.get("published", ()))
-            unknown = [one for one in left if one.id not in known]
-            if is_about_frames(error):
-                raise FramesRefusedError(f"The gateway refuses it. {error}", unknown) from error
-            raise FramesUnacknowledgedError(str(error), unknown) from error
-        return answers.published_frames(response.content, left[: len(values)])
-
-    async def _until_stored(
-        self,
-        context_id: str,
-        published: Sequence[PublishedFrame],
-        frames: Sequence[AnyFrame],
-        until: float,
-    ) -> list[PublishedFrame]:
-        done = list[PublishedFrame]()
-        why = (
-            "Published, but not in the tables in time. Is a projector running (`GET /v1/lag` at the gateway)?"
-        )
-        while len(done) < len(published):
-            some = published[len(done) : len(done) + MOST_FRAMES]
-            listed = [{"id": one.frame_id, "place": str(one)} for one in some]
-            seconds = _whole_seconds(until)
-            try:
-                response = await self._requests.send(
-                    "POST",
-                    context_id,
-                    "/frames/outcomes",
-                    until=until,
-                    waits=seconds,
-                    content=json.dumps({"frames": listed}).encode(),
-                    headers={
-                        "Content-Type": "application/json",
-                        "Prefer": f"wait={seconds}" if seconds else "respond-async",
-                    },
-                )
-            except FrameledgerError as error:
-                raise NotVisibleError(
-                    f"Published, but not in the tables as far as we see: {error}", published, frames
-                ) from error
-            if response.status == 200:
-                done += answers.published_frames(response.content, some)
-                continue
-            if seconds:
-                why = response.json().get("detail") or why
-            if _now() + LOOK_SECONDS >= until:
-                raise NotVisibleError(why, published, frames)
-            await asyncio.sleep(0 if seconds else LOOK_SECONDS)
-        return done
-
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("This client is closed.")
@@ -401,22 +278,3 @@ def _is_id(context_id: str) -> bool:
     """Returns whether there can be a conversation of this id."""
     size = len(context_id.encode("utf-8", "surrogatepass"))
     return 0 < size <= MAX_KEY_BYTES and "\x00" not in context_id
-
-
-def _whole_seconds(until: float) -> int:
-    """Returns for how long a gateway may wait: whole seconds, as `Prefer` has them."""
-    return max(0, math.floor(min(until - _now(), WAIT_SECONDS)))
-
-
-def _chunks(records: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
-    """Yields as many records at once as one request takes."""
-    chunk, size = list[Outgoing](), 0
-    for record in records:
-        # Between the values stand commas, and brackets around them.
-        if chunk and (len(chunk) == MOST_FRAMES or size + len(record.value) + len(chunk) + 2 > MOST_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(record)
-        size += len(record.value)
-    if chunk:
-        yield chunk
