@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import Request
 
 from frameledger.frames import FunctionCallResultFrame, encode_frame
-from frameledger_services.gateway import settling
+from frameledger_services.gateway import call_results
 from frameledger_services.gateway.access.caller import LOOPBACK
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import tool_calls, wanted_frames
@@ -76,7 +76,7 @@ def settle(stored, *, status="waiting", result="Granted.", key=None):
         settings=SimpleNamespace(gateway_request_secs=1),
     )
     try:
-        answer = asyncio.run(settling._settle(parts, Request(scope, receive)))
+        answer = asyncio.run(call_results._settle(parts, Request(scope, receive)))
     except PublishedError:
         return published[0].id
     return answer.status_code, json.loads(answer.body)

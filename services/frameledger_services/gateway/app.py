@@ -17,9 +17,11 @@ from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.gateway import (
     append,
     asyncapi,
+    call_results,
     contexts,
     details,
     document,
+    erase,
     frames,
     health,
     lists,
@@ -28,7 +30,6 @@ from frameledger_services.gateway import (
     problems,
     runs,
     schemas,
-    settling,
 )
 from frameledger_services.gateway.access import policy
 from frameledger_services.gateway.ag_ui import routes as ag_ui
@@ -64,7 +65,8 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
         details,
         runs,
         lists,
-        settling,
+        call_results,
+        erase,
         asyncapi,
         schemas,
         openai,

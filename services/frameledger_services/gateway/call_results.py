@@ -1,10 +1,14 @@
-"""Routes for people: settle a call, and erase a conversation."""
+"""`POST /v1/contexts/{id}/calls/{call}/result`: a result from outside settles a call that waits or is ambiguous.
+
+The same request may be sent again: the id of its frame is derived from the call and the result, or from the
+`Idempotency-Key`, so that one result is stored for it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 from uuid import uuid5
 
@@ -18,7 +22,6 @@ from frameledger.frames import FunctionCallResultFrame
 from frameledger.record import decode
 from frameledger_services.client import NotVisibleError, PublishedFrame
 from frameledger_services.gateway import answers, body, contexts, parameters, preferences
-from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.append import KEYS, publishing, source_of
 from frameledger_services.gateway.contexts import PATH
@@ -38,10 +41,6 @@ MOST_IGNORED = 5
 
 Status = Literal["waiting", "ambiguous"]
 
-_HOW: Mapping[Status, str] = {"waiting": "answered", "ambiguous": "resolved"}
-"""How a result settles a call."""
-
-WHY = parameters.text("why", "Why it is erased: it stays in the receipt.", most=1_000)
 CALL = parameters.in_path(parameters.text("call", ""), "call", "The call's id.")
 
 KEY = parameters.Parameter(
@@ -76,9 +75,7 @@ RESULT: dict[str, Any] = {
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
-    """Returns the routes."""
-
-    problems = ("bad-parameter", "no-such-context", "erased", "not-visible-yet", "log-away")
+    """Returns the route."""
     return [
         DescribedRoute(
             "POST",
@@ -90,63 +87,48 @@ def routes(parts: Parts) -> list[BaseRoute]:
             body={"required": True, "content": {JSON: {"schema": RESULT}}},
             answers={201: {"description": SETTLED, "content": {JSON: {"schema": {"type": "object"}}}}},
             problems=(
-                *problems,
+                "bad-parameter",
+                "no-such-context",
+                "erased",
+                "not-visible-yet",
+                "log-away",
                 "not-found",
                 "already-settled",
                 "key-reused",
                 "too-large",
                 "unsupported-media-type",
             ),
-        ),
-        DescribedRoute(
-            "DELETE",
-            PATH,
-            bound(_erase, parts),
-            scope="admin",
-            summary="Erase a conversation for good.",
-            parameters=[parameters.CONTEXT, WHY],
-            answers={200: {"description": "The receipt.", "content": {JSON: {"schema": {"type": "object"}}}}},
-            problems=problems,
-        ),
+        )
     ]
 
 
 async def _settle(parts: Parts, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    call = CALL.in_path_of(request)
-    result, opened_version = await _given(request)
+    call_id = CALL.in_path_of(request)
+    result, opened_version = await _read_body(request)
     key = preferences.idempotency_key(request)
-    found = await _settleable(parts, context_id, call, opened_version)
-    if isinstance(found, past.PastCall):
-        before = await _said_before(
-            parts, _frame_ids(context_id, call, found.requested_version, key, result), context_id
-        )
-        said = _settled_by(before, key, result)
-        if said is None:
-            raise ProblemError(
-                "already-settled",
-                f"The call {call} is {found.status}: it does not wait for a result.",
-                context_id=context_id,
-            )
-        how = "resolved" if found.resolved_version == said.version else "answered"
-        return _answer(context_id, call, how, said)
-    status, settleable = found
-    ids = _frame_ids(context_id, call, settleable.requested_version, key, result)
-    before = await _said_before(parts, ids, context_id)
+    status, call = await _find_call(parts, context_id, call_id, opened_version)
+    ids = _frame_ids(context_id, call_id, call.requested_version, key, result)
+    earlier = await _earlier_frames(parts, ids, context_id)
     # It may be stored although the call reads as open: since that was read, or as a parked frame.
-    if (said := _settled_by(before, key, result)) is not None:
-        return _answer(context_id, call, _HOW[status], said)
-    # Each id whose frame was ignored is used up.
-    used = len(before)
+    if (settled := _settled_by(earlier, key, result)) is not None:
+        return _answer(context_id, call_id, _how(status, call, settled), settled)
+    if not isinstance(call, Settleable):
+        raise ProblemError(
+            "already-settled",
+            f"The call {call_id} is {call.status}: it does not wait for a result.",
+            context_id=context_id,
+        )
     frame = FunctionCallResultFrame(
-        id=ids[min(used, len(ids) - 1)],
-        function_name=settleable.function_name,
-        tool_call_id=call,
+        # Each id whose frame was ignored is used up.
+        id=ids[min(len(earlier), len(ids) - 1)],
+        function_name=call.function_name,
+        tool_call_id=call_id,
         result=result,
         settled_as="resolved" if status == "ambiguous" else None,
-        opened_version=settleable.requested_version,
+        opened_version=call.requested_version,
     )
-    stored = await _published(parts, request, context_id, frame, settleable)
+    stored = await _publish(parts, request, context_id, frame, call)
     if stored.reason == "id_reused":
         raise _key_reused()
     if stored.outcome == "erased":
@@ -154,26 +136,35 @@ async def _settle(parts: Parts, request: Request) -> Response:
     if not _settles(stored.outcome, stored.reason):
         raise ProblemError(
             "already-settled",
-            f"The result is stored as {stored.outcome} ({stored.reason}): it does not settle the call {call}.",
+            f"The result is stored as {stored.outcome} ({stored.reason}): it does not settle the call {call_id}.",
             context_id=context_id,
         )
-    return _answer(context_id, call, _HOW[status], stored)
+    return _answer(context_id, call_id, _how(status, call, stored), stored)
+
+
+def _how(
+    status: Status | None, call: Settleable | past.PastCall, settled: PublishedFrame | PagedFrame
+) -> Literal["answered", "resolved"]:
+    """Returns how this frame settles the call: `resolved` if the call was ambiguous before it."""
+    if isinstance(call, past.PastCall):
+        return "resolved" if call.resolved_version == settled.version else "answered"
+    return "resolved" if status == "ambiguous" else "answered"
 
 
 def _settles(outcome: str | None, reason: str | None) -> bool:
     return outcome in ("applied", "parked") or reason in tool_calls.SETTLES_ALL_THE_SAME
 
 
-def _settled_by(before: Sequence[PagedFrame], key: str | None, result: Any) -> PagedFrame | None:
+def _settled_by(earlier: Sequence[PagedFrame], key: str | None, result: Any) -> PagedFrame | None:
     """Returns which of this request's frames settles the call. Raises the problem `key-reused`."""
-    said = next((one for one in before if _settles(one.outcome, one.reason)), None)
-    if said is not None and key is not None and _result_of(said) != result:
+    settled = next((one for one in earlier if _settles(one.outcome, one.reason)), None)
+    if settled is not None and key is not None and _result_of(settled) != result:
         raise _key_reused()
-    return said
+    return settled
 
 
-def _result_of(said: PagedFrame) -> Any:
-    frame = decode(said.payload or b"")
+def _result_of(stored: PagedFrame) -> Any:
+    frame = decode(stored.payload or b"")
     return frame.result if isinstance(frame, FunctionCallResultFrame) else None
 
 
@@ -181,11 +172,11 @@ def _key_reused() -> ProblemError:
     return ProblemError("key-reused", "An earlier request with this Idempotency-Key had another result.")
 
 
-def _answer(context_id: str, call: str, settled: str, stored: PublishedFrame | PagedFrame) -> Response:
+def _answer(context_id: str, call_id: str, how: str, stored: PublishedFrame | PagedFrame) -> Response:
     answer = {
         "context_id": context_id,
-        "tool_call_id": call,
-        "settled": settled,
+        "tool_call_id": call_id,
+        "settled": how,
         "version": stored.version,
         "outcome": stored.outcome,
         "reason": stored.reason,
@@ -194,32 +185,32 @@ def _answer(context_id: str, call: str, settled: str, stored: PublishedFrame | P
 
 
 def _frame_ids(
-    context_id: str, call: str, requested_version: int, key: str | None, result: Any
+    context_id: str, call_id: str, requested_version: int, key: str | None, result: Any
 ) -> Sequence[str]:
     """Returns the ids that the frame of this request may have: the same request has the same ones, so that it can be
     sent again."""
     what = json.dumps(result, sort_keys=True) if key is None else f"key {key}"
     digest = hashlib.sha256(what.encode()).hexdigest()
-    name = f"{context_id}\nresult\n{call}\n{requested_version}\n{digest}"
+    name = f"{context_id}\nresult\n{call_id}\n{requested_version}\n{digest}"
     return [str(uuid5(KEYS, f"{name}\n{number}")) for number in range(MOST_IGNORED)]
 
 
-async def _said_before(parts: Parts, ids: Sequence[str], context_id: str) -> Sequence[PagedFrame]:
+async def _earlier_frames(parts: Parts, ids: Sequence[str], context_id: str) -> Sequence[PagedFrame]:
     wanted = Wanted(ids=[frame_uuid(one) for one in ids])
     page = await parts.database.read(wanted_frames.page, context_id, wanted, len(ids), PAGE_BYTES)
     return page.frames
 
 
-async def _published(
+async def _publish(
     parts: Parts, request: Request, context_id: str, frame: FunctionCallResultFrame, call: Settleable
 ) -> PublishedFrame:
     """Publish a call's result as a part of the call's trace. Returns it once it is stored. Raises the problem
     `not-visible-yet`."""
-    of_call = tracing.of_stored(call.trace_id, call.cause)
-    asked = request.headers.get("traceparent")
+    trace_of_call = tracing.of_stored(call.trace_id, call.cause)
+    trace_of_request = request.headers.get("traceparent")
     with (
         publishing([frame.id]),
-        settling(context_id, frame.tool_call_id, call.function_name, of_call, asked) as span,
+        settling(context_id, frame.tool_call_id, call.function_name, trace_of_call, trace_of_request) as span,
     ):
         published = await parts.client.publish(
             context_id,
@@ -240,28 +231,7 @@ async def _published(
     return stored
 
 
-async def _erase(parts: Parts, request: Request) -> Response:
-    context_id = parameters.context_id(request)
-    why = WHY.of(request)
-    if why is None:
-        raise ProblemError("bad-parameter", "why: say why the conversation is erased.")
-    await contexts.head_of(parts, context_id)
-    with publishing([None]):
-        try:
-            receipt = await parts.client.erase(
-                context_id,
-                why=why,
-                requested_by=caller.of(request.scope).name,
-                within=parts.settings.gateway_request_secs,
-            )
-        except NotVisibleError as error:
-            raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error
-        finally:
-            parts.kept.drop(context_id)
-    return answers.json_answer(receipt, headers={"Cache-Control": "no-store"})
-
-
-async def _given(request: Request) -> tuple[Any, int | None]:
+async def _read_body(request: Request) -> tuple[Any, int | None]:
     """Returns the result, and the version that opened the call which is meant, if it is named."""
     try:
         given = strict_json.loads(await body.read_bytes(request, body.JSON_TYPES))
@@ -278,23 +248,23 @@ async def _given(request: Request) -> tuple[Any, int | None]:
     return given["result"], version
 
 
-async def _settleable(
-    parts: Parts, context_id: str, call: str, opened_version: int | None
-) -> tuple[Status, Settleable] | past.PastCall:
-    """Returns how the call stands, and what is known of it; or the call, if nothing settles it any more. Raises the
-    problem `not-found`."""
+async def _find_call(
+    parts: Parts, context_id: str, call_id: str, opened_version: int | None
+) -> tuple[Status, Settleable] | tuple[None, past.PastCall]:
+    """Returns the call with how it can be settled; None if nothing settles it any more. Raises the problem
+    `not-found`."""
     statuses: tuple[Status, ...] = ("waiting", "ambiguous")
     for status in statuses:
-        if found := await parts.database.read(
-            tool_calls.with_status, context_id, call, status, opened_version
+        if call := await parts.database.read(
+            tool_calls.with_status, context_id, call_id, status, opened_version
         ):
-            return status, found
+            return status, call
     await contexts.head_of(parts, context_id)
-    known = [
-        one
-        for one in await parts.database.read(past.calls, context_id)
-        if one.tool_call_id == call and opened_version in (None, one.requested_version)
+    past_calls = [
+        call
+        for call in await parts.database.read(past.calls, context_id)
+        if call.tool_call_id == call_id and opened_version in (None, call.requested_version)
     ]
-    if not known:
-        raise ProblemError("not-found", f"{context_id!r} has no call {call}.")
-    return known[-1]
+    if not past_calls:
+        raise ProblemError("not-found", f"{context_id!r} has no call {call_id}.")
+    return None, past_calls[-1]

@@ -1,0 +1,56 @@
+"""`DELETE /v1/contexts/{id}`: erases a conversation."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from frameledger_services.client import NotVisibleError
+from frameledger_services.gateway import answers, contexts, parameters
+from frameledger_services.gateway.access import caller
+from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.append import publishing
+from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.routes import DescribedRoute, bound
+
+WHY = parameters.text("why", "Why it is erased: it stays in the receipt.", most=1_000)
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the route."""
+    return [
+        DescribedRoute(
+            "DELETE",
+            PATH,
+            bound(_erase, parts),
+            scope="admin",
+            summary="Erase a conversation for good.",
+            parameters=[parameters.CONTEXT, WHY],
+            answers={200: {"description": "The receipt.", "content": {JSON: {"schema": {"type": "object"}}}}},
+            problems=("bad-parameter", "no-such-context", "erased", "not-visible-yet", "log-away"),
+        )
+    ]
+
+
+async def _erase(parts: Parts, request: Request) -> Response:
+    context_id = parameters.context_id(request)
+    why = WHY.of(request)
+    if why is None:
+        raise ProblemError("bad-parameter", "why: say why the conversation is erased.")
+    await contexts.head_of(parts, context_id)
+    with publishing([None]):
+        try:
+            receipt = await parts.client.erase(
+                context_id,
+                why=why,
+                requested_by=caller.of(request.scope).name,
+                within=parts.settings.gateway_request_secs,
+            )
+        except NotVisibleError as error:
+            raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error
+        finally:
+            parts.kept.drop(context_id)
+    return answers.json_answer(receipt, headers={"Cache-Control": "no-store"})
