@@ -82,16 +82,17 @@ def test_an_unsafe_function_begins_once_whose_claim_and_start_the_database_has_l
 
 @pytest.mark.regression("trial C2", "fault 5")
 def test_an_answer_is_one_model_s_whose_run_the_database_gave_to_two(servers, road, tmp_path):
-    def script(word):
+    def script(word, *end):
         path = tmp_path / f"{word}.json"
         pieces = [piece for number in range(40) for piece in ({"text": f"{word}{number} "}, {"delay": 0.05})]
-        path.write_text(json.dumps({"replies": [{"say": pieces}]}))
+        path.write_text(json.dumps({"replies": [{"say": [*pieces, *end]}]}))
         return {"inference_provider": "scripted", "inference_script": path}
 
     frozen = AnswererPlan("claim", signal.SIGSTOP)
     with (
         projector(road.settings) as folding,
-        answerer(steady(road, **script("one")), frozen, service="models") as first,
+        # It never ends by itself, however late it is killed.
+        answerer(steady(road, **script("one", {"delay": 3_600})), frozen, service="models") as first,
     ):
         road.until("SELECT count(*) = 1 FROM live_workers()")
         ask(road, "talk")
