@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
 from tests.support.killable import AT_ONCE, projector
 from tests.support.killable import Plan as ProjectorPlan
-from tests.support.killable_tools import DOOMED, LASTING, Effects, Plan, tools
+from tests.support.killable_tools import DOOMED, HEIRS, Effects, Plan, tools
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -57,7 +57,7 @@ def test_calls_are_run_once_whatever_befalls_those_who_work_on_them(road, tmp_pa
 
 def _round(road, effects, path, number, plans, at, talks):
     """The workers share a service. Another one finishes what they leave; then those who were frozen come back."""
-    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, LASTING))
+    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, HEIRS))
     with ExitStack() as stack:
         dying = stack.enter_context(projector(road.settings, ProjectorPlan(at)))
         dying.arm()

@@ -23,7 +23,7 @@ from tests.integration.test_database_crash import crashing
 from tests.support.answerers import rows
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
 from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
-from tests.support.killable_tools import DOOMED, LASTING, Effects, tools
+from tests.support.killable_tools import DOOMED, HEIRS, Effects, tools
 from tests.support.killable_tools import Plan as WorkerPlan
 from tests.support.road import FEW, histories, made, mixed
 from tests.support.silent_proxy import both, way_to
@@ -116,7 +116,7 @@ def test_what_a_failover_loses_is_not_done_again(kafka, reference, tmp_path):
 
 def _fail_over(servers, road, draw, number, path):
     """Some calls the standby knows of, others it does not; the projector is killed with the primary, or lives on."""
-    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, LASTING))
+    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, HEIRS))
     effects, talks = Effects(path), drawn_talks(draw, str(number))
     known, plans = draw.randrange(TALKS), drawn_workers(draw, 2)
     moment, lives = draw.choice(list(SEEN)), draw.random() < 0.5

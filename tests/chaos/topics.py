@@ -26,7 +26,7 @@ from tests.chaos.projectors import POINTS as PROJECTOR_POINTS
 from tests.support.batches import value_of
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
 from tests.support.killable import Plan, projector
-from tests.support.killable_tools import DOOMED, LASTING, Effects, tools
+from tests.support.killable_tools import DOOMED, HEIRS, Effects, tools
 from tests.support.polling import pause
 from tests.support.recovering import (  # noqa: F401  # a fixture
     applied,
@@ -176,7 +176,7 @@ async def _until_both_are_there(cluster):
 
 def _be_without_leaders(cluster, road, draw, number, path):
     """Some calls are under way by then, some are asked for meanwhile, and workers die or freeze."""
-    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, LASTING))
+    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, HEIRS))
     effects, talks, plans = Effects(path), drawn_talks(draw, str(number)), drawn_workers(draw, 2)
     earlier, ended = draw.randrange(len(talks) + 1), draw.random() < 0.5
     print(f"{number}: {said_of(plans)}; {earlier} calls before, ended by then: {ended}", flush=True)

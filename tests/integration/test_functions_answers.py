@@ -6,7 +6,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.bounds import ON_SERVERS
+from tests.bounds import ON_SERVERS, scaled
 from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, called, play, stage
 
 from frameledger.frames import (
@@ -204,7 +204,7 @@ def test_a_call_that_waits_for_a_person_is_answered_from_outside(settings):
         with pytest.raises(ResultRefusedError, match="waits for a person"):
             await params.result_callback("by itself")
 
-    registry.register_function("approve", approve, timeout_secs=0.7)
+    registry.register_function("approve", approve, timeout_secs=scaled(20.0))
 
     async def scenario(_, talk):
         call, behind = called("approve"), called("approve")

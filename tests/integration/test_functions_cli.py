@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support import commands
+from tests.support import commands, databases
 from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, called, stage, talking
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "infra" / "examples"
@@ -146,6 +146,7 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
                 await talk.until_registered(dies.pid)
                 await talk.call(pay)
                 assert await asyncio.to_thread(dies.wait, ON_SERVERS) < 0
+                databases.dies(settings.database_url.get_secret_value(), dies.pid)
             finally:
                 dies.kill()
             takes_over = process()

@@ -59,6 +59,25 @@ def make_database(database_server: str) -> Iterator[Callable[..., str]]:
         yield lambda **options: kept.enter_context(made(database_server, **options))[1]
 
 
+def judging_at_once(address: str) -> None:
+    """Make workers that register in this database from now on count as connected for a day. Otherwise a worker waits
+    for a lease before it judges others dead: a test that waits for a takeover would need short leases, which a worker
+    that lives may lose on a machine that is busy for a moment."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(
+            "ALTER TABLE workers ALTER COLUMN connected_at SET DEFAULT clock_timestamp() - interval '1 day'"
+        )
+
+
+def dies(address: str, pid: int) -> None:
+    """Make the heartbeats of a process that was killed older than its lease, for which others would wait."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE workers SET heartbeat_at = heartbeat_at - make_interval(secs => lease_secs) WHERE pid = %s",
+            [pid],
+        )
+
+
 @contextmanager
 def made(
     server: str, template: str = "template0", encoding: str = "UTF8", owner: str | None = None

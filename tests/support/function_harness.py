@@ -10,7 +10,7 @@ import asyncio
 import gc
 import itertools
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any
 from uuid import uuid4
@@ -38,7 +38,14 @@ from frameledger_services.functions import FunctionRegistry, FunctionService
 from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL
 
-QUICK = {"work_lease_secs": scaled(1.5), "work_heartbeat_secs": 0.1, "work_drain_secs": scaled(5.0)}
+QUICK = {
+    "work_lease_secs": scaled(20.0),
+    "work_heartbeat_secs": 0.1,
+    "work_drain_secs": scaled(5.0),
+    "work_grace_secs": scaled(5.0),
+}
+"""A worker hears soon what it has to stop, and no busy moment of the machine ends its lease: on a stage nobody waits
+for that of the dead (`databases.judging_at_once`)."""
 
 CONNECTIONS_LEFT_OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """aiokafka leaves a transport open when connecting is cancelled, and services stop here as soon as they have begun."""
@@ -56,6 +63,7 @@ def stage(kafka, database_server, template):
         made(kafka.bootstrap_servers, SecretStr(address), None) as road,
         projector(road.settings),
     ):
+        databases.judging_at_once(address)
         yield road.settings.model_copy(update=QUICK)
         with psycopg.connect(address) as connection:
             assert without_origin(connection) == []
@@ -238,6 +246,13 @@ async def talking(settings: Settings, **_: Any) -> AsyncIterator[Conversation]:
     """A conversation of its own."""
     async with Client(settings) as client:
         yield Conversation(client, settings)
+
+
+def until_begun(attempt: Callable[[float], bool]) -> None:
+    """Play `attempt` with longer and longer deadlines in seconds until it returns that its call began before it. A
+    deadline counts from the dispatch, so on a busy machine a short one may pass first, and a long one takes as long
+    everywhere."""
+    assert any(attempt(scaled(seconds)) for seconds in (1.0, 5.0, 25.0)), "no call began before its deadline"
 
 
 class Gate:

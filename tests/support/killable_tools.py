@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka.conn import AIOKafkaConnection
-from tests.bounds import ON_SERVERS
+from tests.bounds import ON_SERVERS, scaled
 from tests.support.killable_worker import quick_to_notice
 from tests.support.polling import POLL_SECONDS, pause
 from tests.support.processes import CONTEXT, Process, preload, reaching
@@ -34,11 +34,15 @@ from frameledger_services.work import effect_consumer, session
 
 preload(__name__)
 
-DOOMED = {"work_lease_secs": 1.0, "work_heartbeat_secs": 0.1}
-"""For processes that die: their work is soon taken over."""
+DOOMED = {"work_lease_secs": scaled(2.5), "work_heartbeat_secs": 0.1}
+"""For processes that die: their work is soon taken over, and not before they come to where they die."""
 
-LASTING = {"work_lease_secs": 2.5, "work_heartbeat_secs": 0.1, "work_drain_secs": 5.0}
-"""For processes that live: their work is not taken over because the machine is busy."""
+HEIRS = DOOMED | {"work_drain_secs": scaled(5.0)}
+"""For processes that live, where it does not matter that they may lose what they do to a machine that is busy."""
+
+LASTING = HEIRS | {"work_lease_secs": scaled(20.0)}
+"""For processes that live, and whose work nobody takes over because the machine is busy. They judge others soon where
+`databases.judging_at_once` says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ def _serve(
             registry,
             service=service,
             function_call_timeout_secs=plan.timeout_secs,
-            stop_secs=1.0,
+            stop_secs=scaled(1.0),
             failpoint=failpoint,
         )
         async with asyncio.TaskGroup() as tasks:
