@@ -32,7 +32,7 @@ from frameledger_services.store.contexts import NoSuchContextError
 SCRIPT = {
     "pace": 30,
     "replies": [
-        {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 400))}]},
+        {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 4000))}]},
         {"when": {"user": "late"}, "say": [{"text": "I look."}, {"call": "train_position"}]},
         {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
         {"when": {"user": "hold"}, "say": [{"call": "hold_ferry", "arguments": {"leaves": "06:40"}}]},
@@ -191,7 +191,7 @@ def test_ctrl_c_during_an_answer_keeps_what_was_printed_and_the_chat_goes_on(sta
 
     messages = context(stage, "cut")["messages"]
     assert messages[1] == {"role": "assistant", "content": printed}
-    assert "number-399" not in printed
+    assert "number-3999" not in printed
     assert [one["role"] for one in messages] == ["user", "assistant", "user", "assistant"]
     assert list(paired(LLMContext.from_wire(context(stage, "cut")).to_wire()["messages"])) == messages
     with psycopg.connect(stage["FRAMELEDGER_DATABASE_URL"]) as connection:
@@ -225,7 +225,7 @@ def test_a_line_during_an_answer_does_what_was_asked_for(stage, chat):
     assert talk.ended() == 0
     *_, cut, thanks, last = context(stage, "second")["messages"]
     assert cut["content"].startswith("number-1 number-2 number-3")
-    assert "number-399" not in cut["content"]
+    assert "number-3999" not in cut["content"]
     assert (thanks["content"], last["content"]) == ("Thanks.", "Yes, of course.")
 
 

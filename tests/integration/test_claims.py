@@ -1,9 +1,9 @@
 """Claiming on a real database: each effect has one owner, which serves it."""
 
 import asyncio
-import time
 
 import pytest
+from tests.bounds import ON_SERVERS
 from tests.support.claim_workers import (
     FUNCTIONS,
     die,
@@ -14,6 +14,7 @@ from tests.support.scene import INTERRUPTION, made_up_run
 
 from frameledger_services import claims
 from frameledger_services.claims import ClaimedRun, Registration, WorkerDeadError
+from frameledger_services.claims import unclaimed as unclaimed_work
 
 
 def test_the_first_worker_gets_a_claim_and_the_second_finds_it_claimed(scene):
@@ -41,19 +42,14 @@ def test_of_workers_that_request_the_same_thousand_at_once_each_claim_has_one_ow
     async def scenario():
         effects = await scene.ask(*(f"c{number}" for number in range(1_000)))
         async with workers(scene.address, *[{}] * 4) as four:
-            began = time.monotonic()
-            found = await asyncio.gather(
-                *(one.claim_runs(effects if number % 2 else effects[::-1]) for number, one in enumerate(four))
-            )
-            claimed_in = time.monotonic() - began
-            began = time.monotonic()
-            answer = await four[0].heartbeat([effect.id for effect in effects])
-            asked_in = time.monotonic() - began
-            print(
-                f"\n1,000 claimed by four at once: {claimed_in:.3f} s; heartbeat of 1,000: {asked_in:.3f} s"
-            )
-            assert claimed_in < 10
-            assert asked_in < 2
+            async with asyncio.timeout(ON_SERVERS):
+                found = await asyncio.gather(
+                    *(
+                        one.claim_runs(effects if number % 2 else effects[::-1])
+                        for number, one in enumerate(four)
+                    )
+                )
+                answer = await four[0].heartbeat([effect.id for effect in effects])
         taken = [one.effect_id for claiming in found for one in claiming.claimed]
         assert len(answer.lost) == 1_000 - len(found[0].claimed)
         assert sorted(taken) == sorted(effect.id for effect in effects)
@@ -264,7 +260,7 @@ def test_what_a_worker_serves_may_change(scene):
     run(scenario())
 
 
-def test_unclaimed_work_is_found_under_the_ids_of_its_effects(scene):
+def test_unclaimed_work_is_found_under_the_ids_of_its_effects(scene, monkeypatch):
     async def scenario():
         (claimed,) = await scene.ask("claimed")
         (named,) = await scene.ask("named", settings={"model": "m1"})
@@ -283,6 +279,7 @@ def test_unclaimed_work_is_found_under_the_ids_of_its_effects(scene):
             assert await lister.unclaimed_runs(1) == [named]
             await of_calls.claim_calls(calls[:1])
             assert await of_calls.unclaimed_calls(10) == [calls[1]]
+            monkeypatch.setattr(unclaimed_work, "AFTER_SECONDS", ON_SERVERS)
             await one.connection.execute("UPDATE runs SET opened_at = clock_timestamp()")
             assert await one.unclaimed_runs(10) == [], "they may be on their way"
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from aiokafka import AIOKafkaProducer
 from pydantic import SecretStr
-from tests.bounds import PROGRAM
+from tests.bounds import PROGRAM, scaled
 from tests.integration.test_timekeeper_unstarted import calls
 from tests.support.batches import value_of
 from tests.support.commands import environment
@@ -121,11 +121,15 @@ def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, 
 
 
 def test_an_erasure_without_a_projector_stays_on_the_log_and_is_honoured_later(settings, command):
+    within = str(scaled(3.0))
+
     async def run():
         await make_topics(settings)
         async with projecting(settings):
             await until_projected(settings, await publish(settings, HI))
-        waited = await asyncio.to_thread(command, "erase", "ctx", "--why", "asked", "--yes", "--within", "3")
+        waited = await asyncio.to_thread(
+            command, "erase", "ctx", "--why", "asked", "--yes", "--within", within
+        )
         async with projecting(settings):
             # A frame of another conversation, behind the erasure in the same partition.
             await until_projected(settings, await publish(settings, HI, key=b"ctx"))

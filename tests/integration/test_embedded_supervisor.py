@@ -56,8 +56,9 @@ def test_the_pause_doubles_while_it_keeps_dying_and_its_last_words_are_shown(pro
     async def scenario():
         async with supervised() as (supervisor, seen):
             await supervisor.keep(program("service", code))
-            good.unlink()
+            # In this order: it may have come no further than to where it looks for the file.
             os.kill(supervisor.processes[0].pid, signal.SIGKILL)
+            good.unlink()
             await seen(lambda service: service.restarts == 3)
             return seen.words
 

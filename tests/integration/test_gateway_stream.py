@@ -182,8 +182,12 @@ def test_a_new_life_of_an_erased_conversation_goes_on_in_the_same_stream(run):
         await talks.say("a", "one")
         async with streaming(port, "a") as stream:
             await stream.until("head")
-            await talks.frames("a", ERASE, notify=False)
-            await talks.say("a", "born again")
+            # In one batch: a look between the two would end the stream.
+            again = {
+                "type": "LLMMessagesAppendFrame",
+                "messages": [{"role": "user", "content": "born again"}],
+            }
+            await talks.frames("a", ERASE, again)
             events = await stream.until("head", 3)
             assert [(event.name, event.id) for event in events] == [
                 ("gone", "2"),

@@ -217,6 +217,15 @@ class Audience(threading.Thread):
         except BaseException as error:
             self.failure = error
 
+    def until_connected(self, times: int) -> None:
+        """Wait until each of them has been connected so many times."""
+        until = time.monotonic() + ON_SERVERS
+        while any(browser.connections < times for _, browser in self.browsers):
+            if self.failure is not None:
+                raise self.failure
+            assert time.monotonic() < until, f"somebody was not connected {times} times"
+            pause()
+
     def leave(self, newest: Mapping[str, int]) -> None:
         """Wait until all have seen these versions, and are gone. Raises what went wrong with one of them."""
         self._newest = newest

@@ -11,6 +11,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
+from tests.bounds import ON_SERVERS
 
 from frameledger.record import Record
 from frameledger_services.embedded.kafka import KafkaServer
@@ -67,7 +68,7 @@ async def reading(settings: Settings, topic: str, **options: Any) -> AsyncIterat
         await reader.stop()
 
 
-async def read(reader: Any, how_many: int, *, within: float = 30.0) -> list[Record]:
+async def read(reader: Any, how_many: int, *, within: float = ON_SERVERS) -> list[Record]:
     """The next so many records: of one partition in order."""
     records: list[Record] = []
     async with asyncio.timeout(within):
