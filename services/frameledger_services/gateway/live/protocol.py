@@ -1,71 +1,172 @@
-"""uvicorn's protocol with two changes: a connection can be aborted, and a short response is one write.
+"""uvicorn's protocol, changed for connections whose other side is slow, unusual or hostile.
 
-A server closes a connection when its client has read the buffer; a client that reads nothing would keep connection and
-buffer indefinitely.
+*Abort.* A server closes a connection when its client has read the buffer; a client that reads nothing would keep
+connection and buffer indefinitely. So a connection can be aborted.
 
-uvicorn writes the head of a response and then the body: two system calls, and a client that wakes up for the head
-alone. Here the head waits for the next write, at most until the next iteration of the event loop.
+*Heads.* Nobody is known before the head of a request is there, so its size is limited, and so is its time: it has to be
+complete when an unused connection would be closed, however often a byte of it comes. Fields behind the body are passed
+over.
+
+*Upgrades.* A request that offers another protocol is one of HTTP/1.1 all the same. The parser takes what follows such a
+head for the other protocol, and the body of the request would be lost; Java's client offers HTTP/2 by default.
+
+*Half-closed connections.* A client that has sent its request and closes its side of the connection still reads the
+answer. Answers that watch their client (`receive`) take it for gone, because a closed connection looks the same.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from frameledger_services.gateway.live.head_with_body import HeadWithBody
 
 EXTENSION = "frameledger.abort"
+
+MOST_HEAD_BYTES = 64 * 1024
+"""More than browsers, proxies and this gateway's longest paths need. One that came in one piece may be longer."""
+
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class AbortableProtocol(HttpToolsProtocol):
     """Gives every request the extension `EXTENSION`."""
 
+    _head_bytes = 0
+    _is_in_head = True
+    _running: RequestResponseCycle | None = None
+
+    is_half_closed = False
+    """The client has closed its side, and is being answered."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Called when a client has connected."""
+        super().connection_made(transport)
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called when there is no connection any more."""
+        # uvicorn's tells the newest request alone, and those before it would be answered for ever.
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Called with what the client sent."""
+        # Not uvicorn's, which stops the time of a head at its first byte.
+        rest = data
+        try:
+            while rest:
+                rest = self._parsed(rest)
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+            return
+        if self._is_in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MOST_HEAD_BYTES:
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Called when the client will send no more. Returns whether it is still answered."""
+        # None before the first request, whatever uvicorn's type says.
+        newest: RequestResponseCycle | None = self.cycle
+        if newest is None or newest.response_complete or newest.more_body or self._is_in_head:
+            return False
+        self.is_half_closed = True
+        newest.keep_alive = False
+        if self._running is not None:
+            self._running.message_event.set()
+        return True
+
     def on_message_begin(self) -> None:
         """Called when a request begins."""
         super().on_message_begin()
+        self._is_in_head = True
         self.scope["extensions"] = {EXTENSION: {"abort": self.transport.abort}}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called with a field of the head, and with one behind the body."""
+        if self._is_in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Called when the response can begin: its cycle writes to the transport from the next iteration of the loop
         on."""
+        if self.parser.should_upgrade():
+            return
+        self._is_in_head, self._head_bytes = False, 0
+        self._unset_keepalive_if_required()
         super().on_headers_complete()
-        self.cycle.transport = _HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
+        cycle = self.cycle
+        cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
+        cycle.receive = _Receiving(self, cycle.receive)  # type: ignore[method-assign]
+
+    def on_message_complete(self) -> None:
+        """Called when a request is complete."""
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _parsed(self, data: bytes) -> bytes:
+        """Parse. Returns what is to be parsed next: what follows the head of a request that offers another protocol."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._parse_without_offer()
+            return data[upgrade.args[0] :]
+        return b""
+
+    def _parse_without_offer(self) -> None:
+        """Parse the head of the request again, as of one that offers nothing."""
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        if method == b"CONNECT":
+            raise httptools.HttpParserError("nobody is connected elsewhere")
+        head = [b"%s %s HTTP/%s\r\n" % (method, self.url, version.encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                options = (one.strip() for one in value.split(b","))
+                value = b", ".join(one for one in options if one.lower() != b"upgrade")
+            if name != b"upgrade":
+                head.append(b"%s: %s\r\n" % (name, value))
+        self.parser = httptools.HttpRequestParser(self)
+        # As uvicorn's; httptools before 0.6.3 has none.
+        with suppress(AttributeError):
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser.feed_data(b"".join((*head, b"\r\n")))
 
 
-class _HeadWithBody:
-    """The transport of one response, as far as uvicorn's cycle uses it: the first write waits for the next one."""
+class _Receiving:
+    """ASGI's `receive` of one request: once the request is complete, a half-closed connection is a closed one."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._head: bytes | None = None
-        self._has_begun = False
+    def __init__(self, protocol: AbortableProtocol, receive: Callable[[], Awaitable[Any]]) -> None:
+        self._protocol = protocol
+        self._receive = receive
+        self._is_complete = False
 
-    def write(self, data: bytes) -> None:
-        """Write the data after the waiting data; or let it wait if it is the first."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._head = data
-            self._loop.call_soon(self._flush)
-        elif self._head is not None:
-            head, self._head = self._head, None
-            self._transport.write(head + data)
-        else:
-            self._transport.write(data)
+    async def __call__(self) -> Any:
+        """ASGI."""
+        if self._is_gone():
+            return {"type": "http.disconnect"}
+        message = await self._receive()
+        if self._is_gone():
+            return {"type": "http.disconnect"}
+        self._is_complete = message["type"] == "http.request" and not message["more_body"]
+        return message
 
-    def close(self) -> None:
-        """Write the waiting data, and close when it has been sent."""
-        self._flush()
-        self._transport.close()
-
-    def is_closing(self) -> bool:
-        """Returns whether it is closed or closing."""
-        return self._transport.is_closing()
-
-    def _flush(self) -> None:
-        head, self._head = self._head, None
-        if head is not None and not self._transport.is_closing():
-            self._transport.write(head)
+    def _is_gone(self) -> bool:
+        return self._is_complete and self._protocol.is_half_closed
 
 
 def abort(scope: Any) -> bool:

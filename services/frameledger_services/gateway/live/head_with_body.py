@@ -1,0 +1,45 @@
+"""One write for the head of a response and its body.
+
+uvicorn writes the head and then the body: two system calls, and a client that wakes up for the head alone. Here the
+head waits for the next write, at most until the next iteration of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class HeadWithBody:
+    """The transport of one response, as far as uvicorn's cycle uses it: the first write waits for the next one."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head: bytes | None = None
+        self._has_begun = False
+
+    def write(self, data: bytes) -> None:
+        """Write the data after the waiting data; or let it wait if it is the first."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._head = data
+            self._loop.call_soon(self._flush)
+        elif self._head is not None:
+            head, self._head = self._head, None
+            self._transport.write(head + data)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Write the waiting data, and close when it has been sent."""
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        """Returns whether it is closed or closing."""
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        head, self._head = self._head, None
+        if head is not None and not self._transport.is_closing():
+            self._transport.write(head)

@@ -1,0 +1,296 @@
+"""Connections of the gateway whose other side is slow, unusual or hostile, without a gateway behind them."""
+
+import asyncio
+import socket
+import struct
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.bounds import IN_PROCESS
+from tests.support.polling import look_again
+from uvicorn.server import ServerState
+
+from frameledger_services.gateway.live import protocol
+from frameledger_services.gateway.live.protocol import AbortableProtocol
+from frameledger_services.gateway.service import _Server
+from frameledger_services.settings import Settings
+
+OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
+"""What Java's client sends with its first request."""
+
+
+def request(body=b"", more=b"", method=b"POST"):
+    return b"%s /talk HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n%s" % (method, more, len(body), body)
+
+
+async def body_of(receive):
+    body, message = b"", {"more_body": True}
+    while message["more_body"]:
+        message = await receive()
+        body += message["body"]
+    return body
+
+
+async def answer(send, body):
+    headers = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def echo(scope, receive, send):
+    """Answers with the body, and the number of fields of the head."""
+    body = await body_of(receive)
+    await answer(send, b"%s (%d)" % (body, len(scope["headers"])))
+
+
+async def until_gone(scope, receive, send):
+    """Answers once its client is gone."""
+    await body_of(receive)
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    await answer(send, b"gone")
+
+
+class Transport:
+    """A connection whose bytes stay here."""
+
+    def __init__(self):
+        self.written = b""
+        self.is_closed = False
+
+    def write(self, data):
+        assert not self.is_closed
+        self.written += data
+
+    def close(self):
+        self.is_closed = True
+
+    abort = close
+
+    def pause_reading(self):
+        """Nothing is read."""
+
+    resume_reading = pause_reading
+
+    def is_closing(self):
+        return self.is_closed
+
+    def get_extra_info(self, name):
+        return None
+
+
+def protocol_of(app, keep_alive=75):
+    """To be called within an event loop."""
+    config = _Server(Settings(), app).config
+    config.timeout_keep_alive = keep_alive
+    config.load()
+    return AbortableProtocol(config=config, server_state=ServerState(), app_state={})
+
+
+def connected(app, **more):
+    transport, connection = Transport(), protocol_of(app, **more)
+    connection.connection_made(transport)
+    return transport, connection
+
+
+@asynccontextmanager
+async def client_of(app):
+    """A client of a server of this app."""
+    server = await asyncio.get_running_loop().create_server(lambda: protocol_of(app), "127.0.0.1", 0)
+    async with asyncio.timeout(IN_PROCESS), server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+
+
+async def answered(transport, count):
+    """Wait for so many answers, and return what they say."""
+    async with asyncio.timeout(IN_PROCESS):
+        while transport.written.count(b"HTTP/1.1 200") < count:
+            await look_again()
+    return [one.partition(b"\r\n\r\n")[2] for one in transport.written.split(b"HTTP/1.1 200 OK\r\n")[1:]]
+
+
+@pytest.mark.regression("gateway 20")
+@pytest.mark.parametrize("size", [1, 100, 10_000])
+def test_a_request_that_offers_another_protocol_keeps_its_body_and_its_connection(size):
+    async def main():
+        transport, connection = connected(echo)
+        sent = request(b"one", OFFER) + request(b"two") + request(b"three", OFFER)
+        for begin in range(0, len(sent), size):
+            connection.data_received(sent[begin : begin + size])
+        return await answered(transport, 3)
+
+    # What offers the other protocol is not passed on, but the settings beside it are.
+    assert asyncio.run(main()) == [b"one (4)", b"two (2)", b"three (4)"]
+
+
+def test_nobody_is_connected_elsewhere():
+    async def main():
+        transport, connection = connected(echo)
+        connection.data_received(b"CONNECT /talk HTTP/1.1\r\nHost: x\r\n\r\n")
+        return transport
+
+    transport = asyncio.run(main())
+    assert transport.written.startswith(b"HTTP/1.1 400 ")
+    assert transport.is_closed
+
+
+@pytest.mark.regression("gateway 21")
+@pytest.mark.parametrize("begin", [b"GET /", b"GET / HTTP/1.1\r\nHost: ", b"GET / HTTP/1.1\r\n"])
+def test_a_head_without_an_end_is_refused(begin):
+    async def main():
+        transport, connection = connected(echo)
+        connection.data_received(request(b"one"))
+        await answered(transport, 1)
+        connection.data_received(begin)
+        sent = 0
+        while not transport.is_closed and sent < 2 * protocol.MOST_HEAD_BYTES:
+            connection.data_received(b"x: y\r\n" * 100 if begin.endswith(b"\n") else b"x" * 600)
+            sent += 600
+        return transport, sent
+
+    transport, sent = asyncio.run(main())
+    assert b"HTTP/1.1 431 " in transport.written
+    assert sent < protocol.MOST_HEAD_BYTES + 1_000
+
+
+def test_a_long_body_is_no_long_head():
+    body = b"x" * 3 * protocol.MOST_HEAD_BYTES
+
+    async def main():
+        transport, connection = connected(echo)
+        for begin in range(0, len(sent := request(body)), 5_000):
+            connection.data_received(sent[begin : begin + 5_000])
+        return await answered(transport, 1)
+
+    assert asyncio.run(main()) == [body + b" (2)"]
+
+
+@pytest.mark.regression("gateway 21")
+def test_fields_behind_a_body_are_no_fields_of_its_head():
+    head = b"POST /talk HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    async def main():
+        transport, connection = connected(echo)
+        connection.data_received(head + b"3\r\none\r\n0\r\nAuthorization: Bearer fl_x\r\nIf-Match: 5\r\n\r\n")
+        return await answered(transport, 1)
+
+    assert asyncio.run(main()) == [b"one (2)"]
+
+
+@pytest.mark.regression("gateway 22")
+@pytest.mark.parametrize("before", [b"", request(b"one")])
+def test_a_head_that_comes_byte_by_byte_is_not_waited_for_longer_than_an_idle_connection(before):
+    async def main():
+        transport, connection = connected(echo, keep_alive=0)
+        if before:
+            connection.data_received(before)
+            await answered(transport, 1)
+        connection.data_received(b"GET / HTTP/1.1\r\n")
+        async with asyncio.timeout(IN_PROCESS):
+            while not transport.is_closed:
+                connection.data_received(b"x: y\r\n")
+                await look_again()
+
+    asyncio.run(main())
+
+
+def test_the_time_of_a_head_is_not_that_of_its_answer():
+    async def main():
+        _, connection = connected(until_gone, keep_alive=0)
+        connection.data_received(request(b"one"))
+        assert connection.timeout_keep_alive_task is None
+        connection.connection_lost(None)
+
+    asyncio.run(main())
+
+
+@pytest.mark.regression("gateway 23")
+def test_a_connection_whose_client_has_closed_its_side_is_open_until_all_is_answered():
+    async def main():
+        transport, connection = connected(echo)
+        connection.data_received(request(b"one") + request(b"two"))
+        assert connection.eof_received()
+        found = await answered(transport, 2)
+        assert transport.is_closed
+        assert transport.written.count(b"connection: close") == 1
+        return found
+
+    assert asyncio.run(main()) == [b"one (2)", b"two (2)"]
+
+
+def test_an_idle_connection_whose_client_has_closed_its_side_is_closed():
+    async def main():
+        transport, connection = connected(echo)
+        assert not connection.eof_received()
+        connection.data_received(request(b"one"))
+        await answered(transport, 1)
+        assert not connection.eof_received()
+
+    asyncio.run(main())
+
+
+def test_a_client_that_has_closed_its_side_is_answered():
+    async def main():
+        async with client_of(echo) as (reader, writer):
+            writer.write(request(b"one") + request(b"two"))
+            writer.write_eof()
+            return await reader.read()
+
+    received = asyncio.run(main())
+    assert received.count(b"HTTP/1.1 200 OK") == 2
+    assert b"one (2)" in received
+    assert received.endswith(b"two (2)")
+
+
+def test_who_watches_a_client_that_has_closed_its_side_is_told_that_it_is_gone():
+    async def main():
+        async with client_of(until_gone) as (reader, writer):
+            writer.write(request(b"one"))
+            writer.write_eof()
+            return await reader.read()
+
+    assert asyncio.run(main()).endswith(b"gone")
+
+
+def test_a_client_that_closes_its_side_within_a_request_is_not_answered():
+    async def main():
+        async with client_of(until_gone) as (reader, writer):
+            writer.write(request(b"one")[:-1])
+            writer.write_eof()
+            return await reader.read()
+
+    assert asyncio.run(main()) == b""
+
+
+@pytest.mark.regression("gateway 24")
+def test_a_request_before_others_is_told_that_its_client_is_gone():
+    ended = []
+
+    async def for_ever(scope, receive, send):
+        gone = asyncio.create_task(until_gone(scope, receive, send_nothing))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while not gone.done():
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+            await look_again()
+        ended.append(scope["path"])
+
+    async def send_nothing(message):
+        pass
+
+    async def main():
+        async with client_of(for_ever) as (reader, writer):
+            writer.write(request(b"one") + request(b"two"))
+            await reader.readuntil(b"x")
+            # Reset, for a server that waits with other requests does not look whether there are more.
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+            while not ended:
+                await look_again()
+
+    asyncio.run(main())
+    assert ended == ["/talk"]
