@@ -24,8 +24,8 @@ from frameledger_services.database_types import Connection
 from frameledger_services.event_log.log_probe import LogProbe
 from frameledger_services.event_log.reader import records_between
 from frameledger_services.event_log.topics import home_partition
-from frameledger_services.projector.batch_fold import named
 from frameledger_services.projector.decoded import decode_record
+from frameledger_services.projector.frame_row import named_id
 from frameledger_services.projector.rebuild import DamagedFramesError
 from frameledger_services.projector.rows import FrameRow, at, clean, time_of
 from frameledger_services.recovery.diagnosis import NO_END, generation_at, spans
@@ -120,8 +120,8 @@ class Restoring:
                     type=clean(logged.frame.type),
                     outcome="unknown",
                     reason=None,
-                    run_id=named(logged.frame, "run_id"),
-                    tool_call_id=named(logged.frame, "tool_call_id"),
+                    run_id=named_id(logged.frame, "run_id"),
+                    tool_call_id=named_id(logged.frame, "tool_call_id"),
                     source=None if logged.source is None else clean(logged.source),
                     trace_id=logged.trace_id,
                     chain=chain,

@@ -13,10 +13,8 @@ from datetime import datetime
 from uuid import UUID
 
 from frameledger.chain import next_link
-from frameledger.decoding import MAX_ID_BYTES
-from frameledger.errors import RefusedError
 from frameledger.evolve import evolve
-from frameledger.frames import AnyFrame, LLMContextEraseFrame
+from frameledger.frames import LLMContextEraseFrame
 from frameledger.ids import Version
 from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Record, place_of
@@ -24,6 +22,8 @@ from frameledger.values import replace
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, home_partition
 from frameledger_services.projector.decoded import DecodedRecord, Unstorable
 from frameledger_services.projector.duplicates import is_duplicate
+from frameledger_services.projector.fold_errors import PossibleDuplicateError, UnfoldableError
+from frameledger_services.projector.frame_row import frame_row, logged_at_of
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.late_frames import is_late, is_late_whatever_is_known
 from frameledger_services.projector.outbox_rows import (
@@ -32,10 +32,10 @@ from frameledger_services.projector.outbox_rows import (
     forward_row,
     readable_key,
 )
-from frameledger_services.projector.rows import DeadLetterRow, FrameRow, Rows, at, clean, erasure_of, time_of
+from frameledger_services.projector.rows import DeadLetterRow, FrameRow, Rows, clean, erasure_of
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.store.erasures import Beginning
-from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
+from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.outbox import OutboxRow
 
 
@@ -119,35 +119,14 @@ class BatchFold:
         if self._stored_ids is not None:
             self._stored_ids.frames[head.context_id, frame_id] = value
         self.touched[head.context_id] = head
-        logged_at = _logged_at(record, head)
+        logged_at = logged_at_of(record, head)
         outcome, reason = self._evolve(record, logged, head, frame_id, logged_at)
         version = head.version + 1
         head.chain = next_link(head.chain, version, logged.source, value)
         head.version = version
         head.started_at = head.started_at or logged_at
         head.last_at = logged_at
-        frame = logged.frame
-        # By position: keywords take a microsecond more.
-        row = FrameRow(
-            head.context_id,
-            version,
-            frame_id,
-            logged_at,
-            time_of(frame.produced_at),
-            record.offset,
-            record.partition,
-            clean(frame.type),
-            outcome,
-            reason,
-            named(frame, "run_id"),
-            named(frame, "tool_call_id"),
-            None if logged.source is None else clean(logged.source),
-            logged.trace_id,
-            head.chain,
-            value,
-            record.generation,
-            None if logged.causation_id is None else cause_uuid(logged.causation_id),
-        )
+        row = frame_row(record, logged, head, frame_id, logged_at, outcome, reason)
         self._rows_of(head.context_id).frames.append(row)
         erased = head.state.erased
         if erased is not None and erased.version == version:
@@ -291,45 +270,6 @@ class BatchFold:
             rows.outbox.append(letter)
 
 
-class UnfoldableError(RefusedError):
-    """A frame made the fold raise, which is a bug of ours: its conversation is parked, the others continue.
-
-    Remedy: Report the bug with the frame. With a release that has it mended, fold the conversation with
-    `frameledger unpark`.
-    """
-
-    def __init__(self, record: Record, error: Exception) -> None:
-        super().__init__(f"{type(error).__name__}: {error}")
-        self.record = record
-
-
-class PossibleDuplicateError(RefusedError):
-    """A recent id came again with other bytes: only the stored payload tells whether it is the same frame.
-
-    Remedy: None is needed: the projector folds the batch again with `stored_ids`.
-    """
-
-
 def is_at_home(record: Record, partitions: int) -> bool:
     """Whether a record lies in the partition of the conversation that its key names."""
     return home_partition(record.key or b"", partitions) == record.partition
-
-
-def _logged_at(record: Record, head: Head) -> datetime:
-    """Returns the broker's time, but never one before that of the previous frame. A rebuild gives the same."""
-    logged_at = at(record.timestamp_ms or 0)
-    return logged_at if head.last_at is None or logged_at >= head.last_at else head.last_at
-
-
-def named(frame: AnyFrame, name: str) -> str | None:
-    """Returns the id in this field; for a type without the field an extra of that name, if it is an id."""
-    if name in frame.id_fields:
-        id_: str | None = getattr(frame, name)
-        return id_
-    # The attribute behind `model_extra`: `getattr` of a missing attribute costs a microsecond.
-    value = (frame.__pydantic_extra__ or {}).get(name)
-    return value if isinstance(value, str) and _is_id(value) else None
-
-
-def _is_id(text: str) -> bool:
-    return 0 < len(text.encode()) <= MAX_ID_BYTES and "\x00" not in text

@@ -28,7 +28,7 @@ from frameledger.frames import (
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
 )
-from frameledger_services.projector.batch_fold import named
+from frameledger_services.projector.frame_row import named_id
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.rows import Rows, clean, time_of
 from frameledger_services.projector.step_rows import write_step
@@ -128,8 +128,8 @@ class Refold:
                 clean(frame.type),
                 outcome,
                 reason,
-                named(frame, "run_id"),
-                named(frame, "tool_call_id"),
+                named_id(frame, "run_id"),
+                named_id(frame, "tool_call_id"),
             )
         )
         own_ids.append(frame.id)

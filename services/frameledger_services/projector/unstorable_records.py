@@ -18,9 +18,10 @@ from collections.abc import Mapping, Sequence
 from psycopg import errors
 
 from frameledger.record import Record
-from frameledger_services.projector.batch_fold import PossibleDuplicateError, StoredIds, UnfoldableError
+from frameledger_services.projector.batch_fold import StoredIds
 from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.decoded import DecodedRecord, Unstorable
+from frameledger_services.projector.fold_errors import PossibleDuplicateError, UnfoldableError
 from frameledger_services.projector.ownership import OwnedPartition
 from frameledger_services.projector.refused_values import OF_VALUES, is_of_the_values
 from frameledger_services.store.outbox import OutboxRow

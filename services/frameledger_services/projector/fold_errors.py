@@ -1,0 +1,25 @@
+"""What the fold of a batch raises. The heads of the batch must not be used after that."""
+
+from __future__ import annotations
+
+from frameledger.errors import RefusedError
+from frameledger.record import Record
+
+
+class UnfoldableError(RefusedError):
+    """A frame made the fold raise, which is a bug of ours: its conversation is parked, the others continue.
+
+    Remedy: Report the bug with the frame. With a release that has it mended, fold the conversation with
+    `frameledger unpark`.
+    """
+
+    def __init__(self, record: Record, error: Exception) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.record = record
+
+
+class PossibleDuplicateError(RefusedError):
+    """A recent id came again with other bytes: only the stored payload tells whether it is the same frame.
+
+    Remedy: None is needed: the projector folds the batch again with `stored_ids`.
+    """
