@@ -130,6 +130,40 @@ def test_every_page_is_reached_from_the_readme():
     assert sorted(set(pages()) - reached) == []
 
 
+def modules_missing_from(readme: str, found: dict[str, str]) -> list[str]:
+    """The Python modules below a README's folder that it does not name as code, but for those with a nearer README."""
+    room = readme.removesuffix("README.md")
+    nearer = [
+        name.removesuffix("README.md") for name in found if name.endswith("/README.md") and name != readme
+    ]
+    named = set(re.findall(r"`(?:[\w/]*/)?(\w+)(?:\.py)?`", found[readme]))
+    modules = (Path(name) for name in found if name.startswith(room) and name.endswith(".py"))
+    return [
+        path.as_posix()
+        for path in modules
+        if not path.stem.startswith("__")
+        and path.stem not in named
+        and not any(path.as_posix().startswith(other) and other.startswith(room) for other in nearer)
+    ]
+
+
+def rooms_with_a_readme() -> list[str]:
+    rooms = "services/frameledger_services/"
+    return sorted(name for name in pages() if name.startswith(rooms) and name.endswith("/README.md"))
+
+
+@pytest.mark.parametrize("readme", rooms_with_a_readme())
+def test_the_readme_of_a_room_names_every_module(readme):
+    assert modules_missing_from(readme, texts()) == []
+
+
+def test_a_module_that_the_readme_of_its_room_does_not_name_is_found():
+    room = {"a/README.md": "`one`, `two.py`, `deep/four`; three", "a/b/README.md": "`other`"}
+    for name in ("one", "two", "three", "deep/four", "b/five", "__init__"):
+        room[f"a/{name}.py"] = ""
+    assert modules_missing_from("a/README.md", room) == ["a/three.py"]
+
+
 @pytest.mark.parametrize(
     ("page", "listed"),
     [
