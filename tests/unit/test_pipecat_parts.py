@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID, uuid5
 
 import pytest
 from hypothesis import given
@@ -28,9 +29,13 @@ from frameledger.frames import (
     TranscriptionFrame,
 )
 from frameledger_services import call_words
+from frameledger_services.pipecat.capture import FIELDS
+from frameledger_services.pipecat.captured_frame import TranslationState
 from frameledger_services.pipecat.mirror import Appended, Mirror, Positions, Replaced, Rewritten
+from frameledger_services.pipecat.outgoing import Encoder
 from frameledger_services.pipecat.pending import GAP, Pending, Waiting
 from frameledger_services.pipecat.repairs import repairs
+from frameledger_services.pipecat.translate import translate
 from frameledger_services.pipecat.values import MEDIA, from_json, has_omitted_media, request_settings, to_json
 
 
@@ -110,6 +115,42 @@ def test_a_change_in_place_is_a_rewrite_and_what_is_behind_is_appended():
 
 def test_an_unknown_list_is_said_whole():
     assert Mirror().changes([]) == (Replaced(()),)
+
+
+@dataclass
+class InterimTranscriptionFrame:
+    """Named as Pipecat's."""
+
+    text: str
+    user_id: str
+    timestamp: str
+    language: str | None
+    includes_inter_frame_spaces: bool
+
+
+class Read(dict):
+    """A message that counts how often a value of it was read to copy it."""
+
+    count = 0
+
+    def __getitem__(self, name):
+        Read.count += 1
+        return super().__getitem__(name)
+
+
+def test_a_new_message_or_a_changed_one_costs_no_copy_of_the_others():
+    live: list[Any] = [Read(role="user", content=str(number)) for number in range(100)]
+    mirror = Mirror(live, known=True)
+    copied, Read.count = Read.count, 0
+    assert copied == 200
+    live.append({"role": "user", "content": "new"})
+    assert mirror.changes(live) == (Appended(({"role": "user", "content": "new"},)),)
+    live[3] = {"role": "user", "content": "changed"}
+    assert mirror.changes(live) == (Rewritten(3, {"role": "user", "content": "changed"}),)
+    del live[4]
+    assert mirror.changes(live) == (Rewritten(4, None),)
+    assert mirror.changes(live) == ()
+    assert Read.count == 0
 
 
 def test_long_media_become_a_hash_and_bytes_stay():
@@ -285,3 +326,21 @@ def test_a_call_that_an_application_took_out_of_the_messages_stays_out():
     running = {"role": "tool", "tool_call_id": "c1", "content": "IN_PROGRESS"}
     frames: list[AnyFrame] = [BEGUN, LLMMessagesAppendFrame(messages=[CALL, running]), ended(7)]
     assert repairs([QUESTION], [*frames, LLMMessagesUpdateFrame(messages=[QUESTION])]) == []
+
+
+@pytest.mark.regression("bridge 14")
+def test_interim_words_are_recorded_after_the_clock_was_set_back():
+    state, hour = TranslationState(), 3_600 * 10**9
+
+    def recorded(ns: int) -> int:
+        return len(translate(InterimTranscriptionFrame("at", "user", "", None, False), "user", ns, state))
+
+    assert [recorded(2 * hour), recorded(2 * hour + 1), recorded(hour), recorded(hour + 1)] == [1, 0, 1, 0]
+
+
+def test_the_id_of_a_frame_is_the_name_of_its_item_in_its_session():
+    session = UUID(int=7)
+    frames = Encoder(session).encode(
+        (3, 10**18, FIELDS, [{"type": "StartFrame"}, {"type": "EndFrame"}], None)
+    )
+    assert [one.frame.frame.id for one in frames] == [str(uuid5(session, "3.0")), str(uuid5(session, "3.1"))]

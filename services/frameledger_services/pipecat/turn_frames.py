@@ -28,7 +28,8 @@ def interrupted(captured: CapturedFrame, state: TranslationState) -> list[Fields
 def transcribed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     frame = captured.frame
     if captured.name == "InterimTranscriptionFrame":
-        if captured.ns - state.interim_ns < INTERIM_EVERY_NS:
+        # Before the last one: the clock was set back.
+        if 0 <= captured.ns - state.interim_ns < INTERIM_EVERY_NS:
             return []
         state.interim_ns = captured.ns
     about = {"user_id": frame.user_id, "timestamp": frame.timestamp, "language": frame.language}
