@@ -53,36 +53,45 @@ class Mirror:
     def changes(self, messages: Sequence[Any]) -> tuple[Change, ...]:
         """Returns the changes of the list since the last call, in the order in which to publish them. Values are
         compared as JSON: `1`, `1.0` and `true` differ, a tuple equals a list."""
-        old = self._copy
-        if self._known and old == messages:
-            return ()
-        now = [_copy(message) for message in messages]
-        found = _difference(old, now, messages) if self._known else None
-        if found is None:
-            found = (Replaced(tuple(map(to_json, messages))),)
-        self._copy, self._known = now, True
-        return found
+        if self._known:
+            if self._copy == messages:
+                return ()
+            compared = _difference(self._copy, messages)
+            if compared is not None:
+                self._copy, found = compared
+                return found
+        self._copy, self._known = [_copy(message) for message in messages], True
+        return (Replaced(tuple(map(to_json, messages))),)
 
 
-def _difference(old: list[Any], now: list[Any], live: Sequence[Any]) -> tuple[Change, ...] | None:
-    """Returns the changes; None if there are too many."""
-    if len(now) >= len(old):
-        differing = [place for place, one in enumerate(old) if one != live[place]]
+def _difference(old: list[Any], live: Sequence[Any]) -> tuple[list[Any], tuple[Change, ...]] | None:
+    """Returns the next copy and the changes; None if there are too many. Only messages that differ are copied, so that
+    a new message costs little however many there are."""
+    count = len(old)
+    if len(live) >= count:
+        # Compared in C where messages were only appended.
+        is_longer_only = len(live) > count and old == live[:count]
+        differing = [] if is_longer_only else [place for place in range(count) if old[place] != live[place]]
         if len(differing) > MOST_REWRITES:
             return None
+        now = list(old)
+        for place in differing:
+            now[place] = _copy(live[place])
+        behind = live[count:]
+        now += map(_copy, behind)
         rewritten = [Rewritten(place, to_json(live[place])) for place in differing]
-        behind = tuple(map(to_json, live[len(old) :]))
-        return (*rewritten, *([Appended(behind)] if behind else ()))
-    if len(old) - len(now) > MOST_REWRITES:
+        return now, (*rewritten, *([Appended(tuple(map(to_json, behind)))] if behind else ()))
+    if count - len(live) > MOST_REWRITES:
         return None
     gone: list[int] = []
     for place, one in enumerate(old):
         at = place - len(gone)
-        if at >= len(now) or one != live[at]:
+        if at >= len(live) or one != live[at]:
             gone.append(place)
-    if len(old) - len(gone) != len(now):
+    if count - len(gone) != len(live):
         return None
-    return tuple(Rewritten(place - before, None) for before, place in enumerate(gone))
+    now = [one for place, one in enumerate(old) if place not in gone]
+    return now, tuple(Rewritten(place - before, None) for before, place in enumerate(gone))
 
 
 @dataclass(slots=True)

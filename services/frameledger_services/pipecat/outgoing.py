@@ -6,8 +6,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 import orjson
 
@@ -45,6 +46,7 @@ class Encoder:
 
     def __init__(self, session: UUID) -> None:
         self._session = session
+        self._ids = hashlib.sha1(session.bytes, usedforsecurity=False)
         self._state = TranslationState()
         self._own = 0
         self.refused_here = 0
@@ -77,7 +79,7 @@ class Encoder:
         return [self.own(fields, ns) for fields in self._replace(tuple(self.positions.messages))]
 
     def gap(self, counts: dict[str, int], first_ns: int, last_ns: int) -> Waiting:
-        told = {"frames": counts, "first": _time(first_ns), "last": _time(last_ns)}
+        told = {"frames": counts, "first": _time(first_ns // 1_000_000), "last": _time(last_ns // 1_000_000)}
         return self.own({"type": GAP, **told}, last_ns)
 
     def instead(self, one: Waiting, why: str) -> Waiting:
@@ -111,10 +113,18 @@ class Encoder:
         told = [_messages("LLMMessagesAppendFrame", part) for part in others]
         return [_messages("LLMMessagesUpdateFrame", first), *told]
 
+    def _id(self, name: str) -> str:
+        """Returns `str(uuid5(session, name))`, at a quarter of its time: it is made for each token."""
+        named = self._ids.copy()
+        named.update(name.encode())
+        digits = named.hexdigest()
+        variant = "89ab"[int(digits[16], 16) & 3]
+        return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
+
     def _waiting(self, fields: Fields, ns: int, name: str) -> Waiting:
         if fields["type"] in _OF_THE_MIRROR:
             fields = {**fields, "mirror": str(self._session)}
-        about = {"id": str(uuid5(self._session, name)), "produced_at": _time(ns)}
+        about = {"id": self._id(name), "produced_at": _time(ns // 1_000_000)}
         try:
             frame = _encoded({**fields, **about})
         except (ValueError, DecodeError) as error:
@@ -175,5 +185,7 @@ def _dumped(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
-def _time(ns: int) -> str:
-    return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds")
+@lru_cache(maxsize=64)
+def _time(ms: int) -> str:
+    """Frames come in bursts, and many of a burst in one millisecond."""
+    return datetime.fromtimestamp(ms / 1e3, UTC).isoformat(timespec="milliseconds")
