@@ -227,7 +227,8 @@ def test_a_fork_is_made_once_and_leaves_the_old_conversation_alone(settings):
         assert (stored.prompt_caching, stored.skip_tts) == (True, True)
         assert counts(settings, "new") == (3, 0)
         # Again, by another client and after the fork went on.
-        await client.publish("new", LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Else?"}]))
+        said = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Else?"}])
+        await client.publish("new", said, wait=True)
         async with Client(settings) as another:
             again = await another.fork("old", "new", version=4)
         assert again.repeated

@@ -62,6 +62,7 @@ def test_what_is_appended_is_read_back_at_every_version(road):
         assert nobody.json()["type"] == "/problems/no-such-context"
 
     with projector(road.settings) as running:
+        road.until_idle(running)
         with_app(road.settings, talk)
         road.until_idle(running)
         assert running.stop() == 0
@@ -107,6 +108,7 @@ def test_a_request_that_is_sent_again_counts_once(road):
         assert other.json()["type"] == "/problems/key-reused"
 
     with projector(road.settings) as running:
+        road.until_idle(running)
         with_app(road.settings, append)
         road.until_idle(running)
         assert running.stop() == 0
@@ -130,6 +132,7 @@ def test_an_expected_version_is_decided_by_the_fold(road):
             assert (wrong.status_code, wrong.json()["type"]) == (400, "/problems/bad-parameter")
 
     with projector(road.settings) as running:
+        road.until_idle(running)
         with_app(road.settings, append)
         assert running.stop() == 0
 

@@ -18,7 +18,9 @@ CASES["an array"] = (CASES["an array"][0], STORED)
 
 async def ended(http, number, value):
     """What became of these bytes, in the words of the test through Kafka."""
-    answer = await http.post(f"/v1/contexts/value-{number}/frames", content=value)
+    # Among many at once it may take longer than an append waits by default.
+    path, patient = f"/v1/contexts/value-{number}/frames", {"Prefer": "wait=30"}
+    answer = await http.post(path, content=value, headers=patient)
     if answer.status_code == 201:
         [frame] = answer.json()["frames"]
         return STORED if frame["outcome"] in ("applied", "ignored") else frame["outcome"]
@@ -41,6 +43,7 @@ def test_bytes_end_as_they_would_through_kafka(road):
         return dict(zip(CASES, found, strict=True))
 
     with projector(road.settings) as running:
+        road.until_idle(running)
         found = with_app(road.settings.model_copy(update={"gateway_burst": 10_000}), append)
         road.until_idle(running)
         assert running.stop() == 0

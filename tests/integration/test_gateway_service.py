@@ -30,6 +30,7 @@ def port() -> str:
 
 def test_it_begins_answers_and_stops_in_order(road):
     with projector(road.settings) as projecting, running(road.settings, **gateway_at(port())) as gateway:
+        road.until_idle(projecting)
         assert httpx.get(f"{gateway.address}/livez", timeout=ON_SERVERS).json() == {"live": True}
         ready = httpx.get(f"{gateway.address}/readyz", timeout=ON_SERVERS)
         assert ready.json() == {

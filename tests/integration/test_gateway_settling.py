@@ -49,6 +49,7 @@ def test_a_waiting_call_is_answered_once(road):
         assert (call["status"], call["result"]) == ("done", {"approved": True})
 
     with projector(road.settings) as running:
+        road.until_idle(running)
         with_app(reading(road), settle)
         road.until_idle(running)
         assert running.stop() == 0
@@ -68,6 +69,7 @@ def test_a_result_with_a_key_is_settled_once_and_the_key_is_of_one_result(road):
         assert (other.status_code, other.json()["type"]) == (409, "/problems/already-settled")
 
     with projector(road.settings) as running:
+        road.until_idle(running)
         with_app(reading(road), settle)
         assert running.stop() == 0
 
@@ -97,6 +99,7 @@ def test_an_answer_whose_place_is_gone_settles_its_call_and_says_so(road, comman
         assert (call["status"], call["result"]) == ("done", "Granted.")
 
     with projector(road.settings) as running:
+        road.until_idle(running)
         with_app(reading(road), settle)
         assert running.stop() == 0
 
@@ -140,6 +143,7 @@ def test_a_result_that_names_the_call_settles_no_later_one_of_its_id(road):
         assert (await http.post(path, json=named)).json()["settled"] == "answered"
 
     with projector(road.settings) as running:
+        road.until_idle(running)
         with_app(road.settings, settle)
         assert running.stop() == 0
 
@@ -159,5 +163,6 @@ def test_an_erased_conversation_leaves_a_receipt(road):
         assert (await http.delete("/v1/contexts/nobody", params={"why": "-"})).status_code == 404
 
     with projector(road.settings) as running:
+        road.until_idle(running)
         with_app(reading(road), erase)
         assert running.stop() == 0
