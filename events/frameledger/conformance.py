@@ -1,4 +1,4 @@
-"""The player: scenarios in on standard input, what the core makes of them out on standard output.
+"""Plays conformance scenarios: reads them from standard input, and writes the results of the fold to standard output.
 
     python -m frameledger.conformance < scenarios.json > outcomes.json
 

@@ -1,4 +1,4 @@
-"""What is wrong with bytes that are no frame."""
+"""Why bytes were rejected as a frame."""
 
 from typing import Literal, get_args
 

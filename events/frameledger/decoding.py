@@ -1,4 +1,4 @@
-"""The value of a record to a frame: what every frame from outside goes through."""
+"""Decodes the value of a record to a frame. Every frame from outside passes through it."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ids derived from the position of a thing on the log, so that folding or publishing it twice gives the same id.
+"""Ids derived from positions on the log, so that folding or publishing the same thing twice gives the same id.
 
 The namespaces are constants of the product: with others, a rebuild would give other ids.
 """

@@ -1,4 +1,4 @@
-"""The leaves of a root in a file, so that a later database can be compared with them, conversation by conversation.
+"""The leaves of a Merkle root in a file, to compare a later database with, conversation by conversation.
 
 JSON Lines: a `HeadsHeader`, then a line for each leaf in its order. Who reads the file to its end knows that its lines
 make the root in its header; that the root is the one that was written down is for the reader to compare.

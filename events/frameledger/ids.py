@@ -1,4 +1,4 @@
-"""The names of things: one type for each kind of id and number, so that the checker keeps them apart."""
+"""One type for each kind of id and number, so that the type checker keeps them apart."""
 
 from typing import NewType
 

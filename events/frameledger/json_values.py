@@ -1,4 +1,4 @@
-"""A deep copy of a JSON value, as the values of the core take in what they are given."""
+"""A deep copy of a JSON value, which the values of the core make of their arguments."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The leaves of the tree whose root stands for a whole database: one for each conversation, and one for each receipt.
+"""The leaves of the Merkle tree over a database: one for each conversation, and one for each receipt of an erasure.
 
     leaf = int4send(length of name) || name || int8send(version) || chain
 

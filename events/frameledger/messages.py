@@ -1,4 +1,4 @@
-"""The messages of a context as rows in order of position: what the changes of a step do to a list."""
+"""The messages of a context in order of position, and how the changes of a step are applied to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs: a file with the frames of one conversation, and their way to a root that was written down elsewhere.
+"""Proofs: a file with the frames of one conversation and their Merkle path to a root that was recorded elsewhere.
 
 A proof is JSON Lines: a `ProofHeader`, then a `ProvenFrame` for each frame in order. Everything in it counts: `verify`
 computes the hash chain from the frames, the leaf from the last link, and the root from the leaf and its path, so a file

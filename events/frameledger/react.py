@@ -1,4 +1,4 @@
-"""`react`: the effects of one frame: what a worker shall do because of it.
+"""`react`: the effects of one frame, which are the work that it requests or stops.
 
 A rebuild folds and does not react, so replaying a conversation can never call a model or a tool again.
 """

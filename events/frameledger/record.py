@@ -1,4 +1,4 @@
-"""The record: key, value and headers on the log, and the frame of a context that they are.
+"""The record: a frame as key, value and headers on the log, and back.
 
 The key is the context id, the value is the frame as JSON, and the headers describe it for other readers.
 """

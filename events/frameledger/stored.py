@@ -1,4 +1,4 @@
-"""The stored form of a state: what a store keeps between two batches, so that folding goes on where it stopped.
+"""The stored form of a state, from which folding continues in another process.
 
 A stored state carries the version of the fold that made it. A release whose fold is older refuses it, since it could
 not keep what the newer one knows.

@@ -1,4 +1,4 @@
-"""Halves of characters: surrogate escapes in JSON text that have lost their other half.
+"""Lone surrogates: escapes in JSON text without the other half of their character.
 
 A client that cuts text between two UTF-16 units sends `"\\ud83d"` in one frame and `"\\ude00"` in the next.
 That is legal JSON, and no text: neither UTF-8 nor a database can hold it.

@@ -1,4 +1,4 @@
-"""Values: small classes that never change once they are made.
+"""Values: small immutable classes.
 
 `@value` makes a dataclass with slots that the type checker holds to be frozen. At run time it is an ordinary one: a
 frozen dataclass sets each field through `object.__setattr__`, so a state of eight fields would cost 0.9 us to build

@@ -1,1 +1,2 @@
-"""Everything of Frameledger that does IO. The law is in `frameledger`, which never imports this package."""
+"""Everything of Frameledger that does IO. The frames and the fold are in `frameledger`, which never imports this
+package."""

@@ -1,4 +1,4 @@
-"""The command `frameledger`, also as `python -m frameledger_services`. It is there without the extras that it needs."""
+"""The command `frameledger`, also as `python -m frameledger_services`. Without its extras it says what to install."""
 
 import atexit
 import gc

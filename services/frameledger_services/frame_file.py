@@ -1,4 +1,4 @@
-"""A file of frames, one as JSON on each line: folded as one conversation, with what became of every line."""
+"""A file with one frame as JSON on each line, folded as one conversation, with the outcome of each line."""
 
 from __future__ import annotations
 

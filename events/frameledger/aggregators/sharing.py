@@ -1,4 +1,4 @@
-"""Finds the conversation of a half: the one of the other half that was made on the same object."""
+"""Finds the conversation that two aggregators share: the one of the other side that was created on the same object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages that a call writes: the pair at its start, and what its results make of it (R3.3, R3.5)."""
+"""The messages of a call: the pair that its start appends, and how its results change it (R3.3, R3.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The capacity that a context has left under its limits of messages and bytes (R8.4).
+"""How many messages and bytes a context may still add under its limits (R8.4).
 
 Everything that is accepted fits: the words of a turn, the text of a response and the messages of a call take their
 capacity when they arrive, not when they are written. So a frame that ends something can always write it. Messages and

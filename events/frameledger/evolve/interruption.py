@@ -1,4 +1,4 @@
-"""Interruptions and the end of a context: they affect turn, response, calls and runs at once."""
+"""Interruptions and the end of a conversation, which affect turn, response, calls and runs at once."""
 
 from __future__ import annotations
 

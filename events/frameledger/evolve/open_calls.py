@@ -1,5 +1,4 @@
-"""The open calls of a context: putting one in, taking one out, and the tombstones of ids that may not start
-(RA5.barred)."""
+"""The open calls of a context: adding and removing one, and the tombstones of ids that may not start (RA5.barred)."""
 
 from __future__ import annotations
 

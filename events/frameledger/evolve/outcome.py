@@ -1,4 +1,4 @@
-"""What became of a frame: its outcome, and the closed list of reasons for which one is ignored."""
+"""The outcome of a frame, and the closed list of reasons for which a frame is ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole context as a value inside a frame, and where it comes from."""
+"""A whole context as a value in a frame, and the conversation and version that it was copied from."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar

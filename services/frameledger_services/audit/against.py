@@ -1,4 +1,5 @@
-"""The database compared with the heads of an older root: what was written down has to be continued, not replaced.
+"""Compares the database with the heads of an older root: each recorded conversation may have grown, and must not have
+changed.
 
 Both are read in order, in step with each other, so memory does not grow with the number of conversations, but with that
 of the receipts that are new.

@@ -1,4 +1,4 @@
-"""The chain of stored frames, computed again from their bytes, and their versions, which have no gaps."""
+"""Checks the hash chain of stored frames, computed again from their bytes, and that their versions have no gaps."""
 
 from __future__ import annotations
 

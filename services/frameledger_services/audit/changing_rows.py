@@ -1,4 +1,4 @@
-"""Rows that frames change after they began, runs and calls, compared with what the frames fold to.
+"""Compares the rows of runs and calls, which later frames change, with the fold of the frames.
 
 One is compared when it is over, and one that still goes on at the end. The rows are read once, in the order of the
 versions at which they began.

@@ -1,4 +1,4 @@
-"""Values of columns compared: JSON, and columns that older releases left null."""
+"""Compares values of columns: JSON, and columns that older releases left null."""
 
 from __future__ import annotations
 

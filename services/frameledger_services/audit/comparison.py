@@ -1,4 +1,4 @@
-"""The tables of one conversation compared with what its frames fold to, piece by piece, in bounded memory.
+"""Compares the tables of one conversation with the fold of its frames, piece by piece, in bounded memory.
 
     comparison = Comparison(stored_rows.rows(connection, context_id), found)
     async for page in stored_rows.frames(connection, context_id):

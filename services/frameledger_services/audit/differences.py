@@ -1,4 +1,4 @@
-"""What is found to differ in one conversation: between its tables and what its frames say."""
+"""Differences between the tables of one conversation and the fold of its frames."""
 
 from __future__ import annotations
 

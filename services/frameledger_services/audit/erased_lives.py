@@ -1,4 +1,4 @@
-"""A life after an erasure, for restoring its missing frames: where its records begin, and which were left out."""
+"""A conversation after its erasure, for restoring missing frames: where its records begin, and which were left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The row of `contexts` of one conversation compared with the head that was folded, and its stored state."""
+"""Compares the row of `contexts` of one conversation, and its stored state, with the folded head."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One number for the whole database: the root of the Merkle tree over all heads and all receipts.
+"""The Merkle root over all heads and all receipts: one hash for the whole database.
 
 `frameledger.leaves` says what a leaf is. The heads are streamed in one ordered scan, and the tree keeps one hash for
 each level, so memory does not grow with the number of conversations.

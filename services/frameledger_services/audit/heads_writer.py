@@ -1,4 +1,4 @@
-"""All leaves of a root written to a file, with the root in the first line, which is known last."""
+"""Writes all leaves of a root to a file. Its first line is the root, which is known last."""
 
 from __future__ import annotations
 

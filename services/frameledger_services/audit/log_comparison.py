@@ -1,4 +1,4 @@
-"""The stored frames compared with the records that they came from, where the log still has these: both ways.
+"""Compares stored frames with their records on the log, as far as it still has them, in both directions.
 
 A stored frame has to have its record, with the same key, bytes, id, source, cause, trace and time, and behind that of
 the frame before it. A record has to have its frame, unless it repeats one, was forwarded, is a dead letter, or belongs

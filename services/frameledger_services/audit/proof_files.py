@@ -1,4 +1,4 @@
-"""Files that verify without any server: proofs, and heads that were written down."""
+"""Files that are verified without any server: proofs, and recorded heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A proof made: the frames of a conversation with their way to a root, written as they are read."""
+"""Makes a proof: writes the frames of a conversation, as they are read, and their Merkle path to a root."""
 
 from __future__ import annotations
 

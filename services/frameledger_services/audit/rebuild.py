@@ -1,4 +1,4 @@
-"""Many conversations folded again, compared with their tables, and rebuilt if they differ: one at a time.
+"""Folds many conversations again, compares each with its tables, and rebuilds those that differ, one at a time.
 
 Comparing takes no locks. Each rebuild is a transaction of its own (`projector.rebuild`), so the process may die
 anywhere: what was rebuilt stays so, and is compared again at most. `rebuilds` keeps how far it is; another call goes on

@@ -1,4 +1,4 @@
-"""What is remembered of a conversation that was verified, so that the next time goes on from there."""
+"""What is stored of a verified conversation, so that the next verification continues from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames whose rows are missing, restored from the log; each only if the hash chain proves that it is the one.
+"""Restores frames whose rows are missing from the log, each only if the hash chain proves that it is the right one.
 
 The chain of the frames around a gap, or of the head, says what has to be in it: records of the conversation that lie
 there on the log are taken in their order, and nothing is written unless the chain closes. Dead letters are left out,

@@ -1,4 +1,4 @@
-"""Roots on the log: the topic `llm.roots` keeps them for ever, so that they lie elsewhere than the database.
+"""Roots on the log: the topic `llm.roots` keeps them for ever, outside of the database.
 
 A record's value is the JSON object of `Root.to_json`, a `PublishedRoot`. Who can write both to the database and to the
 topic can publish another root, but not take back one that somebody has read.

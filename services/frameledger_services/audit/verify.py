@@ -1,4 +1,4 @@
-"""Conversations verified from their rows: chain, tables against what the frames fold to, and validity.
+"""Verifies conversations from their rows: the hash chain, the tables against the fold of the frames, and validity.
 
 Each step adds to the differences of a conversation. All of one conversation is read in one snapshot, so what a
 projector writes meanwhile is no difference. Nothing is written here: the caller has what can be remembered.

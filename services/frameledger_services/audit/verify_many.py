@@ -1,4 +1,4 @@
-"""Many conversations verified, several at once: each job has a connection, and a snapshot for some conversations."""
+"""Verifies many conversations concurrently. Each job has a connection, and one snapshot for several conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A budget of bytes: how much may be in flight at once."""
+"""A limit on the bytes that are unacknowledged at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How every consumer of ours is made, and its records as values of `frameledger.record`.
+"""Creates our consumers, and converts their records to values of `frameledger.record`.
 
 The three names of aiokafka that a member of a consumer group needs are exported too.
 """

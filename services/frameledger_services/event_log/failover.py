@@ -1,4 +1,4 @@
-"""How clients of ours fail over from a broker that is frozen: its connections stand, and nothing comes over them.
+"""Failover from a frozen broker, whose connections stay open and answer nothing.
 
 aiokafka gives every answer the time of the largest one, asks one broker after the other for metadata, and makes one
 connection at a time, so one frozen broker keeps it from the others. Here making a connection has a short timeout, the

@@ -1,4 +1,4 @@
-"""What a fetch response has of one partition, as records."""
+"""The records of one partition in a fetch response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which broker leads each partition of a topic, learned from any broker that answers.
+"""Finds the leader of each partition of a topic, from the first broker that answers.
 
 aiokafka asks one broker after the other, and waits long for one that is frozen. Here all of them are asked at once.
 """

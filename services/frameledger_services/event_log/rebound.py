@@ -1,4 +1,4 @@
-"""Methods of aiokafka that use other classes than those that they name.
+"""Copies of methods of aiokafka that use other classes than the originals.
 
 aiokafka's consumer is made of classes that its modules name as globals. To replace one there would change it for every
 consumer of the process, which may be somebody else's program. A copy of the method with names of its own changes

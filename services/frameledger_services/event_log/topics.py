@@ -1,4 +1,4 @@
-"""The topics: what each is for, its configuration, and what is wrong with those that a broker has."""
+"""The topics: their purpose and configuration, and the check of those that a broker has."""
 
 from __future__ import annotations
 

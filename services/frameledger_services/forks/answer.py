@@ -1,4 +1,4 @@
-"""An answer to a moment of a conversation, recorded or given anew, in one form so that two can be compared."""
+"""An answer of a model at a version of a conversation, recorded or new, in one form so that two can be compared."""
 
 from __future__ import annotations
 

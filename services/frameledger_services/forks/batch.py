@@ -1,4 +1,4 @@
-"""Reruns of many runs: which moments there are, and several asked at once."""
+"""Reruns of many recorded runs, several concurrently."""
 
 from __future__ import annotations
 

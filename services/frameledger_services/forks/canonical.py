@@ -1,4 +1,4 @@
-"""JSON values compared as values, whatever the order of keys and however numbers or objects are written."""
+"""Compares JSON as values: the order of keys and the notation of numbers do not matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded moment beside what other models say to it."""
+"""A recorded answer beside the answers of other models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two answers compared: word by word, and call by call."""
+"""Compares two answers, word by word and call by call."""
 
 from __future__ import annotations
 

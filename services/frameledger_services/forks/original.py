@@ -1,4 +1,4 @@
-"""The recorded answer to a moment of a conversation: the run that read it, and the runs that its calls led to."""
+"""The recorded answer at a version of a conversation: its run, and the runs that its calls led to."""
 
 from __future__ import annotations
 

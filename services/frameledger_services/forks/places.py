@@ -1,4 +1,4 @@
-"""Where the messages of a conversation are in a copy of it: what a rewriting names has another position there.
+"""Positions of messages in a copy of a conversation, which differ from those that its frames name.
 
 A copy leaves out what was taken back, and begins anew with what was there before its first frame. So the copies are
 folded as they are made, and each message is found again by the frame that wrote it.

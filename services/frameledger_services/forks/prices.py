@@ -1,4 +1,4 @@
-"""Price lists: what a model's tokens cost, as the user says. None comes with the package: they change by the week.
+"""Price lists of models, which the user provides. The package has none, because prices change often.
 
     ["gpt-5-mini"]          or {"gpt-5-mini": {"input": 0.25, "output": 2.0, "cache_read": 0.025}}
     input = 0.25

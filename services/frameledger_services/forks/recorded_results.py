@@ -1,4 +1,4 @@
-"""The results that a conversation has on record, handed out to a model that is asked again."""
+"""The recorded results of a conversation, returned to a model that is asked again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rerun: a recorded moment is asked again, of another model, and nothing happens twice because of it.
+"""Reruns: a model is asked again at a recorded version of a conversation, and no effect happens a second time.
 
 A rerun is a conversation of its own, an *experiment*: a fork of the moment whose context frame says so
 (`metadata.experiment`), so that lists leave it out. What the model says and calls now is published there, and so it

@@ -1,4 +1,4 @@
-"""Many reruns summed up: how many said the same, and what both sides used."""
+"""The summary of many reruns: how many answers were equal, and what both sides used."""
 
 from __future__ import annotations
 

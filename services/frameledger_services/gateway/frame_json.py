@@ -1,4 +1,4 @@
-"""A stored frame as JSON: the same bytes in a page, on a line of NDJSON and in an event of a stream."""
+"""A stored frame as JSON, with the same bytes in a page, in NDJSON and in a stream."""
 
 from __future__ import annotations
 

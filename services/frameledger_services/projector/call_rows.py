@@ -1,4 +1,4 @@
-"""From a change of a call to its row in `tool_calls`."""
+"""Converts a change of a call to its row in `tool_calls`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The rows in `runs` of answers that belong to no run: whoever runs the model elsewhere says what it answered, and is
-counted like any other (RA5.counted)."""
+"""Rows in `runs` for answers without a run: a model that runs elsewhere is counted like any other (RA5.counted)."""
 
 from __future__ import annotations
 

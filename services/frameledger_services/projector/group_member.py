@@ -1,4 +1,4 @@
-"""A projector as a member of its consumer group: takes partitions over, stores what is read of them, drops them.
+"""A projector as a member of its consumer group: takes partitions over, stores their records, and gives them up.
 
 The group only assigns partitions. How far each was read stands in Postgres, moved in the transaction of each batch. The
 group's consumer fetches nothing: `Feed` reads a partition from the moment at which it was taken over (`takeover`), so

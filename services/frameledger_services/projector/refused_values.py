@@ -1,4 +1,4 @@
-"""Which errors come from a value that cannot be stored, and not from the database or from a bug of a state."""
+"""Tells errors of a value that cannot be stored from errors of the database and from bugs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The projector as a service: its connections, and what it starts beside each other; begun anew after transient errors.
+"""The projector as a service: its connections and tasks, started again after transient errors.
 
 `GroupMember` does the work.
 """

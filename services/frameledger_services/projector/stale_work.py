@@ -1,5 +1,4 @@
-"""Open work as rows of the outbox: requested, or closed if that was too long ago: nobody waits for the answer to a
-question of yesterday."""
+"""Open work as rows of the outbox: requested, or closed if it was requested so long ago that nobody waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a step of the fold to rows: what each change means for the tables."""
+"""Converts the changes of a step of the fold to rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a topic is still the one that the database was filled from.
+"""Checks that a topic is still the one from which the database was filled.
 
 The partition of a key depends on the number of partitions, and offsets are comparable only until a topic is deleted.
 """

@@ -1,6 +1,6 @@
-"""What lies on the log where it lost records: what clients published since then, before it was recovered.
+"""The records that clients published after the log lost records and before it was recovered.
 
-The copies of what was lost come behind that. So two things would be erased, or come back, that must not:
+The copies of what was lost come behind these. So two things would be erased, or come back, that must not:
 
 - The copy of an erasure lies behind frames of the life after it. A database that is filled from this log would erase
   them with the life before. They are published again behind the copy: to the present tables they are repetitions.

@@ -1,1 +1,1 @@
-"""The database: its tables, how it comes into its shape, and the statements on it."""
+"""The database: its tables, its schema check, and the statements. `README.md` lists the modules."""

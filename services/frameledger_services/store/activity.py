@@ -1,4 +1,4 @@
-"""What goes on in the whole installation just now: what was finished lately, what is in progress, what went wrong.
+"""The current activity of the installation: what was finished lately, what is in progress, what failed.
 
 Each function runs one statement on the caller's connection and changes nothing. None reads more than partial indexes of
 what is open, or the runs and calls of the last hour.

@@ -1,4 +1,4 @@
-"""A client's request as its conversation has it: when it was made, on what terms, and where the next one begins.
+"""A client's stored request for an answer: when and with which settings it was made, and how far its answer goes.
 
 That is all that a process needs which has never seen the request, and is asked for its answer.
 """

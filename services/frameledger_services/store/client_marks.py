@@ -1,4 +1,4 @@
-"""Marks that processes set for as long as they live: advisory locks of a session, which end with it.
+"""Advisory locks as marks that a process sets for others to see. They end with its session.
 
 A reader may set them: nothing is written. Everybody may set the same mark; none waits for another.
 """

@@ -1,4 +1,4 @@
-"""What many followers of conversations read, in one statement: the frames behind each one's cursor, and the heads.
+"""Reads for many followers in one statement: the frames after each cursor, and the heads.
 
 One statement is of one moment, and costs one round trip for all of them.
 """

@@ -1,4 +1,4 @@
-"""What a fork needs to know of an old moment beside its context: the link of the chain, and which calls ran."""
+"""What a fork reads of its original beside the context: the link of the hash chain, and which calls ran."""
 
 from __future__ import annotations
 

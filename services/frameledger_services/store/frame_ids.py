@@ -1,4 +1,4 @@
-"""The ids of frames in the tables, which have uuids only, and which of them are there."""
+"""Ids of frames as the UUIDs of the tables, and which of some ids are stored."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a person asks of a conversation's past: what happened, what differs between two versions, and why a message
-is there.
+"""Queries on the history of a conversation: the timeline, runs, differences of two versions, and the origin of a
+message.
 
 Each function runs one statement on the caller's connection and changes nothing. The statements are calls of documented
 SQL functions, so whoever has psql reads the same.

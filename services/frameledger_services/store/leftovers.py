@@ -1,4 +1,4 @@
-"""What is left of conversations that have no head: receipts of their erasure, and rows that nobody should find."""
+"""Rows of conversations that have no head: receipts of their erasure, and rows that should not exist."""
 
 from __future__ import annotations
 

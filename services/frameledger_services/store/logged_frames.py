@@ -1,4 +1,4 @@
-"""Stored frames next to the log: by partition and offset, with what the record that each came from has to say."""
+"""Stored frames by partition and offset, for comparing each with its record on the log."""
 
 from __future__ import annotations
 

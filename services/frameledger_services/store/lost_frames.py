@@ -1,4 +1,4 @@
-"""Stored frames by their places on the log: those that a recovery compares with it, and those that it lost.
+"""Stored frames by partition and offset, for a recovery: those to compare with the log, and those that it lost.
 
 Each function runs one statement, in the caller's transaction if there is one, and none commits.
 """

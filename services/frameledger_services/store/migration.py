@@ -1,4 +1,4 @@
-"""The shape of the database, brought up to what this release needs. Only here Alembic is imported."""
+"""Migrates the schema to what this release needs. The only module that imports Alembic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames that a conversation has and its rows do not: where they are missing, and what stands around them.
+"""Versions of a conversation without a row in `frames`, with the rows before and after them.
 
 Each function runs one statement, in the caller's transaction if there is one, and none commits.
 """

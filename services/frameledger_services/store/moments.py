@@ -1,4 +1,4 @@
-"""A conversation at one version or time: its head, its context, its transcript.
+"""A conversation at one version or time: head, context, transcript.
 
 Each function runs one statement on the caller's connection and changes nothing.
 """

@@ -1,4 +1,4 @@
-"""The functions that live workers offer: their tools, and those that a model may cancel."""
+"""The functions that live workers offer: their tools, and those whose calls a model may cancel."""
 
 from __future__ import annotations
 

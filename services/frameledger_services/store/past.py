@@ -1,4 +1,5 @@
-"""All that a conversation's messages and settings ever were, with the versions for which they held. One statement each.
+"""Every message, era, setting and call that a conversation ever had, with the versions for which it held. One statement
+each.
 
 JSON stays text: whoever passes it on need not read it.
 """

@@ -1,5 +1,5 @@
-"""What a replay reads: frames of a conversation in order, with which attempt of their run it was that counted, and what
-began with them without a frame of its own."""
+"""What a replay reads: frames in order, which attempt of their run counted, and what began with them without a frame of
+its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rerun reads of the original: its runs, what they said and called, and the results that are on record."""
+"""What a rerun reads of its original: runs, their texts and calls, and the recorded results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of the database, checked before a service works with it.
+"""The check of the schema, before a service uses a database.
 
 Revisions are numbers in order, four digits each, so that a database can be told to be too old or too new without
 knowing the revisions of other releases. A newer one names the oldest release that works with it too: where it only

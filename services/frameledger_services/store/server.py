@@ -1,4 +1,4 @@
-"""What the database server says of itself: standbys, commits that wait, transactions that are open for long."""
+"""The state of the database server: standbys, waiting commits, long transactions."""
 
 from __future__ import annotations
 

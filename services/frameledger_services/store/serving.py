@@ -1,4 +1,4 @@
-"""Who is there to work: live workers, and the functions that they serve. One statement each."""
+"""Live workers, and the functions that they serve. One statement each."""
 
 from __future__ import annotations
 

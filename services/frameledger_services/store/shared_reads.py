@@ -1,4 +1,4 @@
-"""Reads that many ask for at the same time, done for all of them in one statement.
+"""Combines concurrent reads into one statement.
 
 Nobody waits for company: who finds a statement to spare is read for at once. Who comes while all are under way is read
 for by the next one, together with whoever else has come by then. So what a statement costs beside its rows is shared

@@ -1,4 +1,4 @@
-"""The messages of a conversation at a version, with what says under which id a client knows them. One statement."""
+"""The messages of a conversation at a version, with the ids under which clients know them. One statement."""
 
 from __future__ import annotations
 

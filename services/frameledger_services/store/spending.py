@@ -1,4 +1,4 @@
-"""What runs have used: rounds and runs of one conversation, tokens and money of one and of all, by the log's time.
+"""What runs have used: rounds and runs of one conversation, tokens and cost of one and of all, by the log's time.
 
 Each statement reads a range of an index: the latest runs of a conversation, those of its day, those of some hours. None
 grows with how long a conversation is, or with how many there are.

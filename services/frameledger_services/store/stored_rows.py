@@ -1,4 +1,4 @@
-"""Everything that the tables hold of conversations, read in the order of versions: for whoever folds them again.
+"""All rows of conversations in the order of versions, for folding them again.
 
 A short conversation is read whole, many of them with one statement for each table; a long one is read as far as
 somebody asks, and the server keeps it sorted meanwhile. All functions read in the caller's transaction, which has to be

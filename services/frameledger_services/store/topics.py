@@ -1,4 +1,4 @@
-"""The topics that the database was filled from: the table `topics`."""
+"""The table `topics`: the topics from which the database was filled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations that leave a database and come into another one: what an export reads, what an import asks first.
+"""What an export reads, and what an import checks first.
 
 All functions read in the caller's transaction, which has to be REPEATABLE READ for a conversation to be of one moment.
 """

@@ -1,4 +1,4 @@
-"""What was verified before: up to which version of each conversation, and what the fold goes on from."""
+"""Up to which version each conversation was verified, and the state from which the next verification continues."""
 
 from __future__ import annotations
 

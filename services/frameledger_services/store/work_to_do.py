@@ -1,4 +1,4 @@
-"""How much there is to do: what waits in the outbox, for a worker, or for a person."""
+"""Counts of open work: in the outbox, for a worker, for a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what is overdue to the frame that settles it. Pure: the same row gives the same bytes.
+"""Makes the frame that settles overdue work. Pure: the same row gives the same bytes.
 
 So if two timekeepers see the same, they publish one frame twice, which counts once. Each frame names what it settles,
 and is ignored once that has ended. Its id names the rule, the subject and the version of the context that was judged,

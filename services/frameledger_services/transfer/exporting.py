@@ -1,4 +1,4 @@
-"""Export: conversations read from the rows, a page of frames at a time, each in one snapshot of its own.
+"""Export: reads conversations from their rows, in pages of frames, each conversation in one snapshot.
 
 So each conversation is whole and of one moment, whatever is published meanwhile; two conversations of one export may be
 of two moments. Memory is that of one page, however long a conversation is and however many there are.

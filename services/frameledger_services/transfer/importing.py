@@ -1,4 +1,4 @@
-"""Import: conversations of a file become rows, as a projector would have written them. Nothing is published.
+"""Import: writes the conversations of a file as the rows that a projector would have written. Publishes nothing.
 
 First the whole file is read and checked (`check`): seals, chains, that every frame can be folded, and that no id is
 taken. Only then is anything written (`write`), each conversation in one transaction. A process that dies between any

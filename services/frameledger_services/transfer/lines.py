@@ -1,4 +1,4 @@
-"""The lines of a file of conversations: sealed when they are written, checked when they are read.
+"""The lines of an export file: hashed when they are written, verified when they are read.
 
 A file has one or several conversations, each a header and then its frames in their order, one JSON object a line:
 

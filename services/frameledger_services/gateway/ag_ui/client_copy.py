@@ -1,4 +1,4 @@
-"""Whether the client of a run has the messages that the conversation has."""
+"""Whether the client of a run has all messages of the conversation."""
 
 from __future__ import annotations
 

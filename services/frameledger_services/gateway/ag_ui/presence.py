@@ -1,4 +1,4 @@
-"""Which runs have a client, and what becomes of a run whose client has left before its end."""
+"""Which runs have a connected client, and what happens to a run whose client disconnects before its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client asks for: `RunAgentInput`, as far as there is something to do with it.
+"""The request of a client: the fields of `RunAgentInput` that are used.
 
 What the protocol does not describe is passed over, since a newer client may send it; a described field with a value
 that it cannot have is refused before the run begins.

@@ -1,4 +1,4 @@
-"""What the model says in a run, as events: texts and thoughts, each under the id that its message will have."""
+"""The texts and thoughts of a model in a run as events, each with the id that its message will have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of calls in a run, as events: made, answered, cancelled, or waiting for a person."""
+"""The calls of a run as events: made, answered, cancelled, or waiting for a person."""
 
 from __future__ import annotations
 

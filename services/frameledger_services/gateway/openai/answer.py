@@ -1,4 +1,4 @@
-"""What the frames behind a question say to whoever asked it: text, how it ended, what it used.
+"""The answer that the frames after a question make: text, calls, finish reason, usage.
 
 An answer may take several runs: a model calls functions, and is run again with their results. Their texts are one
 answer, with a blank line between them. Thoughts, calls and results are not said.

@@ -1,4 +1,4 @@
-"""A question to a conversation, and its answer whole or as it comes: what all of OpenAI's APIs have in common."""
+"""Asks a question and returns its answer, whole or streamed. All of OpenAI's APIs share it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question that is stored in a conversation: where its answer begins."""
+"""A stored question, and the version at which its answer begins."""
 
 from __future__ import annotations
 

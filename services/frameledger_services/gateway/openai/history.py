@@ -1,4 +1,4 @@
-"""A client of OpenAI's API sends the whole history each time: what of it the conversation does not have yet.
+"""Finds the new part of a resent history: a client of OpenAI's API sends all messages each time.
 
 **The rule.** What is stored and what is sent are compared as a client sees a conversation, message by message from the
 beginning, and never as bytes:

@@ -1,4 +1,4 @@
-"""A client that waits for an answer: when it goes away, the answer is interrupted."""
+"""Interrupts an answer when the client that waits for it disconnects."""
 
 from __future__ import annotations
 

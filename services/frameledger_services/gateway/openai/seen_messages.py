@@ -1,4 +1,4 @@
-"""What of a message is compared, and what a client sees of it: the words of users and of the assistant (`history`)."""
+"""The part of a message that a client sees, and that is compared with the messages it resends (`history`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was changed, erased, rebuilt and verified."""
+"""The tables of audits: changed outcomes, erasures, rebuilds, verifications."""
 
 from __future__ import annotations
 

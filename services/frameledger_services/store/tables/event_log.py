@@ -1,4 +1,4 @@
-"""How far the log was projected, what is to be published, what could not be read, and recoveries."""
+"""The tables of the log: projected positions, the outbox, rejected records, recoveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers, and their claims: what the workers themselves write."""
+"""The tables `workers` and `claims`, which the workers themselves write."""
 
 from __future__ import annotations
 
