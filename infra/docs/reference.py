@@ -15,7 +15,8 @@ from frameledger_services.cli import GROUPS, application
 from frameledger_services.log_events import EVENTS
 from frameledger_services.settings import PREFIX, Settings
 from frameledger_services.store.tables import metadata
-from frameledger_services.telemetry.metrics import METRICS, Metric
+from frameledger_services.telemetry.metric_types import Metric
+from frameledger_services.telemetry.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 SQL = ROOT / "migrations" / "sql"

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from frameledger_services.telemetry.metrics import METRICS, Histogram, Metric
+from frameledger_services.telemetry.metric_types import Histogram, Metric
+from frameledger_services.telemetry.metrics import METRICS
 
 HERE = Path(__file__).parent
 SOURCE = {"type": "prometheus", "uid": "${source}"}

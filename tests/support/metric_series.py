@@ -1,6 +1,6 @@
 """The series of a metric, by the names that a query uses."""
 
-from frameledger_services.telemetry.metrics import Histogram, Metric
+from frameledger_services.telemetry.metric_types import Histogram, Metric
 
 
 def series_of(metric: Metric) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from tests.support.metric_series import series_of
 
 from frameledger_services.telemetry import metrics, ops_server
 from frameledger_services.telemetry.health import Health
-from frameledger_services.telemetry.metrics import METRICS, MOST_NAMES, OTHER, Counter, Gauge, Histogram
+from frameledger_services.telemetry.metric_types import MOST_NAMES, OTHER, Counter, Gauge, Histogram
+from frameledger_services.telemetry.metrics import METRICS
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 

@@ -8,65 +8,12 @@ unbounded.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from frameledger.decode_error import REASONS
 from frameledger.evolve.changes import CallEnd, RunEnd
 from frameledger.frames import FRAME_TYPES
-
-OTHER = "other"
-"""The label value for all values that are not listed, or come after the first `MOST_NAMES`."""
-
-MOST_NAMES = 50
-"""Maximum values of an open label in one process. Any model or function name can occur in a conversation."""
-
-Unit = Literal["", "seconds", "frames", "records", "tokens"]
-Of = Literal[
-    "projector", "timekeeper", "worker", "inference", "functions", "gateway", "client", "every service"
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A label and its values: those listed, or the open set that `open_to` names."""
-
-    name: str
-    values: tuple[str, ...] = ()
-    open_to: Literal["", "names", "settings"] = ""
-    """`names`: up to `MOST_NAMES` values, then `other`. `settings`: configured names, such as topics."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric. `high` says what a high value means and what to do."""
-
-    name: str
-    of: Of
-    meaning: str
-    high: str = ""
-    labels: tuple[Label, ...] = ()
-    unit: Unit = ""
-
-
-class Counter(Metric):
-    """A counter of events; its name ends in `_total`."""
-
-    __slots__ = ()
-
-
-class Gauge(Metric):
-    """A current value."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram(Metric):
-    """Observations, counted in buckets."""
-
-    buckets: tuple[float, ...] = ()
-
+from frameledger_services.telemetry.metric_types import OTHER, Counter, Gauge, Histogram, Label, Metric
 
 QUICK = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 """Buckets in seconds for operations of the database or the broker."""

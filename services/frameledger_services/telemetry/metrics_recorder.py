@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from frameledger_services.telemetry.metrics import Counter, Gauge, Histogram, Metric
+from frameledger_services.telemetry.metric_types import Counter, Gauge, Histogram, Metric
 
 
 class Counting(Protocol):

@@ -20,7 +20,15 @@ from prometheus_client.registry import Collector
 
 from frameledger.stored import FOLD_VERSION
 from frameledger_services.telemetry import metrics
-from frameledger_services.telemetry.metrics import MOST_NAMES, OTHER, Counter, Gauge, Histogram, Label, Metric
+from frameledger_services.telemetry.metric_types import (
+    MOST_NAMES,
+    OTHER,
+    Counter,
+    Gauge,
+    Histogram,
+    Label,
+    Metric,
+)
 from frameledger_services.telemetry.metrics_recorder import Counting, Metrics, Observing, Read, Showing
 
 MOST_FOUND = 5_000
