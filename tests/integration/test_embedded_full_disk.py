@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 
 from frameledger_services.cli.doctor import servers
-from frameledger_services.embedded import directory, stack
+from frameledger_services.embedded import command_programs, directory, stack
 from frameledger_services.embedded import supervisor as supervision
 from frameledger_services.embedded.record import Phase, State, read_record
 from frameledger_services.settings import Settings
@@ -54,7 +54,7 @@ def test_the_supervisor_survives_and_writes_down_what_happened_when_there_is_roo
         return told.record.processes[-1]
 
     async def life():
-        command = stack.Command("timekeeper", ("run", "timekeeper"))
+        command = command_programs.Command("timekeeper", ("run", "timekeeper"))
         running = asyncio.create_task(stack.up(settings, services=[command], on_change=told))
         await told.until(lambda: told.record.phase is Phase.READY)
         unfinished.mkdir()

@@ -9,7 +9,8 @@ import psutil
 import pytest
 from tests.bounds import IN_PROCESS
 
-from frameledger_services.embedded import ports, stack
+from frameledger_services.embedded import ports
+from frameledger_services.embedded.command_programs import CommandPrograms
 from frameledger_services.embedded.program import EmbeddedError
 from frameledger_services.settings import Settings
 
@@ -40,12 +41,12 @@ def test_what_has_another_port_than_the_usual_one_keeps_it_once_that_is_free(
 ):
     (tmp_path / "run").mkdir()
     monkeypatch.setattr(ports, "_reserved", set())
-    chosen = stack._Stack(Settings(), tmp_path, lambda _: None)._port(name, None, held)
+    chosen = CommandPrograms(Settings(), tmp_path, {}).port(name, None, held)
     assert chosen != held
     with socket.socket() as usual:
         usual.bind((ports.HOST, 0))
         free = usual.getsockname()[1]
-    assert stack._Stack(Settings(), tmp_path, lambda _: None)._port(name, None, free) == chosen
+    assert CommandPrograms(Settings(), tmp_path, {}).port(name, None, free) == chosen
 
 
 @pytest.mark.regression("journey 21")
@@ -91,7 +92,7 @@ def test_of_two_processes_that_choose_the_same_free_port_one_gets_it():
         probe.bind((ports.HOST, 0))
         free = probe.getsockname()[1]
     choosing = f"""
-from frameledger_services.embedded import ports, stack
+from frameledger_services.embedded import ports
 print(ports.choose({free}), flush=True)
 input()
 """

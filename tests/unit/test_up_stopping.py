@@ -2,7 +2,7 @@
 
 import pytest
 
-from frameledger_services.embedded import stack
+from frameledger_services.embedded.command_programs import Command, CommandPrograms
 from frameledger_services.settings import Settings
 
 
@@ -11,6 +11,6 @@ from frameledger_services.settings import Settings
 def test_a_service_is_not_killed_while_it_drains(drains, tmp_path):
     settings = Settings(**drains)
     (tmp_path / "run").mkdir()
-    one = stack._Stack(settings, tmp_path, lambda _: None)._program(stack.Command("inference", ("run", "x")))
+    one = CommandPrograms(settings, tmp_path, {}).program(Command("inference", ("run", "x")))
     assert one.stop_within > settings.work_drain_secs + settings.work_grace_secs
     assert one.stop_within > settings.gateway_drain_secs

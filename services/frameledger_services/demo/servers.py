@@ -16,7 +16,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from frameledger_services.embedded import stack
+from frameledger_services.embedded import command_programs, stack
 from frameledger_services.embedded.directory import is_claimed
 from frameledger_services.embedded.forked import ForkServer
 from frameledger_services.embedded.program import EmbeddedError, Program, failed
@@ -42,8 +42,8 @@ class Servers:
 async def servers(
     settings: Settings,
     *,
-    setup: Sequence[stack.Command],
-    services: Sequence[stack.Command],
+    setup: Sequence[command_programs.Command],
+    services: Sequence[command_programs.Command],
     on_change: Callable[[Sequence[Process]], None],
     fork_server: ForkServer | None,
 ) -> AsyncIterator[Servers]:

@@ -1,21 +1,16 @@
 """What `frameledger up` runs: the embedded servers, then the setup commands, then the services."""
 
 import asyncio
-import http
-import http.client
 import json
 import os
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from secrets import token_hex
 
 from frameledger_services import data_directory, exception_groups, logs
-from frameledger_services.embedded import class_archive, java, kafka, ports, postgres
+from frameledger_services.embedded import class_archive, java, kafka, postgres
+from frameledger_services.embedded.command_programs import Command, CommandPrograms
 from frameledger_services.embedded.directory import claimed
 from frameledger_services.embedded.forked import ForkServer
 from frameledger_services.embedded.leftovers import end_leftovers
@@ -29,37 +24,14 @@ from frameledger_services.embedded.record import (
     write_record,
 )
 from frameledger_services.embedded.supervisor import Supervisor
-from frameledger_services.settings import PREFIX, Settings
+from frameledger_services.settings import Settings
 from frameledger_services.settings_masking import masked
 from frameledger_services.settings_sources import running_file
-
-READY_SECONDS = 2.0
-"""Timeout of `/readyz` in seconds; it is requested again."""
 
 WRITE_AGAIN = 1.0
 """Seconds until a failed write of the record is retried."""
 
-LEAVE_SECONDS = 15.0
-"""What a service needs to stop after it has drained: to settle its work, and to leave its group and the database."""
-
 _log = logs.get_logger("up")
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command of our command line that `up` runs in its own process."""
-
-    name: str
-    arguments: tuple[str, ...]
-    preferred_port: int | None = None
-    """Its HTTP port: that of the setting `NAME_port`, else this one, else a free one. It is ready when it accepts
-    connections."""
-
-    metrics_port: int | None = None
-    """Port of its `/metrics`, or else a free one. It is ready when its `/readyz` there reports so."""
-
-    before_kafka: bool = False
-    """Whether it needs only the database: then it runs while Kafka starts."""
 
 
 async def up(
@@ -98,13 +70,6 @@ async def up(
             raise
 
 
-def stop_secs(settings: Settings) -> float:
-    """Returns how long a service may take to stop: one that is killed before leaves its work to the next start."""
-    return (
-        max(settings.work_drain_secs + settings.work_grace_secs, settings.gateway_drain_secs) + LEAVE_SECONDS
-    )
-
-
 class _Stack:
     """One execution of `up`: its phase, and the steps of its start."""
 
@@ -115,6 +80,7 @@ class _Stack:
         self._record = Record(pid=os.getpid(), started=start_time(os.getpid()), phase=Phase.STARTING)
         self._ended = threading.Event()
         self._environment: dict[str, str] = {}
+        self._programs = CommandPrograms(settings, directory, self._environment)
         self._archive: tuple[Program, Path, Path] | None = None
         """Arguments for creating the broker's class archive, if it should be created now."""
 
@@ -132,12 +98,12 @@ class _Stack:
                 await self._start(supervisor, self._postgres)
                 for command in setup:
                     if command.before_kafka:
-                        await supervisor.run_once(self._program(command))
+                        await supervisor.run_once(self._programs.program(command))
             self._write_addresses()
             for command in setup:
                 if not command.before_kafka:
-                    await supervisor.run_once(self._program(command))
-            await supervisor.keep(*(self._program(command) for command in services))
+                    await supervisor.run_once(self._programs.program(command))
+            await supervisor.keep(*(self._programs.program(command) for command in services))
             self._say(phase=Phase.READY)
             # Until the task is cancelled, or a program fails.
             async with asyncio.TaskGroup() as beside:
@@ -173,7 +139,7 @@ class _Stack:
             address = masked("database_url", self._settings.database_url) or ""
             supervisor.show_external("postgres", address)
             return None
-        port = self._port("postgres", self._settings.postgres_port, postgres.PREFERRED_PORT)
+        port = self._programs.port("postgres", self._settings.postgres_port, postgres.PREFERRED_PORT)
         supervisor.say("postgres", "making its files")
         server = await asyncio.to_thread(postgres.prepare, self._directory, port)
         self._environment["database_url"] = server.dsn
@@ -184,7 +150,7 @@ class _Stack:
         if settings.kafka_bootstrap_servers is not None:
             supervisor.show_external("kafka", settings.kafka_bootstrap_servers)
             return None
-        port = self._port("kafka", settings.kafka_port, kafka.PREFERRED_PORT)
+        port = self._programs.port("kafka", settings.kafka_port, kafka.PREFERRED_PORT)
         loop = asyncio.get_running_loop()
 
         def say(word: str) -> None:
@@ -213,17 +179,6 @@ class _Stack:
             self._environment["topic_partitions"] = str(kafka.PARTITIONS)
         return server.program
 
-    def _port(self, name: str, wanted: int | None, preferred: int) -> int:
-        """Returns the configured port, or the previous one, so that clients configured with it keep working."""
-        file = self._directory / "run" / f"{name}.port"
-        if wanted is None:
-            with suppress(OSError, ValueError):
-                preferred = int(file.read_text(encoding="ascii"))
-        setting = f"{PREFIX}{name.upper()}_PORT"
-        port = ports.choose(wanted or preferred, explicit=wanted is not None, setting=setting)
-        file.write_text(str(port), encoding="ascii")
-        return port
-
     def _write_addresses(self) -> None:
         """Write the addresses with which commands in this folder find the servers without a setting."""
         file = running_file(self._directory)
@@ -231,57 +186,6 @@ class _Stack:
         unfinished.write_text(json.dumps(self._environment), encoding="utf-8")
         unfinished.replace(file)
         data_directory.remember(self._directory)
-
-    def _program(self, command: Command) -> Program:
-        # A service has one process at a time, so a new one can take its predecessor's place in a consumer group.
-        ours = {
-            "projector_instance_id": self._settings.projector_instance_id or self._name(),
-            "data_dir": str(self._directory),
-            "metrics_host": ports.HOST,
-        }
-        address = None
-        waited_for: list[Callable[[], bool]] = []
-        listening: list[Callable[[], bool]] = []
-        if command.preferred_port is not None:
-            wanted = getattr(self._settings, f"{command.name}_port")
-            port = self._port(command.name, wanted, command.preferred_port)
-            ours[f"{command.name}_port"] = str(port)
-            address = f"http://{ports.HOST}:{port}"
-            listening.append(partial(ports.answers, port))
-        metrics = None
-        if command.metrics_port is not None:
-            port = self._port(f"{command.name}_metrics", None, command.metrics_port)
-            ours["metrics_port"] = str(port)
-            metrics = f"http://{ports.HOST}:{port}/metrics"
-            listening.append(partial(ports.answers, port))
-            waited_for.append(partial(_reports_ready, port))
-        return Program(
-            name=command.name,
-            argv=(sys.executable, "-m", "frameledger_services", *command.arguments),
-            directory=Path.cwd(),
-            log=self._directory / "logs" / f"{command.name}.log",
-            environment={
-                f"{PREFIX}{name.upper()}": value for name, value in (self._environment | ours).items()
-            },
-            address=address,
-            metrics=metrics,
-            # A service without an address is ready when it runs.
-            is_ready=partial(_all, (*listening, *waited_for)),
-            is_back=partial(_all, listening),
-            may_be_forked=True,
-            stop_within=stop_secs(self._settings),
-        )
-
-    def _name(self) -> str:
-        """Returns a unique name for this directory in characters that Kafka accepts. It is generated once and stored,
-        because machines may share a host name and a Kafka."""
-        file = self._directory / "run" / "name"
-        with suppress(OSError, ValueError):
-            if name := file.read_text(encoding="ascii").strip():
-                return name
-        name = f"up-{token_hex(8)}"
-        file.write_text(name, encoding="ascii")
-        return name
 
     def _say(self, **changes: object) -> None:
         """Write the record and call `on_change`. A failed write, for example on a full disk, is logged and retried, so
@@ -304,19 +208,3 @@ async def _tried(archive: tuple[Program, Path, Path]) -> None:
     """Create the archive. Errors of the operating system are ignored, because everything works without it."""
     with suppress(OSError):
         await class_archive.make(*archive)
-
-
-def _all(questions: Sequence[Callable[[], bool]]) -> bool:
-    return all(question() for question in questions)
-
-
-def _reports_ready(port: int) -> bool:
-    """Returns whether a service is ready, according to its `/readyz` at this port."""
-    connection = http.client.HTTPConnection(ports.HOST, port, timeout=READY_SECONDS)
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()

@@ -18,7 +18,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.settings_sources import SETTINGS_FILE
 
 if TYPE_CHECKING:
-    from frameledger_services.embedded import stack
+    from frameledger_services.embedded import command_programs
     from frameledger_services.embedded.forked import ForkServer
 
 # The embedded servers are imported inside the commands: they need Linux or macOS, and the command line runs anywhere.
@@ -85,7 +85,7 @@ def _run(settings: Settings) -> bool:
 
 
 async def _supervise(
-    settings: Settings, wanted: Sequence[stack.Command], fork_server: ForkServer | None
+    settings: Settings, wanted: Sequence[command_programs.Command], fork_server: ForkServer | None
 ) -> bool:
     from frameledger_services.embedded import stack
 
@@ -129,10 +129,10 @@ def _start_detached(settings: Settings) -> bool:
                     raise failed("up", f"ended with exit code {code}", log)
                 time.sleep(POLL)
         except BaseException as error:
-            from frameledger_services.embedded import stack
+            from frameledger_services.embedded import command_programs
 
             progress.stopping()
-            child.stop(DOWN_WITHIN + stack.stop_secs(settings))
+            child.stop(DOWN_WITHIN + command_programs.stop_secs(settings))
             if isinstance(error, KeyboardInterrupt):
                 return False
             raise

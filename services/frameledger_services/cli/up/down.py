@@ -29,7 +29,7 @@ def down(data_dir: DataDir = None) -> None:
 
     Example: `frameledger down`
     """
-    from frameledger_services.embedded import stack
+    from frameledger_services.embedded import command_programs
     from frameledger_services.embedded.directory import claimed, is_claimed
     from frameledger_services.embedded.leftovers import end_leftovers
     from frameledger_services.embedded.program import EmbeddedError
@@ -42,7 +42,7 @@ def down(data_dir: DataDir = None) -> None:
     try:
         stopped = is_claimed(directory)
         if stopped:
-            _stop_supervisor(directory, DOWN_WITHIN + stack.stop_secs(settings))
+            _stop_supervisor(directory, DOWN_WITHIN + command_programs.stop_secs(settings))
         with claimed(directory, least_space=0):
             left = end_leftovers(directory)
     except EmbeddedError as error:

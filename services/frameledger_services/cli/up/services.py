@@ -10,7 +10,7 @@ from frameledger_services.settings import GATEWAY_PORT, Settings
 
 # The embedded servers are imported inside the functions: they need Linux or macOS, and the command line runs anywhere.
 if TYPE_CHECKING:
-    from frameledger_services.embedded import stack
+    from frameledger_services.embedded import command_programs
 
 SERVICES: tuple[tuple[str, ...], ...] = (("run", "projector"), ("run", "timekeeper"))
 """Commands that `up` keeps running, each in its own process."""
@@ -25,31 +25,31 @@ METRICS_PORT = 18091
 """Metrics port of the first service; the others use the following ports. A port in use is replaced by a free one."""
 
 
-def setup() -> list[stack.Command]:
+def setup() -> list[command_programs.Command]:
     """Returns the commands that `up` runs once, in this order, when the servers that they need are ready."""
-    from frameledger_services.embedded import stack
+    from frameledger_services.embedded import command_programs
 
     return [
-        stack.Command("migrate", ("migrate",), before_kafka=True),
-        stack.Command("topics", ("topics", "--create")),
+        command_programs.Command("migrate", ("migrate",), before_kafka=True),
+        command_programs.Command("topics", ("topics", "--create")),
     ]
 
 
-def always() -> list[stack.Command]:
+def always() -> list[command_programs.Command]:
     """Returns the services that run whatever the settings."""
-    from frameledger_services.embedded import stack
+    from frameledger_services.embedded import command_programs
 
-    return [stack.Command(words[-1], words) for words in SERVICES]
+    return [command_programs.Command(words[-1], words) for words in SERVICES]
 
 
-def configured(settings: Settings) -> list[stack.Command]:
+def configured(settings: Settings) -> list[command_programs.Command]:
     """Returns the services that these settings ask for, each with its metrics port."""
-    from frameledger_services.embedded import stack
+    from frameledger_services.embedded import command_programs
 
     services = always()
     if settings.inference_provider is not None:
-        services.append(stack.Command(ANSWERING[-1], ANSWERING))
+        services.append(command_programs.Command(ANSWERING[-1], ANSWERING))
     if extras.is_installed("gateway"):
-        services.append(stack.Command(GATEWAY[-1], GATEWAY, preferred_port=GATEWAY_PORT))
+        services.append(command_programs.Command(GATEWAY[-1], GATEWAY, preferred_port=GATEWAY_PORT))
     first = METRICS_PORT if settings.metrics_port is None else settings.metrics_port
     return [replace(one, metrics_port=first + place) for place, one in enumerate(services)]
