@@ -6,8 +6,8 @@ from time import monotonic
 
 import pytest
 from tests.bounds import IN_PROCESS
+from tests.support.calls_in_memory import InMemory, OneCall, dependencies, outcomes
 from tests.support.turns import turns
-from tests.unit.test_functions_lifecycle import InMemory, OneCall, dependencies, said
 
 from frameledger.frames import FunctionCallFromLLM
 from frameledger_services import failpoints
@@ -111,7 +111,7 @@ def test_a_call_whose_plan_cannot_be_read_waits_and_stops_no_other(monkeypatch):
         return session.publisher.frames
 
     frames = asyncio.run(run())
-    assert said(frames).count("FunctionCallResultFrame") == 2
+    assert outcomes(frames).count("FunctionCallResultFrame") == 2
     assert [frame.result for frame in frames if frame.type == "FunctionCallResultFrame"] == ["paid"] * 2
 
 
@@ -146,7 +146,7 @@ def test_announced_calls_run_however_long_the_database_is_away_after_the_fold():
 
     statuses = Away(lambda: bool(outages) and outages.pop())
     assert asyncio.run(run_both(session, plan, statuses)) is None
-    assert said(session.publisher.frames).count("FunctionCallResultFrame") == 2
+    assert outcomes(session.publisher.frames).count("FunctionCallResultFrame") == 2
 
 
 @pytest.mark.regression("worker 17")
@@ -189,7 +189,7 @@ def test_a_handler_is_stopped_when_the_lease_of_its_worker_ends(safe):
 
         error = await run_both(session, plan)
         await turns()
-        return error, len(stopped), said(session.publisher.frames)
+        return error, len(stopped), outcomes(session.publisher.frames)
 
     error, stopped, frames = asyncio.run(run())
     assert isinstance(error, LeaseLostError)
@@ -226,7 +226,7 @@ def test_calls_of_a_program_that_no_longer_waits_for_them_are_settled_and_not_le
             await asyncio.wait([running])
             assert running.cancelled()
             await background.end(IN_PROCESS)
-        return said(session.publisher.frames), len(stopped)
+        return outcomes(session.publisher.frames), len(stopped)
 
     frames, stopped = asyncio.run(run())
     assert frames.count("FunctionCallInProgressFrame") == 2
@@ -278,7 +278,7 @@ def test_a_program_that_stops_before_its_turn_to_announce_announces_nothing():
             statuses.first.set_result(CallSnapshot(monotonic(), 1, "applied"))
             await first
             await background.end(IN_PROCESS)
-        return said(session.publisher.frames).count("FunctionCallsStartedFrame"), len(begun)
+        return outcomes(session.publisher.frames).count("FunctionCallsStartedFrame"), len(begun)
 
     assert asyncio.run(run()) == (1, 2)
 

@@ -1,0 +1,299 @@
+"""What a handler returns, reports or raises, and frames of its call that are not published: how its call ends."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.bounds import IN_PROCESS
+from tests.support.calls_in_memory import InMemory, NeverFolded, OneCall, outcomes, run_call
+from tests.support.turns import turns
+
+from frameledger.frames import FunctionCallResultProperties
+from frameledger.record import outgoing
+from frameledger_services import call_words
+from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
+from frameledger_services.functions import (
+    ResultRefusedError,
+    notifications,
+)
+from frameledger_services.functions.call_lifecycle import CallLifecycle
+from frameledger_services.functions.options import Options
+from frameledger_services.work import LeaseLostError
+from frameledger_services.work import publisher as worker_publisher
+
+
+class ApiError(Exception):
+    """An error whose `__str__` returns no string, so that `str` of it raises a TypeError."""
+
+    def __init__(self, body):
+        self.body = body
+
+    def __str__(self):
+        return self.body
+
+
+@pytest.mark.regression("worker 1")
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_handler_whose_error_has_no_text_ran_once_and_failed(plain):
+    begun = []
+
+    async def pay(params):
+        begun.append("pay")
+        # Otherwise a handler that begins again and again never yields to the event loop.
+        await turns(1)
+        raise ApiError({"code": 402})
+
+    def in_a_thread(params):
+        begun.append("pay")
+        raise ApiError({"code": 402})
+
+    frames = asyncio.run(run_call(in_a_thread if plain else pay, is_async=not plain))
+    assert (outcomes(frames), begun) == (["FunctionCallInProgressFrame", "ErrorFrame", "failed"], ["pay"])
+    assert "ApiError" in frames[1].message
+
+
+class ClosedSession(Mapping):
+    """A mapping that raises this error when its value is read, as encoding does."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def __getitem__(self, key):
+        raise self._error
+
+    def __iter__(self):
+        return iter(["a"])
+
+    def __len__(self):
+        return 1
+
+
+ENDS = SystemExit("Goodbye."), asyncio.CancelledError()
+"""They would end the process, or the job."""
+
+
+class Encoding(InMemory):
+    """A publisher that encodes frames, as the real one does."""
+
+    async def publish(self, context_id, *frames, causation_id):
+        for frame in frames:
+            outgoing(frame, context_id, source="test")
+        await super().publish(context_id, *frames, causation_id=causation_id)
+
+
+@pytest.mark.regression("worker 6")
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("The session is closed."),
+        ApiError({"code": 402}),
+        *(pytest.param(error, marks=pytest.mark.regression("worker 49")) for error in ENDS),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_result_that_raises_when_it_is_encoded_fails_its_own_call_only(error, reports):
+    told = []
+
+    async def handler(params):
+        if not reports:
+            return ClosedSession(error)
+        try:
+            await params.result_callback(ClosedSession(error))
+        except ResultRefusedError as refusal:
+            told.append(str(refusal))
+
+    frames = asyncio.run(run_call(handler, leased=Encoding()))
+    assert outcomes(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "failed"]
+    assert ["its result is not JSON" in text for text in told] == [True] * reports
+
+
+@pytest.mark.regression("worker 6")
+def test_a_result_in_between_that_raises_when_it_is_encoded_is_refused_and_its_call_goes_on():
+    told = []
+
+    async def handler(params):
+        between = FunctionCallResultProperties(is_final=False)
+        try:
+            await params.result_callback(ClosedSession(OSError("Closed.")), properties=between)
+        except ResultRefusedError as refusal:
+            told.append(str(refusal))
+        return "done"
+
+    frames = asyncio.run(run_call(handler, Options(cancel_on_interruption=False), leased=Encoding()))
+    assert outcomes(frames) == ["FunctionCallInProgressFrame", "FunctionCallResultFrame"]
+    assert (frames[-1].result, len(told)) == ("done", 1)
+
+
+@pytest.mark.regression("worker 10")
+def test_the_time_to_fold_a_result_counts_from_when_it_was_published(monkeypatch):
+    """The broker was away for longer than folding may take."""
+    monkeypatch.setattr(notifications, "FOLDED_SECONDS", 0.0)
+    called = asyncio.Event()
+
+    class Away(InMemory):
+        async def publish(self, context_id, *frames, causation_id):
+            if frames[0].type == "FunctionCallResultFrame":
+                # A limit that had begun before this is over now.
+                await turns()
+                monkeypatch.setattr(notifications, "FOLDED_SECONDS", IN_PROCESS)
+                statuses.is_published.set()
+            await super().publish(context_id, *frames, causation_id=causation_id)
+
+    class Folds(OneCall):
+        is_published = asyncio.Event()
+
+        @asynccontextmanager
+        async def folding(self, context_id, frame_id, call=None, condition=None):
+            if call is not None:
+                async with super().folding(context_id, frame_id) as folded:
+                    yield folded
+                return
+            answering = asyncio.create_task(self._answer())
+            yield answering
+            answering.cancel()
+
+        async def _answer(self):
+            await self.is_published.wait()
+            return self._first
+
+    async def hook():
+        called.set()
+
+    async def handler(params):
+        await params.result_callback("x", properties=FunctionCallResultProperties(on_context_updated=hook))
+
+    statuses = Folds()
+
+    async def run():
+        await run_call(handler, statuses=statuses, leased=Away())
+        return called.is_set()
+
+    assert asyncio.run(run())
+
+
+@pytest.mark.regression("call a")
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_handler_that_reports_and_then_raises_has_its_result_and_its_error_on_the_log(plain):
+    async def handler(params):
+        await params.result_callback("paid")
+        raise RuntimeError("the receipt could not be printed")
+
+    def in_a_thread(params):
+        params.result_callback("paid")
+        raise RuntimeError("the receipt could not be printed")
+
+    frames = asyncio.run(run_call(in_a_thread if plain else handler, is_async=not plain))
+    assert outcomes(frames) == ["FunctionCallInProgressFrame", "FunctionCallResultFrame", "ErrorFrame"]
+    assert frames[1].result == "paid"
+    assert "the receipt could not be printed" in frames[2].message
+
+
+@pytest.mark.regression("call a")
+def test_a_handler_that_raises_when_it_is_stopped_has_its_error_on_the_log():
+    lifecycles: list[CallLifecycle] = []
+
+    async def handler(params):
+        lifecycles[0].request_stop("obsolete")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("the door is stuck")
+
+    statuses = OneCall(interrupted=7)
+    frames = asyncio.run(
+        run_call(handler, Options(safe_to_retry=True), statuses=statuses, meanwhile=lifecycles.append)
+    )
+    assert outcomes(frames) == ["FunctionCallInProgressFrame", "FunctionCallCancelFrame", "ErrorFrame"]
+    assert "the door is stuck" in frames[2].message
+
+
+@pytest.mark.regression("fault 6")
+@pytest.mark.parametrize("safe", [True, False])
+def test_a_result_that_the_broker_refuses_is_ambiguous_and_never_told_as_failed(safe, monkeypatch):
+    monkeypatch.setattr(worker_publisher, "RETRY_SECONDS", 0.0)
+    told = []
+
+    async def pay(params):
+        try:
+            await params.result_callback("paid")
+        except ResultRefusedError as error:
+            told.append(str(error))
+
+    def refused(frame):
+        is_result = frame.type == "FunctionCallResultFrame" and frame.settled_as is None
+        return RecordRefusedError("Not authorized to write.", [None]) if is_result else None
+
+    frames = asyncio.run(run_call(pay, Options(safe_to_retry=safe), leased=InMemory(refused)))
+    assert outcomes(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "ambiguous"]
+    assert "Not authorized to write." in frames[1].message
+    assert "ended without a result" in told[0]
+
+
+@pytest.mark.regression("fault 6")
+def test_a_result_that_is_refused_for_a_moment_is_taken(monkeypatch):
+    monkeypatch.setattr(worker_publisher, "RETRY_SECONDS", 0.0)
+    refusals = [RecordRefusedError("There is no leader.", [None])] * 2
+
+    async def pay(params):
+        return "paid"
+
+    def refused(frame):
+        return refusals.pop() if refusals and frame.type == "FunctionCallResultFrame" else None
+
+    frames = asyncio.run(run_call(pay, leased=InMemory(refused)))
+    assert (outcomes(frames)[-1], frames[-1].result) == ("FunctionCallResultFrame", "paid")
+
+
+@pytest.mark.regression("fault 6")
+def test_a_result_that_is_too_large_is_told_as_finished_and_too_large():
+    async def look(params):
+        return "much"
+
+    def refused(frame):
+        is_result = frame.type == "FunctionCallResultFrame" and frame.settled_as is None
+        return TooLargeError("The record is too large.", [None]) if is_result else None
+
+    frames = asyncio.run(run_call(look, leased=InMemory(refused)))
+    assert (outcomes(frames)[-1], frames[-1].result) == ("failed", call_words.too_large("f"))
+
+
+@pytest.mark.regression("fault 6")
+@pytest.mark.parametrize("error", [RecordRefusedError, LeaseLostError])
+def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatch):
+    """The task that publishes it runs in the task group of the whole service."""
+    monkeypatch.setattr(worker_publisher, "RETRY_SECONDS", 0.0)
+    refusals = [error("Not authorized.", [None]) if error is RecordRefusedError else error()] * 5
+
+    async def pay(params):
+        return "paid"
+
+    def refused(frame):
+        return refusals.pop() if refusals else None
+
+    ending: list[str] = []
+    frames = asyncio.run(
+        run_call(pay, statuses=NeverFolded(), leased=InMemory(refused), ending=ending, timeout_secs=0.2)
+    )
+    if error is RecordRefusedError:
+        assert outcomes(frames) == ["FunctionCallInProgressFrame", "FunctionCallCancelFrame"]
+    else:
+        assert (outcomes(frames), ending) == ([], ["release"])
+
+
+@pytest.mark.regression("fault 6")
+def test_a_start_that_is_too_large_and_whose_cancel_is_refused_ends_nothing_but_its_own_call(monkeypatch):
+    monkeypatch.setattr(worker_publisher, "RETRY_SECONDS", 0.0)
+    refusals = [RecordRefusedError("Not authorized.", [None])] * 5
+
+    def refused(frame):
+        if frame.type == "FunctionCallInProgressFrame":
+            return TooLargeError("The record is too large.", [None])
+        return refusals.pop() if refusals else None
+
+    async def pay(params):
+        return "paid"
+
+    frames = asyncio.run(run_call(pay, statuses=NeverFolded(), leased=InMemory(refused)))
+    assert outcomes(frames) == ["ErrorFrame", "FunctionCallCancelFrame"]
