@@ -17,7 +17,7 @@ from frameledger_services.store.verified import VerifiedUpTo
 
 def remember(head: Head, row: Mapping[str, Any]) -> VerifiedUpTo:
     """Returns what is to be remembered of a head that was folded, and of its row of `contexts`."""
-    said = {
+    stored_head = {
         "counters": asdict(head.counters),
         "run_version": head.run_version,
         "first_text_of": head.first_text_of,
@@ -30,25 +30,25 @@ def remember(head: Head, row: Mapping[str, Any]) -> VerifiedUpTo:
     }
     state = stored.dump(head.state).decode()
     return VerifiedUpTo(
-        head.context_id, head.version, head.chain, stored.FOLD_VERSION, json.dumps(said), state
+        head.context_id, head.version, head.chain, stored.FOLD_VERSION, json.dumps(stored_head), state
     )
 
 
 def head_of(one: VerifiedUpTo) -> Head:
     """Returns the head that was remembered. Raises `StoredStateError` for a state that was changed by hand."""
-    said = json.loads(one.head)
-    run = said["first_text_of"]
+    head = json.loads(one.head)
+    run = head["first_text_of"]
     return Head(
         ContextId(one.context_id),
         stored.load(one.state.encode()),
         one.chain,
         version=one.version,
-        started_at=_read(said["started_at"]),
-        last_at=_read(said["last_at"]),
-        counters=Counters(**said["counters"]),
-        run_version=said["run_version"],
-        origin=None if said["origin"] is None else said["origin"].encode(),
-        experiment=said["experiment"],
+        started_at=_read(head["started_at"]),
+        last_at=_read(head["last_at"]),
+        counters=Counters(**head["counters"]),
+        run_version=head["run_version"],
+        origin=None if head["origin"] is None else head["origin"].encode(),
+        experiment=head["experiment"],
         first_text_of=None if run is None else (run[0], run[1]),
     )
 

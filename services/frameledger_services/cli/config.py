@@ -55,6 +55,6 @@ def config(
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, field in fields.items():
-        said = Text.assemble(values[name] or "-", (f"  ({loaded.sources[name]})", "cyan"))
-        table.add_row(f"{PREFIX}{name.upper()}", said.append(f"\n{field.description}", "dim"))
+        line = Text.assemble(values[name] or "-", (f"  ({loaded.sources[name]})", "cyan"))
+        table.add_row(f"{PREFIX}{name.upper()}", line.append(f"\n{field.description}", "dim"))
     console.print(table)

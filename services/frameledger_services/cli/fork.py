@@ -40,13 +40,13 @@ def fork(
         made = asyncio.run(_fork(Settings.from_env(), context, new, at, run))
     origin = made.origin
     if as_json:
-        said = {
+        result = {
             "context_id": made.context_id,
             "version": made.version,
             "forked_from": origin.model_dump(),
             "repeated": made.repeated,
         }
-        typer.echo(json.dumps(said, ensure_ascii=False))
+        typer.echo(json.dumps(result, ensure_ascii=False))
         return
     name = escape.printable(made.context_id)
     which = f"version {origin.version} of {escape.printable(origin.context_id)}"

@@ -49,11 +49,11 @@ def place(cache: Path, java: Path, jars: Sequence[Path]) -> Path:
     """Returns the path of the archive of this Java and these jars, existing or not. The name derives from the sizes and
     times of the files, which Java checks too."""
     runtime = java.parent.parent
-    told = [(runtime / "release").read_bytes()]
+    parts = [(runtime / "release").read_bytes()]
     for file in (runtime / "lib" / "modules", *jars):
         found = file.stat()
-        told.append(f"{file} {found.st_size} {found.st_mtime_ns}".encode())
-    return cache / f"{hashlib.sha256(b'|'.join(told)).hexdigest()[:16]}.jsa"
+        parts.append(f"{file} {found.st_size} {found.st_mtime_ns}".encode())
+    return cache / f"{hashlib.sha256(b'|'.join(parts)).hexdigest()[:16]}.jsa"
 
 
 def is_free(environment: Mapping[str, str]) -> bool:

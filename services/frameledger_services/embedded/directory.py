@@ -49,9 +49,9 @@ def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[None
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             record = read_record(directory)
-            who = f" (process {record.pid})" if record else ""
+            holder = f" (process {record.pid})" if record else ""
             raise EmbeddedError(
-                f"`frameledger up` is already running in {directory}{who}.",
+                f"`frameledger up` is already running in {directory}{holder}.",
                 "See `frameledger status`; stop it with `frameledger down`. A second one needs another --data-dir.",
             ) from None
         require_space(directory, least_space)

@@ -78,13 +78,13 @@ class ForkServer:
                 raise _GoneError
             try:
                 self._link.send(json.dumps(what).encode())
-                said = self._link.recv(fork_server.MOST)
-                if not said:
+                message = self._link.recv(fork_server.MOST)
+                if not message:
                     raise ConnectionError
             except OSError as error:
                 self._end()
                 raise _GoneError from error
-        answer: dict[str, Any] = json.loads(said)
+        answer: dict[str, Any] = json.loads(message)
         return answer
 
 

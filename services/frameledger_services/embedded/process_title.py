@@ -62,8 +62,8 @@ def _show_as(words: Sequence[str], environment: Mapping[str, str]) -> bool:
     variables = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in environment.items())
     text = ctypes.create_string_buffer(arguments + variables)
     begin = ctypes.addressof(text)
-    said = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    found = {name: int(said[number - FIRST_FIELD]) for name, number in _FIELDS.items()}
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    found = {name: int(fields[number - FIRST_FIELD]) for name, number in _FIELDS.items()}
     places = _Map(
         **found,
         arg_start=begin,

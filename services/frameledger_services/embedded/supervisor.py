@@ -122,17 +122,17 @@ class Supervisor:
         while True:
             began = time.monotonic()
             try:
-                what, said = await self._life(program, ready)
+                what, detail = await self._life(program, ready)
             except OSError as error:
                 if not ready.is_set():
                     raise EmbeddedError(
                         f"{program.name} cannot be started: {error}.",
                         "Check permissions and resources, then try again.",
                     ) from error
-                what, said = "cannot be started", str(error)
+                what, detail = "cannot be started", str(error)
             if time.monotonic() - began > CALM_AFTER:
                 pause = FIRST_PAUSE
-            word = f"{what}; restarting in {pause:.1f} s" + (f" ({said})" if said else "")
+            word = f"{what}; restarting in {pause:.1f} s" + (f" ({detail})" if detail else "")
             restarts = self._processes[program.name].restarts + 1
             self._set(program.name, state=State.BACKING_OFF, pid=None, word=word, restarts=restarts)
             await asyncio.sleep(pause)

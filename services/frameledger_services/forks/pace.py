@@ -13,9 +13,11 @@ own. A clock that is further away is wrong."""
 
 
 def time_of(frame: RecordedFrame) -> datetime:
-    """Returns when a frame was said: by its publisher if that can be, else by the broker."""
-    said = frame.produced_at
-    return said if said is not None and abs(said - frame.logged_at) <= BELIEVED else frame.logged_at
+    """Returns when a frame was produced, by its publisher if that is plausible, else by the broker."""
+    produced_at = frame.produced_at
+    if produced_at is not None and abs(produced_at - frame.logged_at) <= BELIEVED:
+        return produced_at
+    return frame.logged_at
 
 
 class ReplayPace:

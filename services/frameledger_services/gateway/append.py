@@ -198,8 +198,8 @@ def _log_away(sentence: str, ids: Sequence[str | None], left: Sequence[str | Non
 
 def source_of(request: Request) -> str:
     """Returns the publisher: the gateway, and the token by which it was asked."""
-    who = caller.of(request.scope)
-    return SOURCE if who.token_id is None else f"{SOURCE}/{quote(who.name, safe='')}"
+    token_caller = caller.of(request.scope)
+    return SOURCE if token_caller.token_id is None else f"{SOURCE}/{quote(token_caller.name, safe='')}"
 
 
 def _created(

@@ -217,9 +217,9 @@ async def _lag(parts: Parts, _: Request) -> Response:
 
 
 async def _parked(parts: Parts, request: Request) -> Response:
-    who = caller.of(request.scope)
+    token_caller = caller.of(request.scope)
     found = await parts.database.read(parked.conversations)
-    return answers.json_answer(ParkedList([one for one in found if who.may_see(one.context_id)]))
+    return answers.json_answer(ParkedList([one for one in found if token_caller.may_see(one.context_id)]))
 
 
 async def _rejected(parts: Parts, request: Request) -> Response:

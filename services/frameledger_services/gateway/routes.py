@@ -77,9 +77,9 @@ def bound(endpoint: PartsEndpoint, parts: Parts) -> Endpoint:
 
 def require(request: Mapping[str, Any], scope: Scope) -> None:
     """Raise `forbidden` unless the caller of this request, an ASGI scope, has this scope."""
-    who = caller.of(request)
-    if scope not in who.scopes:
-        raise ProblemError("forbidden", f"The token {who.name} lacks the scope {scope}.")
+    token_caller = caller.of(request)
+    if scope not in token_caller.scopes:
+        raise ProblemError("forbidden", f"The token {token_caller.name} lacks the scope {scope}.")
 
 
 def problem_answers(*words: str) -> dict[str, Any]:

@@ -177,8 +177,8 @@ class _Writing:
         """Keep what the frame says of where the context comes from (RA5.origin)."""
         if (origin := frame.forked_from) is not None:
             # Without what a program of another release may have added: views read these three.
-            said = {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}
-            self.head.origin = to_json(said)
+            forked_from = {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}
+            self.head.origin = to_json(forked_from)
         if "experiment" in frame.metadata:
             self.head.experiment = bool(frame.metadata["experiment"])
 

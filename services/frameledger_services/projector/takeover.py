@@ -77,7 +77,7 @@ async def _checked(log: LogReader, topic: str, assigned: Assignment) -> int:
         assigned.partition, assigned.next_offset, assigned.last_offset, assigned.last_hash, None
     )
     found = await log_state(log, stored)
-    said = describe_difference(topic, stored, found)
-    if said is not None:
-        raise LogChangedError(f"{said} {REMEDY}")
+    difference = describe_difference(topic, stored, found)
+    if difference is not None:
+        raise LogChangedError(f"{difference} {REMEDY}")
     return found.end

@@ -67,22 +67,22 @@ def app(metrics: ProcessMetrics, health: Health) -> App:
     def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return _json(environ, start_response, "405 Method Not Allowed", {"error": "Only GET is allowed."})
-        said: dict[str, object]
+        body: dict[str, object]
         match environ["PATH_INFO"]:
             case "/metrics":
                 found: Iterable[bytes] = exposition(environ, start_response)
                 return found
             case "/livez":
                 live = health.is_live
-                said = {"live": live, "seconds_since_tick": round(health.seconds_since_tick(), 3)}
-                return _json(environ, start_response, _status(live), said)
+                body = {"live": live, "seconds_since_tick": round(health.seconds_since_tick(), 3)}
+                return _json(environ, start_response, _status(live), body)
             case "/readyz":
                 found_now = health.readiness()
-                said = {"ready": found_now.is_ready, "checks": dict(found_now.checks)}
-                return _json(environ, start_response, _status(found_now.is_ready), said)
+                body = {"ready": found_now.is_ready, "checks": dict(found_now.checks)}
+                return _json(environ, start_response, _status(found_now.is_ready), body)
             case _:
-                said = {"error": "Not found. Available: /metrics, /livez, /readyz."}
-                return _json(environ, start_response, "404 Not Found", said)
+                body = {"error": "Not found. Available: /metrics, /livez, /readyz."}
+                return _json(environ, start_response, "404 Not Found", body)
 
     return answer
 

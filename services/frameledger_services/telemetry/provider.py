@@ -83,8 +83,8 @@ def recording(service: str, metrics: Metrics = NO_METRICS) -> Iterator[None]:
 
 def most_waiting() -> int:
     """Returns the maximum number of waiting spans from the environment; values that are not numbers are ignored."""
-    said = os.environ.get(MOST_WAITING, "").strip()
-    return int(said) if said.isascii() and said.isdigit() and int(said) else MOST_WAITING_DEFAULT
+    value = os.environ.get(MOST_WAITING, "").strip()
+    return int(value) if value.isascii() and value.isdigit() and int(value) else MOST_WAITING_DEFAULT
 
 
 def _begin(service: str, metrics: Metrics) -> tuple[TracerProvider, CountedProcessor] | None:
@@ -122,8 +122,8 @@ def _resource(service: str) -> Resource:
         "service.version": version("frameledger"),
         "service.instance.id": f"{socket.gethostname()}/{os.getpid()}/{uuid4().hex[:8]}",
     }
-    said = OTELResourceDetector().detect().attributes
-    return Resource.create({name: value for name, value in ours.items() if name not in said})
+    detected = OTELResourceDetector().detect().attributes
+    return Resource.create({name: value for name, value in ours.items() if name not in detected})
 
 
 def _end(provider: TracerProvider, spans: CountedProcessor) -> None:

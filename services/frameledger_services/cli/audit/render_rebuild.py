@@ -49,12 +49,12 @@ def print_json(done: RebuildOutcome) -> None:
 
 def summary(done: RebuildProgress, *, apply: bool) -> str:
     """Returns the summary of all conversations in one or two sentences."""
-    said = f"{plural(done.read_count, 'conversation')} folded again: {done.differ_count:,} differed"
+    line = f"{plural(done.read_count, 'conversation')} folded again: {done.differ_count:,} differed"
     if done.failed_count:
-        said += f", {done.failed_count:,} could not be folded"
+        line += f", {done.failed_count:,} could not be folded"
     if apply:
-        return f"{said}, {done.rebuilt_count:,} rebuilt."
-    return f"{said}. Nothing was changed; --apply replaces what differs." if done.differ_count else f"{said}."
+        return f"{line}, {done.rebuilt_count:,} rebuilt."
+    return f"{line}. Nothing was changed; --apply replaces what differs." if done.differ_count else f"{line}."
 
 
 def _lines(done: RebuildOutcome) -> Iterator[str]:

@@ -77,12 +77,12 @@ class Lines:
         did = escape.one_line(did)
         lines = [did] if len(did) <= width else textwrap.wrap(did, width)
         told: list[list[Piece]] = [[(line, color)] for line in lines]
-        said = escape.one_line(entry.said or "")
-        if frame.type not in _NOT_WORDS and said:
-            said = f'"{said}"'
+        text = escape.one_line(entry.said or "")
+        if frame.type not in _NOT_WORDS and text:
+            text = f'"{text}"'
         if not did:
-            return [[(said, "dim")]]
+            return [[(text, "dim")]]
         # Only a few letters would tell nothing.
-        if said and (left := width - len(lines[-1]) - 2) >= min(len(said), 12):
-            told[-1] += [("  ", ""), (pager.fit(said, left), "dim")]
+        if text and (left := width - len(lines[-1]) - 2) >= min(len(text), 12):
+            told[-1] += [("  ", ""), (pager.fit(text, left), "dim")]
         return told

@@ -70,7 +70,7 @@ def _print(page: Page, run: RunLine) -> None:
     became = run.status
     if run.status == "ended" and run.finish_reason not in (None, "stop"):
         became = str(run.finish_reason)
-    told = _columns(
+    columns = _columns(
         str(run.requested_version),
         short_id(run.run_id),
         became,
@@ -82,7 +82,7 @@ def _print(page: Page, run: RunLine) -> None:
         _tokens(run.output_tokens, run.usage_partial),
         escape.one_line(run.words or ""),
     )
-    pieces: list[Piece] = [(told, _COLORS.get(run.status, ""))]
+    pieces: list[Piece] = [(columns, _COLORS.get(run.status, ""))]
     page.line(*pieces)
 
 

@@ -30,10 +30,10 @@ async def folded(frames: AsyncIterable[TimelineFrame], *, everything: bool) -> A
     held: Entry | None = None
     async for frame in frames:
         if held is not None and not everything and _goes_on(held.last, frame):
-            said = held.said or ""
-            if len(said) < escape.LONGEST:
-                said += frame.said or ""
-            held = Entry(held.version, frame.version, held.frames + 1, held.first, frame, said)
+            text = held.said or ""
+            if len(text) < escape.LONGEST:
+                text += frame.said or ""
+            held = Entry(held.version, frame.version, held.frames + 1, held.first, frame, text)
             continue
         if held is not None:
             yield held

@@ -28,8 +28,8 @@ def verify_export(path: Path, *, as_json: bool) -> None:
         listed = [
             {"context_id": one.context_id, "version": one.version, "chain": one.chain.hex()} for one in heads
         ]
-        said = {"file": str(path), "verified": True, "kind": "export", "frames": frames}
-        typer.echo(json.dumps(said | {"conversations": listed}))
+        result = {"file": str(path), "verified": True, "kind": "export", "frames": frames}
+        typer.echo(json.dumps(result | {"conversations": listed}))
         return
     typer.echo(f"Verified {plural(len(heads), 'conversation')}: {plural(frames, 'frame')}.")
     typer.echo("  lines   all unchanged")

@@ -66,8 +66,8 @@ def _print(found: Iterable[Finding], console: Console) -> None:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for finding in found:
-        said = render_context.text(finding.found)
+        text = render_context.text(finding.found)
         if finding.remedy and finding.state != "ok":
-            said.append(f"\n{finding.remedy}", "dim")
-        table.add_row(Text(finding.state, _COLOURS[finding.state]), finding.check, said)
+            text.append(f"\n{finding.remedy}", "dim")
+        table.add_row(Text(finding.state, _COLOURS[finding.state]), finding.check, text)
     console.print(table)

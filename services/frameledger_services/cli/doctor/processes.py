@@ -29,11 +29,11 @@ def of(found: Mapping[str, Mapping[str, str]]) -> list[Finding]:
         Finding(
             "ready",
             "fail",
-            f"The {name} is not ready: {'; '.join(f'{check}: {said}' for check, said in checks.items())}",
+            f"The {name} is not ready: {'; '.join(f'{check}: {result}' for check, result in checks.items())}",
             f"See `frameledger status` and the log of the {name}.",
         )
         for name, checks in found.items()
-        if any(said != OK for said in checks.values())
+        if any(result != OK for result in checks.values())
     ]
     if found and not wrong:
         return [Finding("ready", "ok", f"{', '.join(found).capitalize()} are ready.")]
@@ -59,13 +59,13 @@ def _ask(address: str) -> dict[str, str]:
     """Returns the checks that failed, or all checks if none failed."""
     try:
         with urllib.request.urlopen(address, timeout=WITHIN) as answer:
-            said = answer.read()
+            body = answer.read()
     except urllib.error.HTTPError as error:
-        said = error.read()
+        body = error.read()
     except OSError:
         return {"process": AWAY}
     try:
-        checks: dict[str, str] = json.loads(said)["checks"]
+        checks: dict[str, str] = json.loads(body)["checks"]
     except (ValueError, KeyError, TypeError):
         return {"process": "its answer is not that of /readyz"}
     return {check: word for check, word in checks.items() if word != OK} or checks

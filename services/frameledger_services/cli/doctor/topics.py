@@ -37,11 +37,11 @@ def copies(topic: TopicDescription) -> Iterator[Finding]:
     ]
     if stopped:
         first = min(stopped)
-        said = f"Nothing can be published to {numbered(sorted(stopped))} of {topic.name}: {stopped[first]}"
-        yield Finding("copies", "fail", said, "Restart the brokers that are down.")
+        finding = f"Nothing can be published to {numbered(sorted(stopped))} of {topic.name}: {stopped[first]}"
+        yield Finding("copies", "fail", finding, "Restart the brokers that are down.")
     if behind:
-        said = f"Replicas of {numbered(behind)} of {topic.name} are down or out of sync; publishing works."
-        yield Finding("copies", "warn", said, "Restart the brokers that are down.")
+        finding = f"Replicas of {numbered(behind)} of {topic.name} are down or out of sync; publishing works."
+        yield Finding("copies", "warn", finding, "Restart the brokers that are down.")
 
 
 def numbered(numbers: Sequence[int]) -> str:

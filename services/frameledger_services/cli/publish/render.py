@@ -19,39 +19,39 @@ FEW = 20
 def print_json(published: Sequence[PublishedFrame], waited: bool) -> None:
     """Print a line for each frame: its place on the log and, if it was waited for, its outcome."""
     for one in published:
-        told: dict[str, Any] = {"id": one.frame_id, "type": one.type}
-        told |= {"topic": one.topic, "partition": one.partition, "offset": one.offset}
+        shown: dict[str, Any] = {"id": one.frame_id, "type": one.type}
+        shown |= {"topic": one.topic, "partition": one.partition, "offset": one.offset}
         if waited:
-            told |= {
+            shown |= {
                 "version": one.version,
                 "outcome": one.outcome,
                 "reason": one.reason,
                 "repeated": one.repeated,
             }
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        typer.echo(json.dumps(shown, ensure_ascii=False))
 
 
 def print_outcomes(published: Sequence[PublishedFrame]) -> None:
     """Print the outcome of each frame; of many, only of those that changed nothing."""
-    told = published if len(published) <= FEW else [one for one in published if one.outcome != "applied"]
-    for one in told[:FEW]:
+    shown = published if len(published) <= FEW else [one for one in published if one.outcome != "applied"]
+    for one in shown[:FEW]:
         where = "" if one.version is None else f" is version {one.version}:"
         why = "" if one.reason is None else f", {one.reason}"
         before = " (a repetition: it was published before)" if one.repeated else ""
         typer.echo(f"{one.type} {one.frame_id}{where} {one.outcome or 'not in the tables yet'}{why}{before}")
-    if len(told) > FEW:
-        typer.echo(f"... and {len(told) - FEW:,} more; --json prints all.")
+    if len(shown) > FEW:
+        typer.echo(f"... and {len(shown) - FEW:,} more; --json prints all.")
 
 
 def print_sum(
     context: str, count: int, last: PublishedFrame, outcomes: Counter[str | None], version: int | None
 ) -> None:
     """Print how many frames were published, up to where, and the number of each outcome if the version is known."""
-    said = f"Published {plural(count, 'frame')} to {context}: "
-    said += f"{last.topic}, partition {last.partition}, up to offset {last.offset}."
+    line = f"Published {plural(count, 'frame')} to {context}: "
+    line += f"{last.topic}, partition {last.partition}, up to offset {last.offset}."
     if version is not None:
         became = ", ".join(
             f"{number:,} {outcome or 'without a known outcome'}" for outcome, number in outcomes.most_common()
         )
-        said += f" Outcomes: {became}. The conversation is at version {version}."
-    typer.echo(said)
+        line += f" Outcomes: {became}. The conversation is at version {version}."
+    typer.echo(line)

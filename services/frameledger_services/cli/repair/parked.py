@@ -86,8 +86,8 @@ def unpark(
     with backend.exit_on_error():
         done = _unparked(context, why)
     if as_json:
-        said = {"context_id": context, "folded": done.folded, "parked_since": done.parked_version}
-        typer.echo(json.dumps(said | {"error": done.error, "published": done.asked, "unsent": done.unsent}))
+        result = {"context_id": context, "folded": done.folded, "parked_since": done.parked_version}
+        typer.echo(json.dumps(result | {"error": done.error, "published": done.asked, "unsent": done.unsent}))
     elif done.folded:
         typer.echo(
             f"Folded {plural(done.folded, 'frame')} of {context}; this produced {plural(done.asked, 'record')}."

@@ -49,8 +49,8 @@ async def publish(
         replayer = Replayer(client, connections, producer, TopicNames(settings.topic_prefix))
         done, left_out = await replayer.publish(copies, topic, first or 1, until, pace, tell)
     if as_json:
-        said = {"context_id": copies.copy, "topic": topic, "copied": done, "left_out": left_out}
-        typer.echo(json.dumps(said, ensure_ascii=False))
+        result = {"context_id": copies.copy, "topic": topic, "copied": done, "left_out": left_out}
+        typer.echo(json.dumps(result, ensure_ascii=False))
         return
     kind = "" if copies.live else ", a recording"
     typer.echo(f"{done:,} frames of {copies.context_id} are on {topic} as {copies.copy}{kind}.")

@@ -145,5 +145,7 @@ def _of_projectors(settings: Settings) -> list[str]:
 
 def _where(settings: Settings) -> str:
     """Returns host, port and name of the database, without the password."""
-    said = conninfo_to_dict(database.address(settings, "frameledger top"))
-    return f"{said.get('host', 'localhost')}:{said.get('port', 5432)}/{said.get('dbname', '')}"
+    parameters = conninfo_to_dict(database.address(settings, "frameledger top"))
+    return (
+        f"{parameters.get('host', 'localhost')}:{parameters.get('port', 5432)}/{parameters.get('dbname', '')}"
+    )

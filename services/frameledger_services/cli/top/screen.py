@@ -71,13 +71,13 @@ def _batches(stages: Mapping[str, float] | None, frames: float | None) -> Text:
 
 
 def _finished(finished: Finished) -> Text:
-    said = Text(_counted(finished.runs, "run"))
+    text = Text(_counted(finished.runs, "run"))
     if finished.first_text_p50 is not None and finished.first_text_p95 is not None:
-        said.append(
+        text.append(
             f", first text after {finished.first_text_p50:,.2f} s (p50), {finished.first_text_p95:,.2f} s (p95)"
         )
-    said.append(f", {finished.input_tokens:,} input tokens, {finished.output_tokens:,} output tokens")
-    return said.append(f"; {_counted(finished.calls, 'call')}")
+    text.append(f", {finished.input_tokens:,} input tokens, {finished.output_tokens:,} output tokens")
+    return text.append(f"; {_counted(finished.calls, 'call')}")
 
 
 def _counted(by_status: Mapping[str, int], thing: str) -> str:
@@ -131,8 +131,8 @@ def _needs(sample: Sample) -> Table:
     table = _table("", "", "")
     for finding in sample.needs:
         colour = "red" if finding.state == "fail" else "yellow"
-        said = Text(one_line(finding.found)).append(f"\n{one_line(finding.remedy)}", "dim")
-        table.add_row(Text(finding.state, colour), finding.check, said)
+        text = Text(one_line(finding.found)).append(f"\n{one_line(finding.remedy)}", "dim")
+        table.add_row(Text(finding.state, colour), finding.check, text)
     return table
 
 

@@ -105,11 +105,11 @@ def _spinning(state: State) -> RenderableType:
 
 def _print_ready(console: Console, record: Record, data_dir: Path, detached: bool) -> None:
     console.print(Text("Everything is running.", "bold green"))
-    told = [one for one in record.processes if one.address or one.metrics]
-    name = max((len(one.name) for one in told), default=0)
-    address = max((len(_address(one)) for one in told), default=0)
+    shown = [one for one in record.processes if one.address or one.metrics]
+    name = max((len(one.name) for one in shown), default=0)
+    address = max((len(_address(one)) for one in shown), default=0)
     # From here on no line is wrapped or cut: what it names is to be copied.
-    for one in told:
+    for one in shown:
         line = f"{one.name:<{name}}  {_address(one):<{address}}  {one.word or _metrics(one)}"
         console.print(line.rstrip(), soft_wrap=True, markup=False)
     console.print()

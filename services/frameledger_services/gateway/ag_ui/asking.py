@@ -114,8 +114,8 @@ class Question:
             names = {call for what, call in messages.items() if what in stored}
             await self._publish_rest(first, names, is_said="ask 0" in stored)
             return AskedRun(first, self.wanted.run_id, is_answer=True)
-        said = [one.version for what, one in stored.items() if what in asks and one.outcome == "applied"]
-        return AskedRun(min(said), self.wanted.run_id) if said else None
+        versions = [one.version for what, one in stored.items() if what in asks and one.outcome == "applied"]
+        return AskedRun(min(versions), self.wanted.run_id) if versions else None
 
     async def _publish_rest(self, first: int, answered: Collection[str | None], *, is_said: bool) -> None:
         """Publish what else this run says, whose first answer is that version, and which answered those calls."""

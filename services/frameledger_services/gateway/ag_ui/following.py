@@ -94,22 +94,22 @@ class FollowedRun:
         chunk = await self._follower.next(within)
         if chunk is None:
             return []
-        told = [one async for one in self._frames(chunk)]
+        events = [one async for one in self._frames(chunk)]
         if chunk.erased_version is not None or not chunk.exists:
             self.is_over = True
-            told.append(
+            events.append(
                 EventBatch(chunk.version, self._translation.failed("The conversation was erased.", "erased"))
             )
         elif chunk.head is not None and chunk.head.status == "parked":
             self.is_over = True
             parked = "The conversation is parked: its newest frames are stored and not folded."
-            told.append(EventBatch(chunk.version, self._translation.failed(parked, "parked")))
+            events.append(EventBatch(chunk.version, self._translation.failed(parked, "parked")))
         elif chunk.is_all and not await self._goes_on(chunk):
             self.is_over = True
             waiting = await self._read(client_calls.waiting, self.thread_id)
             others = [call for call in waiting if not (call.by_client or call.function_name in self._tools)]
-            told.append(EventBatch(chunk.version, self._translation.finished(others)))
-        return told
+            events.append(EventBatch(chunk.version, self._translation.finished(others)))
+        return events
 
     async def _frames(self, chunk: Chunk) -> AsyncIterator[EventBatch]:
         begun = await self._begun(chunk)

@@ -101,13 +101,13 @@ class RequestFrames:
         known = [*plan.messages, *(one.message for one in thread.messages if plan.kind == "append")]
         if not entries or any(one.get("content") == text for one in known):
             return plan.messages, plan.ids
-        told = {"role": "developer", "content": text}
+        message = {"role": "developer", "content": text}
         place = max(0, len(plan.messages) - 1)
         if plan.messages and plan.messages[-1]["role"] == "tool":
             # Between a call and its result there is room for nothing.
             place += 1
         return (
-            [*plan.messages[:place], told, *plan.messages[place:]],
+            [*plan.messages[:place], message, *plan.messages[place:]],
             [*plan.ids[:place], None, *plan.ids[place:]],
         )
 

@@ -54,22 +54,22 @@ def named(request: Request, in_body: str | None, chat_id_headers: str) -> Named:
 
     Raises `bad-parameter` for what is no id, and `NoSuchContextError` for a conversation that the caller may not see.
     """
-    who = caller.of(request.scope)
+    token_caller = caller.of(request.scope)
     in_header = request.headers.get(HEADER)
     context_id = in_body if in_body is not None or in_header is None else unquote(in_header.strip())
     if context_id is not None:
         _check(context_id)
-        if not who.may_see(context_id):
+        if not token_caller.may_see(context_id):
             raise NoSuchContextError(context_id)
         return Named(context_id, "client")
     for name in names_in(chat_id_headers):
         if chat := request.headers.get(name, "").strip():
-            context_id = chat if who.may_see(chat) else who.prefix + chat
+            context_id = chat if token_caller.may_see(chat) else token_caller.prefix + chat
             _check(context_id)
             return Named(context_id, "front end")
     key = preferences.idempotency_key(request)
-    unique = uuid7() if key is None else uuid5(KEYS, f"{who.token_id}\nconversation\n{key}")
-    return Named(f"{who.prefix}chat-{unique}", "nobody")
+    unique = uuid7() if key is None else uuid5(KEYS, f"{token_caller.token_id}\nconversation\n{key}")
+    return Named(f"{token_caller.prefix}chat-{unique}", "nobody")
 
 
 def in_header(context_id: str) -> dict[str, str]:
@@ -80,8 +80,8 @@ def in_header(context_id: str) -> dict[str, str]:
 
 def is_task(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Returns whether a request looks like one that a front end makes for itself."""
-    said = [one for one in messages if one.get("role") not in history.INSTRUCTIONS]
-    return len(said) == 1 and _TASK.match(text_of(said[0])) is not None
+    without_instructions = [one for one in messages if one.get("role") not in history.INSTRUCTIONS]
+    return len(without_instructions) == 1 and _TASK.match(text_of(without_instructions[0])) is not None
 
 
 def aside(chat: Named, messages: Sequence[Mapping[str, Any]]) -> Named:

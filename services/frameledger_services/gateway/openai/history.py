@@ -67,8 +67,10 @@ def plan(held: Sequence[Held], sent: Sequence[JsonObject]) -> Plan:
 
 def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> bool:
     """Returns whether users said something in the conversation, and nothing of it is among what is sent."""
-    said = {key(one.message) for one in held if one.message.get("role") == "user"}
-    return bool(said) and said.isdisjoint(key(one) for one in sent if one.get("role") == "user")
+    user_messages = {key(one.message) for one in held if one.message.get("role") == "user"}
+    return bool(user_messages) and user_messages.isdisjoint(
+        key(one) for one in sent if one.get("role") == "user"
+    )
 
 
 @dataclass(slots=True)
