@@ -15,7 +15,8 @@ from frameledger.react import react
 from frameledger_services.forks.answer import AnswerCall, ModelAnswer, UsedTokens
 from frameledger_services.forks.compared import compared
 from frameledger_services.forks.original import Original
-from frameledger_services.forks.rerun import MOST_REQUESTS, Changes, Rerunner
+from frameledger_services.forks.rerun import MOST_REQUESTS, Rerunner
+from frameledger_services.forks.rerun_model import Changes
 from frameledger_services.forks.summary import Summary
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.settings import Settings

@@ -29,21 +29,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
     AnyFrame,
-    ContextSnapshot,
     ErrorFrame,
     FunctionCallFromLLM,
     FunctionCallInProgressFrame,
     FunctionCallResultFrame,
     FunctionCallsStartedFrame,
-    LLMContextFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
     LLMTextFrame,
@@ -52,9 +49,9 @@ from frameledger.frames import (
 from frameledger_services.forks.answer import AnswerCall, ModelAnswer, UsedTokens
 from frameledger_services.forks.original import Original
 from frameledger_services.forks.recorded_results import NOT_AVAILABLE, RecordedResults
+from frameledger_services.forks.rerun_model import Changes, ModelOutput, RerunModel
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.out_of_band import OutOfBand
-from frameledger_services.providers.request import Request
 
 MOST_REQUESTS = 10
 """Requests of one rerun. A model that then still calls is stopped, and the answer says so."""
@@ -63,116 +60,39 @@ Publish = Callable[[str, Sequence[AnyFrame], str | None], Awaitable[object]]
 """Publishes frames of a conversation, given the id of the frame that caused them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """What a rerun has otherwise than the original; None leaves it."""
-
-    model: str | None = None
-    system: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Heard:
-    """What one request brought."""
-
-    frames: tuple[AnyFrame, ...]
-    seconds: float
-    first_text_seconds: float | None
-
-
 class Rerunner:
-    """Asks recorded moments again, many at once. `clock` counts seconds."""
+    """Asks a model again at recorded versions, many at once. `clock` counts seconds."""
 
     def __init__(
         self, asked: OutOfBand, changes: Changes, publish: Publish, clock: Callable[[], float]
     ) -> None:
-        self._asked = asked
-        self._changes = changes
+        self._model = RerunModel(asked, changes, clock)
         self._publish = publish
-        self._clock = clock
 
     async def rerun(self, original: Original) -> ModelAnswer:
         """Ask once. A provider that fails is an answer with an error. Raises what publishing raises."""
-        experiment = _Experiment(self, original, f"rerun-{secrets.token_hex(6)}")
+        experiment = _Experiment(self._model, self._publish, original, f"rerun-{secrets.token_hex(6)}")
         return await experiment.run()
-
-    def opening(self, original: Original) -> LLMContextFrame:
-        """Returns the frame that begins an experiment."""
-        service, changes = self._asked.service, self._changes
-        wire = original.stored.context.to_wire()
-        settings = dict(wire["settings"])
-        recorded = None if original.answer is None else original.answer.provider
-        if changes.model is not None:
-            settings["model"] = changes.model
-        elif recorded is not None and recorded != service.provider:
-            # A model of another provider's.
-            settings.pop("model", None)
-        experiment = {
-            "kind": "rerun",
-            "run_id": None if original.answer is None else original.answer.run_id,
-            "provider": service.provider,
-            "model": changes.model,
-            "system_instruction": changes.system,
-        }
-        return LLMContextFrame(
-            context=ContextSnapshot(**wire | {"settings": settings}),
-            react=False,
-            forked_from=original.origin,
-            metadata={"experiment": {name: said for name, said in experiment.items() if said is not None}},
-        )
-
-    def request(self, folding: Folding, original: Original, answers: Sequence[str | None]) -> Request:
-        """Returns the request for an experiment as it stands. Raises `ProviderError`."""
-        return self._asked.service.request(
-            folding.conversation().context,
-            prompt_caching=original.stored.prompt_caching,
-            system_instruction=self._changes.system,
-            answers=answers,
-        )
-
-    async def ask(self, request: Request) -> _Heard:
-        """Returns the whole answer to one request; a provider that is away is asked again."""
-
-        async def once() -> _Heard:
-            began = self._clock()
-            first_text: float | None = None
-            frames: list[AnyFrame] = []
-            async with aclosing(self._asked.service.answer(request)) as answer:
-                async for frame in answer:
-                    if first_text is None and isinstance(frame, LLMTextFrame) and frame.text:
-                        first_text = self._clock() - began
-                    _join(frames, frame)
-            return _Heard(tuple(frames), self._clock() - began, first_text)
-
-        return await self._asked.retrying(once)
-
-    def without_secrets(self, sentence: str) -> str:
-        """Returns what a provider said, without the key if it was repeated there."""
-        for secret in self._asked.service.secrets():
-            sentence = sentence.replace(secret, "...")
-        return sentence
-
-    async def publish(self, context_id: str, frames: Sequence[AnyFrame], cause: str | None) -> None:
-        await self._publish(context_id, frames, cause)
 
 
 class _Experiment:
     """One rerun under way."""
 
-    def __init__(self, by: Rerunner, original: Original, context_id: str) -> None:
-        self._by = by
+    def __init__(self, model: RerunModel, publish: Publish, original: Original, context_id: str) -> None:
+        self._model = model
+        self._publish = publish
         self._original = original
         self._context_id = context_id
         self._results = RecordedResults(original.calls)
         self._folding = Folding(Conversation.new(context_id))
-        self._opening = by.opening(original)
+        self._opening = model.opening(original)
         self._answers: dict[int, str | None] = {}
         # What the next request answers: the opening, and then the newest result of a call.
         self._cause: str | None = None
         self._answer = ModelAnswer(context_id=context_id)
 
     async def run(self) -> ModelAnswer:
-        [self._cause] = await self._say([self._opening], None)
+        [self._cause] = await self._append([self._opening], None)
         positions = [position for position, _ in self._folding.messages.rows()]
         self._answers = dict(zip(positions, self._original.stored.answers, strict=False))
         try:
@@ -180,8 +100,8 @@ class _Experiment:
                 if not await self._request():
                     return self._answer
         except ProviderError as error:
-            sentence = self._by.without_secrets(str(error))
-            await self._say([ErrorFrame(message=sentence, code=error.code, fatal=True)], self._cause)
+            sentence = self._model.without_secrets(str(error))
+            await self._append([ErrorFrame(message=sentence, code=error.code, fatal=True)], self._cause)
             return replace(self._answer, error=sentence)
         return replace(self._answer, error=f"It still called functions after {MOST_REQUESTS} requests.")
 
@@ -189,19 +109,19 @@ class _Experiment:
         """Ask once more; returns whether there were calls, whose results the model has to see."""
         rows = self._folding.messages.rows()
         answers = [self._answers.get(position) for position, _ in rows]
-        request = self._by.request(self._folding, self._original, answers)
+        request = self._model.request(self._folding, self._original, answers)
         self._answer = replace(
             self._answer,
             provider=request.provider,
             model=request.model,
             requests=self._answer.requests + 1,
         )
-        heard = await self._by.ask(request)
+        output = await self._model.ask(request)
         start = LLMFullResponseStartFrame(
             provider=request.provider, model=request.model, request_sha256=request.sha256
         )
-        frames, calls = self._renamed([start, *heard.frames])
-        ids = await self._say(frames, self._cause)
+        frames, calls = self._renamed([start, *output.frames])
+        ids = await self._append(frames, self._cause)
         announced = {
             call.tool_call_id: id_
             for id_, frame in zip(ids, frames, strict=True)
@@ -209,13 +129,13 @@ class _Experiment:
             for call in frame.function_calls
         }
         for call in calls:
-            beginning, result = self._answered(call)
-            [began] = await self._say([beginning], announced[call.tool_call_id])
-            [self._cause] = await self._say([result], began)
+            beginning, result = self._answer_call(call)
+            [began] = await self._append([beginning], announced[call.tool_call_id])
+            [self._cause] = await self._append([result], began)
         for position, message in self._folding.messages.rows()[len(rows) :]:
             if message.get("role") != "tool":
                 self._answers[position] = f"request {self._answer.requests}"
-        self._note(heard)
+        self._note(output)
         return bool(calls)
 
     def _renamed(self, frames: Sequence[AnyFrame]) -> tuple[list[AnyFrame], list[FunctionCallFromLLM]]:
@@ -232,7 +152,7 @@ class _Experiment:
             given.append(frame)
         return given, calls
 
-    def _answered(self, call: FunctionCallFromLLM) -> tuple[AnyFrame, AnyFrame]:
+    def _answer_call(self, call: FunctionCallFromLLM) -> tuple[AnyFrame, AnyFrame]:
         """Returns the start and the result of a call, and notes how it was answered."""
         recorded = self._results.take(call.function_name, call.arguments)
         noted = AnswerCall(
@@ -254,38 +174,30 @@ class _Experiment:
             ),
         )
 
-    def _note(self, heard: _Heard) -> None:
+    def _note(self, output: ModelOutput) -> None:
         """Add what a request brought to the answer."""
         before = self._answer
-        text = "".join(frame.text for frame in heard.frames if isinstance(frame, LLMTextFrame)).strip()
+        text = "".join(frame.text for frame in output.frames if isinstance(frame, LLMTextFrame)).strip()
         first = before.first_text_seconds
-        if first is None and heard.first_text_seconds is not None:
-            first = (before.seconds or 0.0) + heard.first_text_seconds
-        usage = next((f.usage for f in heard.frames if isinstance(f, LLMFullResponseEndFrame)), None)
+        if first is None and output.first_text_seconds is not None:
+            first = (before.seconds or 0.0) + output.first_text_seconds
+        usage = next((f.usage for f in output.frames if isinstance(f, LLMFullResponseEndFrame)), None)
         self._answer = replace(
             before,
             text="\n".join(one for one in (before.text, text) if one),
             tokens=before.tokens + _tokens(usage),
-            seconds=(before.seconds or 0.0) + heard.seconds,
+            seconds=(before.seconds or 0.0) + output.seconds,
             first_text_seconds=first,
         )
 
-    async def _say(self, frames: Sequence[AnyFrame], cause: str | None) -> list[str]:
+    async def _append(self, frames: Sequence[AnyFrame], cause: str | None) -> list[str]:
         """Fold frames as every projector will, and publish them. Returns the ids that they get."""
         ids = [str(uuid4()) for _ in frames]
         named = [frame.model_copy(update={"id": id_}) for frame, id_ in zip(frames, ids, strict=True)]
         for one in named:
             self._folding.step(one)
-        await self._by.publish(self._context_id, named, cause)
+        await self._publish(self._context_id, named, cause)
         return ids
-
-
-def _join(frames: list[AnyFrame], frame: AnyFrame) -> None:
-    """Add a frame; pieces of text that follow each other become one."""
-    if frames and type(frame) is LLMTextFrame and type(last := frames[-1]) is LLMTextFrame:
-        frames[-1] = last.model_copy(update={"text": last.text + frame.text})
-    else:
-        frames.append(frame)
 
 
 def _tokens(usage: Usage | None) -> UsedTokens:

@@ -12,7 +12,7 @@ from frameledger_services.cli.rerun import report, work
 from frameledger_services.cli.rerun.desk import RerunOptions
 from frameledger_services.cli.terminal import backend, moment, options
 from frameledger_services.forks import prices
-from frameledger_services.forks.rerun import Changes
+from frameledger_services.forks.rerun_model import Changes
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings
 

@@ -12,7 +12,8 @@ from frameledger_services.client import Client
 from frameledger_services.forks import batch, prices
 from frameledger_services.forks.compared import ComparedAnswers, compared
 from frameledger_services.forks.original import Original, original
-from frameledger_services.forks.rerun import Changes, Rerunner
+from frameledger_services.forks.rerun import Rerunner
+from frameledger_services.forks.rerun_model import Changes
 from frameledger_services.providers import plugins
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.settings import Settings
