@@ -51,3 +51,6 @@ def test_items_come_out_as_they_went_in_and_two_who_pop_at_once_get_one_each(roa
             # There are no runs without hooks, which tests/bridges has.
             rows = connection.execute(question.encode()).fetchall()
             assert bool(rows) == ("facts_messages" in question or "context_at" in question), question
+            if "facts_messages" in question:
+                # The first part of an item that has parts, and the text of one that is plain.
+                assert {"a part", "Yes", "Is there a night train?"} <= {row[-1] for row in rows}
