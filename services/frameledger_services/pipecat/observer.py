@@ -88,6 +88,7 @@ class FrameledgerObserver(BaseObserver):
         self._session = SessionFrames(self.session, capture)
         self._opened = False
         self._ended = False
+        self._has_said_ended = False
         self._watching: asyncio.Task[None] | None = None
         self._reason: str | None = None
         self.restored: Restored | None = None
@@ -190,6 +191,15 @@ class FrameledgerObserver(BaseObserver):
 
     def attach(self, worker: Any) -> None:
         """Capture the pipeline of this worker from now on. An observer of the worker does so by itself."""
+        if self._ended:
+            if not self._has_said_ended:
+                self._has_said_ended = True
+                logger.error(
+                    "%s: this pipeline is not recorded: the recording has ended with the pipeline before. Give each "
+                    "pipeline an observer of its own.",
+                    self.context_id,
+                )
+            return
         processors = all_processors(worker.pipeline)
         self._hooks.hook(processors)
         if not self._opened:

@@ -204,3 +204,16 @@ def test_a_second_context_is_said_in_one_error(caplog):
     recording.run(bot, lambda bot: bot.ask("Hi"))
     (line,) = [one for one in caplog.records if one.name == "frameledger.pipecat"]
     assert "uses another context" in line.message
+
+
+@pytest.mark.regression("bridge 15")
+def test_a_second_pipeline_of_an_observer_whose_recording_has_ended_is_said(caplog):
+    recording, first = Recording(), Bot([Answer(["Yes."])])
+    second = Bot([Answer(["No."])], context=first.context)
+    recording.run(first, lambda bot: bot.ask("Hi"))
+    count = len(recording.broker.frames)
+    second.worker.add_observer(recording.observer)
+    asyncio.run(asyncio.wait_for(second.run(lambda bot: bot.ask("Again")), ONE_ANSWER))
+    (line,) = [one for one in caplog.records if one.name == "frameledger.pipecat"]
+    assert "is not recorded: the recording has ended" in line.message
+    assert (len(recording.broker.frames), recording.observer.lost) == (count, {})
