@@ -6,7 +6,7 @@ service file ...) is set in the database address or by libpq's own variables, `P
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
@@ -14,7 +14,9 @@ from frameledger.errors import ConfigurationError
 from frameledger_services import data_directory
 from frameledger_services.settings_types import (
     Days,
+    GatewayAddress,
     HeaderNames,
+    InstanceId,
     JsonObject,
     OptionsByProvider,
     Origins,
@@ -22,6 +24,8 @@ from frameledger_services.settings_types import (
     SaslMechanism,
     Secs,
     SecurityProtocol,
+    ServiceName,
+    TopicPrefix,
     TraceAddress,
 )
 
@@ -73,7 +77,7 @@ class Settings(BaseModel):
         "Address for `metrics_port`. No authentication: bind beyond loopback only on a trusted network; metrics "
         "expose model and function names.",
     )
-    url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = _setting(
+    url: GatewayAddress | None = _setting(
         None,
         "URL of a gateway. `HttpClient`, `frameledger chat` and `frameledger tail` use it over HTTP and then need "
         "neither Kafka nor PostgreSQL.",
@@ -134,7 +138,7 @@ class Settings(BaseModel):
     )
     maven_repository: str | None = _setting(None, "Maven repository with the jars. Not set: Maven Central.")
 
-    topic_prefix: str = _setting("llm.", "Prefix of topic names.", pattern=r"^[a-zA-Z0-9._-]{0,200}$")
+    topic_prefix: TopicPrefix = _setting("llm.", "Prefix of topic names.")
     topic_partitions: int | None = _setting(
         None,
         "Number of partitions of topics that Frameledger creates. Not set: 64; on the embedded broker, 8.",
@@ -185,11 +189,10 @@ class Settings(BaseModel):
         "conversation, `refuse` makes the frame a dead letter, without its value. Use the same value for all "
         "projectors.",
     )
-    projector_instance_id: str | None = _setting(
+    projector_instance_id: InstanceId | None = _setting(
         None,
         "Kafka `group.instance.id` (static membership): a projector that restarts with this id resumes at once "
         "instead of after 10 s. Must be unique among running projectors; a second one with this id fails.",
-        pattern=r"^[A-Za-z0-9._-]{1,249}$",
     )
 
     projector_rebuild_frames: int = _setting(
@@ -291,10 +294,9 @@ class Settings(BaseModel):
         ge=0,
         allow_inf_nan=False,
     )
-    inference_service: str | None = _setting(
+    inference_service: ServiceName | None = _setting(
         None,
         "Name of the inference service, also its Kafka consumer group. Not set: inference-PROVIDER.",
-        pattern=r"^[a-zA-Z0-9._-]{1,100}$",
     )
     inference_models: str | None = _setting(
         None,

@@ -201,4 +201,5 @@ def _sentence(error: Any, sources: Mapping[str, str]) -> str:
     name = str(error["loc"][0])
     source = sources.get(name, "")
     where = f" ({source})" if source.startswith("file ") else ""
-    return f"{PREFIX}{name.upper()}{where}: {error['msg']}."
+    said = error["msg"].removeprefix("Value error, ")
+    return f"{PREFIX}{name.upper()}{where}: {said}."

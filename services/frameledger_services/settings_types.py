@@ -45,6 +45,19 @@ def _trace_address(text: str) -> str:
     return text
 
 
+def _gateway_address(text: str) -> str:
+    # Not quoted: a password may be in it.
+    if not re.match(r"https?://[^\s/]", text):
+        raise ValueError("it is not the address of a gateway, such as https://frameledger.example")
+    return text
+
+
+def _kafka_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]*", text):
+        raise ValueError("only letters without accents, digits and . _ - are allowed")
+    return text
+
+
 def _header_names(text: str) -> str:
     for name in names_in(text):
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
@@ -69,6 +82,18 @@ Origins = Annotated[str, AfterValidator(_origins)]
 
 TraceAddress = Annotated[str, AfterValidator(_trace_address)]
 """A URL with `{trace_id}` in it."""
+
+GatewayAddress = Annotated[str, AfterValidator(_gateway_address)]
+"""A URL that begins with http:// or https:// and a host."""
+
+TopicPrefix = Annotated[str, Field(max_length=200), AfterValidator(_kafka_name)]
+"""The beginning of the name of a topic, or empty."""
+
+InstanceId = Annotated[str, Field(min_length=1, max_length=249), AfterValidator(_kafka_name)]
+"""An instance id in a consumer group."""
+
+ServiceName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_kafka_name)]
+"""The name of a service, which is part of the name of its consumer group."""
 
 HeaderNames = Annotated[str, AfterValidator(_header_names)]
 """Comma-separated names of HTTP headers."""

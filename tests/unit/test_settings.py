@@ -117,6 +117,23 @@ def test_a_wrong_environment_is_an_error_that_says_what_is_wrong(environment, se
     assert problem.startswith(sentence)
 
 
+@pytest.mark.regression("journey 40")
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        (
+            "URL",
+            "gateway.example:8080",
+            "it is not the address of a gateway, such as https://frameledger.example.",
+        ),
+        ("TOPIC_PREFIX", "our topics", "only letters without accents, digits and . _ - are allowed."),
+        ("GATEWAY_CORS_ORIGINS", "*", "'*' is not an origin such as https://app.example."),
+    ],
+)
+def test_what_is_wrong_with_a_value_is_said_in_words(name, value, sentence):
+    assert problems({f"FRAMELEDGER_{name}": value}) == [f"FRAMELEDGER_{name}: {sentence}"]
+
+
 def test_all_that_is_wrong_is_said_at_once():
     assert len(problems({"FRAMELEDGER_X": "1", "FRAMELEDGER_KAFKA_PORT": "-1", "FRAMELEDGER_JAV": "j"})) == 3
 
