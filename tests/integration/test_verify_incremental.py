@@ -276,8 +276,23 @@ def test_the_command_says_what_it_checked_and_what_differs(database, command):
     assert as_json["different"][0]["differences"][0]["stored"] == "nobody"
 
 
-def test_the_command_refuses_what_is_not_there_and_what_is_not_said(database, command):
-    assert command(database, "nobody").exit_code == 1
+@pytest.mark.regression("journey 41")
+def test_of_what_is_not_there_nothing_is_said_to_be_verified(database, command):
+    project(database, histories_interleaved(), sizes=(2_000,))
+    told = command(database, "nobody", "no one")
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert told.stderr.splitlines() == [
+        "There is no context 'nobody' in the database. There is no file with that name either.",
+        "There is no context 'no one' in the database. There is no file with that name either.",
+        "`frameledger list` lists the conversations.",
+    ]
+    told = command(database, DESK, "nobody")
+    assert told.exit_code == 1
+    assert told.stdout.startswith("Verified 1 conversation: ")
+    assert told.stderr.startswith("There is no context 'nobody' in the database.")
+
+
+def test_the_command_refuses_what_is_not_said(database, command):
     assert command(database).exit_code == 2
     assert command(database, DESK, "--all").exit_code == 2
 

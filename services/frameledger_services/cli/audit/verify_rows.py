@@ -76,12 +76,14 @@ def verify_rows(
     missing = [one for one in context_ids or () if one not in known]
     if as_json:
         output.print_json_object(_as_json(summary, missing))
-    else:
-        for line in _lines(summary, missing):
+    elif known or not missing:
+        for line in _lines(summary):
             typer.echo(line)
     if missing:
         output.fail(
-            f"{NoSuchContextError(missing[0])} There is no file with that name either.",
+            "\n".join(
+                f"{NoSuchContextError(one)} There is no file with that name either." for one in missing
+            ),
             "`frameledger list` lists the conversations.",
         )
     if summary.found:
@@ -105,7 +107,7 @@ async def _beside(
         raise failure("The database could not be read", error) from error
 
 
-def _lines(summary: _Summary, missing: Sequence[str]) -> Iterator[str]:
+def _lines(summary: _Summary) -> Iterator[str]:
     for context_id, found in sorted(summary.found.items()):
         first = found.first
         assert first is not None
@@ -130,7 +132,7 @@ def _lines(summary: _Summary, missing: Sequence[str]) -> Iterator[str]:
     if summary.receipts:
         yield f"  erased  {len(summary.receipts):,} have a receipt; of {len(gone):,} no row is left in any table"
     wrong = len(summary.found)
-    yield f"{wrong:,} differ." if wrong else "No difference." if not missing else "Some do not exist."
+    yield f"{wrong:,} differ." if wrong else "No difference."
 
 
 def _as_json(summary: _Summary, missing: Sequence[str]) -> dict[str, Any]:
