@@ -70,7 +70,7 @@ def export(
     messages.parquet, runs.parquet and calls.parquet (pip install 'frameledger[parquet]').
 
     Each conversation is exported from one snapshot. jsonl cannot hold a conversation that goes on after an erasure:
-    --all leaves it out and names it. --json prints a summary and needs -o.
+    --all leaves it out, names it, and ends with exit code 1. --json prints a summary and needs -o.
 
     Example: `frameledger export ctx-1 -o ctx-1.jsonl`
     """
@@ -111,7 +111,9 @@ def export(
         written = f"{plural(done.conversations, 'conversation')}, {plural(done.frames, 'frame')}"
         typer.echo(f"{out}: {written}, {plural(done.bytes, 'byte')}.")
     if done.left_out:
+        # The file is complete without them.
         _name(done.left_out)
+        raise typer.Exit(1)
 
 
 @contextmanager
