@@ -157,7 +157,10 @@ class Requests:
         reason = str(error) or (
             "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
         )
-        found = GatewayUnavailableError(f"The gateway {self.url} does not answer: {reason}.")
+        found = GatewayUnavailableError(
+            f"The gateway {self.url} does not answer: {reason.rstrip('.')}. Check that it runs, and that this is its "
+            "address."
+        )
         found.__cause__ = error
         return found
 
