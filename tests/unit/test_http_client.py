@@ -419,7 +419,10 @@ def test_an_address_is_written_as_requests_need_it(address, url):
     assert requests.Requests(address, None).address("a", "/frames") == f"{url}/v1/contexts/a/frames"
 
 
-@pytest.mark.parametrize("address", ["http://a:99999", "http://a..b", "http://[::1"])
+@pytest.mark.regression("journey 44")
+@pytest.mark.parametrize(
+    "address", ["http://a:99999", "http://a..b", "http://[::1", "http://", "https:///v1"]
+)
 def test_what_cannot_be_an_address_is_an_error_that_names_it(address):
     with pytest.raises(SettingsError, match=re.escape(repr(address))):
         HttpClient(address, "")

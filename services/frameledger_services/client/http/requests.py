@@ -44,6 +44,8 @@ class Requests:
             address = URL(url)
             # Labels that are empty or too long would only be found when the name is resolved.
             (address.host or "").encode("idna")
+            if not address.host:
+                raise ValueError("it has no host")
             self.url = str(address).rstrip("/")
         except ValueError as error:
             raise SettingsError([f"{url!r} is no address of a gateway: {error}"]) from error
@@ -154,7 +156,8 @@ class Requests:
     def _unanswered(self, error: Exception) -> GatewayUnavailableError:
         if isinstance(error, ValueError):
             raise ValueError(f"This cannot be asked of {self.url}: {error}") from error
-        reason = str(error) or (
+        # aiohttp names the certificates that it checks, also without TLS.
+        reason = str(error).replace(" ssl:default", "") or (
             "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
         )
         found = GatewayUnavailableError(
