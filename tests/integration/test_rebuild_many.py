@@ -217,6 +217,9 @@ def test_the_command_says_what_differs_and_changes_nothing_without_apply(databas
     told = [json.loads(line) for line in run("--context", "ctx", "--json").stdout.splitlines()]
     assert told[0]["differences"][0]["expected"] == "Hi"
     assert told[1]["summary"]["differ_count"] == 1
-    missing = run("--context", "nobody")
-    assert (missing.exit_code, "do not exist" in missing.stderr) == (1, True)
+    missing = run("--context", "nobody", "--context", "ctx", "--context", "no one")
+    assert (missing.exit_code, missing.stderr.splitlines()[0]) == (
+        1,
+        "These conversations do not exist: 'nobody', 'no one'.",
+    )
     assert run("--context", "ctx", "--outcome", "unknown").exit_code == 2

@@ -16,7 +16,7 @@ from frameledger_services.cli.audit import rebuild_progress, rebuild_work, rende
 from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
-from frameledger_services.store import rebuilds
+from frameledger_services.store import rebuilds, transfer
 
 commands = typer.Typer()
 
@@ -92,7 +92,8 @@ def rebuild(
         raise typer.BadParameter("use either --context or --outcome", param_hint="--outcome")
     if "\x00" in why:
         raise typer.BadParameter("the reason has a NUL", param_hint="--why")
-    settings = Settings.from_env()
+    with backend.exit_on_error():
+        settings = Settings.from_env()
     chosen = RebuildOptions(
         TopicNames(settings.topic_prefix),
         apply=apply,
@@ -108,8 +109,11 @@ def rebuild(
     ):
         done = asyncio.run(rebuild_work.run(settings, chosen, contexts, selection, jobs, view, again=again))
     if contexts and done.read_count < len(set(contexts)):
+        with backend.exit_on_error():
+            there = asyncio.run(backend.query(settings, transfer.presence, [(one, 0) for one in contexts]))
+        missing = ", ".join(dict.fromkeys(repr(one.context_id) for one in there if one.version is None))
         output.fail(
-            "Some of these conversations do not exist.", "`frameledger list` lists the conversations."
+            f"These conversations do not exist: {missing}.", "`frameledger list` lists the conversations."
         )
     if as_json:
         typer.echo(json.dumps({"summary": asdict(done)}))
