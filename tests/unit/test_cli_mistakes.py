@@ -18,6 +18,48 @@ from frameledger_services.store.connections import failure
 
 NOWHERE = "postgresql://127.0.0.1:1/nowhere"
 
+NEED_SETTINGS = (
+    "down",
+    "status",
+    "logs",
+    "top",
+    "run projector",
+    "publish a {}",
+    "list",
+    "search a",
+    "show a",
+    "transcript a",
+    "tail",
+    "request a 8c6d7f34-9c55-4c6e-9c6f-5f4dbdb0ca2e",
+    "sql -c a",
+    "timeline a",
+    "diff a 1",
+    "why a 1",
+    "runs a",
+    "fork a b",
+    "rerun a",
+    "replay a",
+    "infer a",
+    "calls list",
+    "parked",
+    "unpark a",
+    "rebuild",
+    "recover",
+    "dlq list",
+    "verify --all",
+    "heads",
+    "prove a",
+    "export a",
+    "erase a --why b --yes",
+    "config",
+    "asyncapi",
+    "topics",
+    "migrate",
+    "token list",
+    "chat a",
+)
+"""Every command that reads the settings, but `up`, `demo` and those that look at a file first."""
+
 
 @pytest.fixture
 def command(monkeypatch, tmp_path):
@@ -153,6 +195,35 @@ def test_a_database_that_is_not_reached_is_answered_with_where_to_look(command, 
     assert said.stderr.endswith(
         "Is it running (`frameledger status`), and is FRAMELEDGER_DATABASE_URL right?\n"
     )
+
+
+@pytest.mark.regression("journey 45")
+@pytest.mark.parametrize(
+    "words", [["migrate"], ["export", "--all"], ["rebuild"], ["recover"], ["heads"]], ids=" ".join
+)
+def test_a_database_that_is_not_reached_has_rejected_nothing(command, monkeypatch, words):
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", NOWHERE)
+    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    said = command(*words)
+    assert said.exit_code == 1
+    assert said.stderr.startswith(("The database did not answer: ", "The database could not be read: "))
+    assert "Is it running (`frameledger status`), and is FRAMELEDGER_DATABASE_URL right?\n" in said.stderr
+
+
+@pytest.mark.regression("journey 43")
+@pytest.mark.parametrize("words", NEED_SETTINGS, ids=lambda words: words.partition(" ")[0])
+def test_a_wrong_setting_is_one_sentence_of_every_command(command, monkeypatch, words):
+    monkeypatch.setenv("FRAMELEDGER_LOG_LEVEL", "loud")
+    said = command(*words.split())
+    assert said.exit_code == 1
+    assert said.stderr.startswith("FRAMELEDGER_LOG_LEVEL: Input should be "), said.stderr
+
+
+@pytest.mark.regression("journey 45")
+def test_doctor_says_of_a_server_of_ones_own_what_to_check(command, monkeypatch):
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", NOWHERE)
+    said = " ".join(command("doctor").stdout.split())
+    assert "Start it, or set FRAMELEDGER_DATABASE_URL to its address." in said
 
 
 def test_what_a_database_that_answers_refuses_is_not_about_its_address():

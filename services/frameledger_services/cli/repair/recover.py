@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any
 
-import psycopg
 import typer
 from psycopg import AsyncConnection
 from rich.console import Console
@@ -25,7 +24,6 @@ from frameledger_services.recovery.recover import Examination
 from frameledger_services.recovery.republish import Republished
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
-from frameledger_services.store.connections import failure
 
 commands = typer.Typer()
 
@@ -49,11 +47,8 @@ def recover(
     """
     if yes and not apply:
         raise typer.BadParameter("use it with --apply", param_hint="--yes")
-    with backend.exit_on_error(TimeoutError):
-        try:
-            _recover(Settings.from_env(), apply=apply, yes=yes, as_json=as_json)
-        except psycopg.Error as error:
-            raise failure("The database rejected the change", error) from error
+    with backend.exit_on_error(TimeoutError), backend.change():
+        _recover(Settings.from_env(), apply=apply, yes=yes, as_json=as_json)
 
 
 def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> None:

@@ -79,10 +79,13 @@ def change(*, lock_timeout: str = "") -> Iterator[None]:
     acquired within `lock_timeout` ends the command."""
     try:
         yield
-    except errors.LockNotAvailable:
-        output.fail(
-            f"A projector held the conversation's partition for more than {lock_timeout}.",
-            "Try again. `frameledger doctor` shows whether the projectors advance.",
-        )
     except psycopg.Error as error:
-        raise failure("The database rejected the change", error) from error
+        if lock_timeout and isinstance(error, errors.LockNotAvailable):
+            output.fail(
+                f"A projector held the conversation's partition for more than {lock_timeout}.",
+                "Try again. `frameledger doctor` shows whether the projectors advance.",
+            )
+        # Without a state no server said it: the connection failed.
+        away = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+        what = "The database did not answer" if away else "The database rejected the change"
+        raise failure(what, error) from error

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import psycopg
 from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import backend, moment, progress
@@ -122,9 +123,11 @@ async def _each(
 
 @asynccontextmanager
 async def _reading(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
-    with backend.change():
+    try:
         async with await connections.connect(settings, "frameledger export") as connection:
             yield connection
+    except psycopg.Error as error:
+        raise connections.failure("The database could not be read", error) from error
 
 
 def _counting(file: BinaryIO, done: Summary) -> Callable[[bytes], None]:
