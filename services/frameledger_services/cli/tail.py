@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -26,6 +26,9 @@ from frameledger_services.store.contexts import NoSuchContextError
 SOURCE = "frameledger/tail"
 
 commands = typer.Typer()
+
+LEAST_WORDS = 20
+"""Columns that the words of a frame have at least, unless they are shorter."""
 
 _COLOURS = {"applied": "", "ignored": "yellow", "unknown": "magenta", "parked": "red"}
 
@@ -100,8 +103,13 @@ async def _log(settings: Settings, lines: int, follow: bool, as_json: bool) -> N
 
 def _print_frame(console: Console, frame: StoredFrame) -> None:
     outcome = frame.outcome if frame.reason is None else frame.reason
-    head = f"{frame.version:>6}  {frame.logged_at.astimezone(UTC):%H:%M:%SZ}  {_short(frame.type):<26}  {outcome:<10}"
-    _print(console, head, _words(frame), _COLOURS.get(frame.outcome, ""))
+    cells = (
+        f"{frame.version:>6}",
+        f"{frame.logged_at.astimezone(UTC):%H:%M:%SZ}",
+        f"{_short(frame.type):<26}",
+        f"{outcome:<10}",
+    )
+    _print(console, cells, _words(frame), _COLOURS.get(frame.outcome, ""))
 
 
 def _words(frame: StoredFrame) -> str:
@@ -120,16 +128,30 @@ def _print_record(console: Console, record: Record) -> None:
     except DecodeError as error:
         kind, words, colour = "no frame", str(error), "red"
     key = escape.one_line("-" if record.key is None else record.key.decode(errors="replace"))
-    head = f"{at:%H:%M:%SZ}  {record.partition:>3}:{record.offset:<8}  {key:<20}  {kind:<26}"
-    _print(console, head, words, colour)
+    cells = (f"{at:%H:%M:%SZ}", f"{record.partition:>3}:{record.offset:<8}", f"{key:<20}", f"{kind:<26}")
+    _print(console, cells, words, colour)
 
 
-def _print(console: Console, head: str, words: str, colour: str) -> None:
-    line = Text(f"{head}  {words}".rstrip(), colour)
-    line.truncate(console.width, overflow="ellipsis")
-    console.print(line, no_wrap=True)
+def _print(console: Console, cells: Sequence[str], words: str, colour: str) -> None:
+    for one in lines_of(cells, words, console.width, may_break=console.is_terminal):
+        line = Text(one, colour)
+        line.truncate(console.width, overflow="ellipsis")
+        console.print(line, no_wrap=True)
     # The reader of a pipe follows too.
     sys.stdout.flush()
+
+
+def lines_of(cells: Sequence[str], words: str, width: int, *, may_break: bool) -> list[str]:
+    """Returns the lines of a frame: its cells and its words. The cells are padded to columns if that leaves the words
+    `LEAST_WORDS` columns of `width`. If not even cells without padding do, and the line `may_break`, the words are on a
+    line of their own."""
+    room = min(len(words), LEAST_WORDS) + 2
+    head = "  ".join(cells)
+    if len(head) + room > width:
+        head = "  ".join(cell.strip() for cell in cells)
+    if words and may_break and len(head) + room > width:
+        return [head, f"    {words}"]
+    return [f"{head}  {words}".rstrip()]
 
 
 def _short(frame_type: str) -> str:

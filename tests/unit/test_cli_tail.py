@@ -1,0 +1,38 @@
+"""The lines of `frameledger tail` on terminals of any width."""
+
+import pytest
+
+from frameledger_services.cli.tail import lines_of
+
+WORDS = "user: Is there a night train to the coast?"
+UUID = "9f3c1c50-4f6e-4a52-8a51-0a6c0e4ad0d1"
+
+
+def cells(key):
+    return ("19:24:03Z", "  7:0       ", f"{key:<20}", f"{'LLMMessagesAppend':<26}")
+
+
+@pytest.mark.regression("journey 46")
+@pytest.mark.parametrize(
+    ("key", "width", "lines"),
+    [
+        (
+            "order-3",
+            120,
+            [f"19:24:03Z    7:0         order-3               LLMMessagesAppend           {WORDS}"],
+        ),
+        ("order-3", 80, [f"19:24:03Z  7:0  order-3  LLMMessagesAppend  {WORDS}"]),
+        (UUID, 80, [f"19:24:03Z  7:0  {UUID}  LLMMessagesAppend", f"    {WORDS}"]),
+    ],
+)
+def test_the_words_of_a_frame_have_room_beside_a_whole_id(key, width, lines):
+    assert lines_of(cells(key), WORDS, width, may_break=True) == lines
+
+
+def test_a_pipe_has_one_line_for_each_frame():
+    assert len(lines_of(cells(UUID), WORDS, 80, may_break=False)) == 1
+
+
+def test_short_words_need_no_more_room_than_they_have():
+    assert lines_of(("19:24:03Z", "LLMRun     "), "", 22, may_break=True) == ["19:24:03Z  LLMRun"]
+    assert lines_of(("19:24:03Z", "LLMRun     "), "ok", 26, may_break=True) == ["19:24:03Z  LLMRun       ok"]
