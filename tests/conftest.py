@@ -63,7 +63,8 @@ def pytest_collection() -> Iterator[None]:
     at the end of a module (`nothing_is_left`), and seldom in the middle of whichever test comes next."""
     gc.disable()
     try:
-        return (yield)
+        with bytecode.compiled_by_one():
+            return (yield)
     finally:
         gc.collect()
         gc.freeze()

@@ -1,9 +1,11 @@
 """However the tests are started, what Python compiles for them is kept."""
 
+import fcntl
 import os
 import subprocess
 import sys
 
+import pytest
 from tests import bytecode
 
 
@@ -22,3 +24,16 @@ def test_where_python_is_told_not_to_keep_it_that_is_undone():
     kept, *variables = done.stdout.split()
     assert kept == "False"
     assert bytecode.VARIABLE not in variables
+
+
+def test_the_first_process_imports_alone_and_those_that_waited_together(tmp_path):
+    other = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with bytecode.compiled_by_one(tmp_path), pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # The first is through, and these two had waited for it.
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with bytecode.compiled_by_one(tmp_path):
+            pass
+    finally:
+        os.close(other)
