@@ -181,6 +181,19 @@ def test_fields_behind_a_body_are_no_fields_of_its_head():
     assert asyncio.run(main()) == [b"one (2)"]
 
 
+@pytest.mark.regression("gateway 32")
+def test_spaces_behind_the_value_of_a_field_are_no_part_of_it():
+    async def last_value(scope, receive, send):
+        await answer(send, scope["headers"][-1][1])
+
+    async def main():
+        transport, connection = connected(last_value)
+        connection.data_received(b"GET / HTTP/1.1\r\nHost: x\r\nLast-Event-ID:  2 \t \r\n\r\n")
+        return await answered(transport, 1)
+
+    assert asyncio.run(main()) == [b"2"]
+
+
 @pytest.mark.regression("gateway 22")
 @pytest.mark.parametrize("before", [b"", request(b"one")])
 def test_a_head_that_comes_byte_by_byte_is_not_waited_for_longer_than_an_idle_connection(before):

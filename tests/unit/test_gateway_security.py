@@ -85,7 +85,9 @@ class Gateway:
 
 
 def with_token(token, more):
-    headers = {**more.get("headers", {}), **({} if token is None else {"Authorization": f"Bearer {token}"})}
+    headers = httpx.Headers(more.get("headers"))
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
     return {**more, "headers": headers}
 
 
@@ -686,3 +688,15 @@ def test_a_response_is_logged_with_its_conversation_however_its_id_is_written(ga
         for written in (response_id, response_id.replace("_", "%5F", 1)):
             gateway.ask(f"/v1/responses/{written}", token=token)
     assert [record.frameledger["context_id"] for record in caplog.records] == ["acme/1", "acme/1"]
+
+
+@pytest.mark.regression("gateway 25")
+@pytest.mark.parametrize(
+    "name", ["Authorization", "Host", "If-Match", "Idempotency-Key", "Frameledger-Context"]
+)
+def test_a_header_that_counts_once_is_not_sent_twice(gateway, name):
+    sent = [(name, f"Bearer {gateway.admin}"), (name, "other")]
+    headers = sent if name == "Authorization" else [*sent, ("Authorization", f"Bearer {gateway.admin}")]
+    answer = gateway.ask("/v1/contexts", headers=headers)
+    assert said(answer) == (400, "bad-parameter")
+    assert name in answer.json()["detail"]

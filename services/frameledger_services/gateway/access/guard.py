@@ -17,6 +17,7 @@ from frameledger_services.gateway import problems
 from frameledger_services.gateway.access import caller, policy
 from frameledger_services.gateway.access.caller import LOOPBACK, NOBODY
 from frameledger_services.gateway.access.cross_site import is_forged
+from frameledger_services.gateway.access.repeated_headers import check_single
 from frameledger_services.gateway.access.sessions import Sessions
 from frameledger_services.gateway.access.tokens import Token
 from frameledger_services.gateway.live import protocol
@@ -63,6 +64,7 @@ class Guard:
 
         Raises `ProblemError` if the caller may not make the request.
         """
+        check_single(scope["headers"])
         headers = Headers(scope=scope)
         method, path = scope["method"], path_of(scope)
         if is_forged(method, headers):

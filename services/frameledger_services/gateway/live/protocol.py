@@ -96,7 +96,8 @@ class AbortableProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Called with a field of the head, and with one behind the body."""
         if self._is_in_head:
-            super().on_header(name, value)
+            # The parser leaves spaces behind a value, which are no part of it.
+            super().on_header(name, value.rstrip(b" \t"))
 
     def on_headers_complete(self) -> None:
         """Called when the response can begin: its cycle writes to the transport from the next iteration of the loop

@@ -1,0 +1,31 @@
+"""Headers that a request may have once: of two nobody knows which one a proxy before the gateway has gone by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from frameledger_services.gateway.problems import ProblemError
+
+SINGLE = (
+    b"authorization",
+    b"content-type",
+    b"frameledger-causation-id",
+    b"frameledger-context",
+    b"host",
+    b"idempotency-key",
+    b"if-match",
+    b"last-event-id",
+)
+
+
+def check_single(headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Raise `bad-parameter` if one of `SINGLE` comes twice."""
+    names = [name for name, _ in headers]
+    if len(set(names)) == len(names):
+        return
+    for name in SINGLE:
+        if names.count(name) > 1:
+            raise ProblemError(
+                "bad-parameter",
+                f"The request has the header {name.decode().title()} more than once. Send one.",
+            )
