@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 
@@ -17,6 +18,10 @@ from frameledger_services.gateway.problems import ProblemError
 MOST_BYTES = MAX_VALUE_BYTES
 MOST_FRAMES = 500
 
+MOST_SECONDS = 30.0
+LEAST_RATE = 1_000
+"""Bytes a second: a body that comes as slowly keeps its connection so much longer, and one that stops does not."""
+
 JSON_TYPES = ("application/json", "")
 LINES_TYPES = ("application/x-ndjson", "application/jsonl")
 
@@ -28,7 +33,7 @@ _BLANK = " \t\r\n"
 async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
     """Returns the frames of a request, each with its bytes, in their order; at least one.
 
-    Raises the problems `unsupported-media-type`, `too-large` and `bad-frame`, for which nothing is kept.
+    Raises the problems `unsupported-media-type`, `too-large`, `too-slow` and `bad-frame`, for which nothing is kept.
     """
     body = await read_bytes(request, (*JSON_TYPES, *LINES_TYPES))
     kind = _kind(request)
@@ -41,23 +46,36 @@ async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
 
 
 async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
-    """Returns the body of a request of one of these media types. Raises `unsupported-media-type` and `too-large`."""
+    """Returns the body of a request of one of these media types. Raises `unsupported-media-type`,
+    `too-large` and `too-slow`."""
     if (kind := _kind(request)) not in kinds:
         wanted = " or ".join(one for one in kinds if one)
         raise ProblemError("unsupported-media-type", f"Content-Type must be {wanted}, not {kind[:100]!r}.")
-    pieces, size = [], 0
     try:
-        async for piece in request.stream():
-            size += len(piece)
-            if size > MOST_BYTES:
-                raise ProblemError(
-                    "too-large",
-                    f"The body has more than {MOST_BYTES} bytes.",
-                    headers={"Connection": "close"},
-                )
-            pieces.append(piece)
+        return await received(request, MOST_BYTES, f"The body has more than {MOST_BYTES} bytes.")
     except ClientDisconnect:
         raise ProblemError("bad-frame", "The body ended early.", code="empty", frame=1) from None
+
+
+async def received(request: Request, most: int, too_large: str) -> bytes:
+    """Returns the body of a request as it comes. Raises `too-large`, with this sentence, for one of more bytes, and
+    `too-slow` for one that is not there `MOST_SECONDS` and a second for each `LEAST_RATE` bytes after its head."""
+    pieces, size = [], 0
+    begun = asyncio.get_running_loop().time()
+    try:
+        async with asyncio.timeout_at(begun + MOST_SECONDS) as limit:
+            async for piece in request.stream():
+                size += len(piece)
+                if size > most:
+                    raise ProblemError("too-large", too_large, headers={"Connection": "close"})
+                pieces.append(piece)
+                limit.reschedule(begun + MOST_SECONDS + size / LEAST_RATE)
+    except TimeoutError:
+        raise ProblemError(
+            "too-slow",
+            f"Only {size} bytes of the body came in {MOST_SECONDS + size / LEAST_RATE:.0f} s.",
+            headers={"Connection": "close"},
+        ) from None
     return b"".join(pieces)
 
 

@@ -41,14 +41,14 @@ class Parameter(Generic[_T]):
         try:
             return self.read(found)
         except ValueError as error:
-            raise ProblemError("bad-parameter", f"{self.name}: {error}") from None
+            raise ProblemError("bad-parameter", f"{self.name}: {error}", param=self.name) from None
 
     def in_path_of(self, request: Request) -> _T:
         """Returns its value as a segment of the path, decoded. Raises `bad-parameter`."""
         try:
             return self.read(unquote_to_bytes(request.path_params[self.name]).decode())
         except ValueError as error:
-            raise ProblemError("bad-parameter", f"{self.name}: {error}") from None
+            raise ProblemError("bad-parameter", f"{self.name}: {error}", param=self.name) from None
 
     def described(self) -> dict[str, Any]:
         """Returns it as OpenAPI has it."""

@@ -108,6 +108,12 @@ KINDS: Mapping[str, Kind] = {
         "The route exists but does not support this method; `Allow` lists the methods that it supports.",
         "Use one of them.",
     ),
+    "too-slow": Kind(
+        408,
+        "Request too slow",
+        "The body did not come in time: within 30 seconds, and one more for each 1,000 bytes. Nothing was published.",
+        "Send the request again; in smaller parts if the network is slow.",
+    ),
     "already-settled": Kind(
         409,
         "Call already settled",

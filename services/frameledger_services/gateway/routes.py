@@ -56,7 +56,7 @@ class DescribedRoute(Route):
             "parameters": [one.described() for one in parameters],
             "responses": {
                 **{str(status): answer for status, answer in answers.items()},
-                **problem_answers(*problems),
+                **problem_answers(*problems, *(("too-slow",) if body is not None else ())),
             },
         }
         if body is not None:

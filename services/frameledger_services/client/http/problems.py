@@ -18,7 +18,7 @@ from frameledger_services.store.schema import SchemaError
 
 MEDIA_TYPE = "application/problem+json"
 
-AGAIN = frozenset((429, 502, 503, 504))
+AGAIN = frozenset((408, 429, 502, 503, 504))
 """Statuses after which a request is repeated: those of a gateway, and of a proxy before it."""
 
 MOST_SHOWN = 200

@@ -18,6 +18,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from frameledger_services.gateway import body
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.access.caller import LOOPBACK, Caller
 from frameledger_services.gateway.access.live_tokens import LiveTokens
@@ -114,13 +115,11 @@ def routes(sessions: Sessions) -> list[Route]:
 
 
 async def _token_in(request: Request) -> str:
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise ProblemError("too-large", f"A request with a token has at most {MOST_BYTES} bytes.")
+    content = await body.received(
+        request, MOST_BYTES, f"A request with a token has at most {MOST_BYTES} bytes."
+    )
     try:
-        found: Any = json.loads(body)
+        found: Any = json.loads(content)
     except (ValueError, RecursionError):
         found = None
     match found:

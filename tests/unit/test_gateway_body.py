@@ -1,0 +1,62 @@
+"""Bodies of requests that come slowly, and parameters that are none."""
+
+import asyncio
+
+import pytest
+from starlette.requests import ClientDisconnect, Request
+from tests.bounds import IN_PROCESS
+
+from frameledger_services.gateway import body, parameters
+from frameledger_services.gateway.problems import ProblemError
+
+PIECE = b"x" * 1_000
+
+
+def received(pieces, *, is_last=False):
+    """What is received of these pieces, behind which nothing comes unless one is the last."""
+    left = list(pieces)
+
+    async def receive():
+        if not left:
+            await asyncio.Event().wait()
+        piece = left.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(left) or not is_last}
+
+    async def main():
+        async with asyncio.timeout(IN_PROCESS):
+            return await body.received(Request({"type": "http"}, receive), 5_000, "That is too much.")
+
+    return asyncio.run(main())
+
+
+@pytest.mark.regression("gateway 30")
+@pytest.mark.parametrize("pieces", [[], [PIECE], [PIECE] * 3])
+def test_a_body_that_stops_is_not_waited_for(monkeypatch, pieces):
+    monkeypatch.setattr(body, "MOST_SECONDS", 0.0)
+    monkeypatch.setattr(body, "LEAST_RATE", 1_000_000)
+    with pytest.raises(ProblemError, match=f"Only {1_000 * len(pieces)} bytes") as refused:
+        received(pieces)
+    assert (refused.value.word, refused.value.headers) == ("too-slow", {"Connection": "close"})
+
+
+def test_a_body_is_received_up_to_its_limit():
+    assert received([PIECE] * 5, is_last=True) == PIECE * 5
+    with pytest.raises(ProblemError, match="That is too much") as refused:
+        received([PIECE] * 6)
+    assert refused.value.word == "too-large"
+
+
+def test_a_client_that_leaves_within_a_body_has_sent_none():
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(body.received(Request({"type": "http"}, receive), 5, ""))
+
+
+@pytest.mark.regression("gateway 26")
+def test_a_parameter_that_is_none_is_named():
+    asked = Request({"type": "http", "query_string": b"starting_after=-4", "headers": []})
+    with pytest.raises(ProblemError, match="not '-4'") as refused:
+        parameters.integer("starting_after", "").of(asked)
+    assert refused.value.members == {"param": "starting_after"}
