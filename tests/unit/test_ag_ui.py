@@ -16,6 +16,9 @@ from frameledger.frames import (
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
     LLMTextFrame,
+    LLMThoughtEndFrame,
+    LLMThoughtStartFrame,
+    LLMThoughtTextFrame,
     Usage,
     encode_frame,
 )
@@ -170,3 +173,19 @@ def test_a_tool_message_says_the_json_that_a_frame_can_carry_or_its_text(text, v
     assert found == value
     frame = FunctionCallResultFrame(id="r", function_name="f", tool_call_id="c", result=found)
     assert decode(encode_frame(frame)).result == frame.result
+
+
+@pytest.mark.regression("gateway 29")
+@pytest.mark.parametrize("pieces", [[], [""], [" "], ["Hm", "."]])
+def test_a_thought_is_shown_once_it_has_text(pieces):
+    translation = Translation("t", "r")
+    frames = [
+        LLMFullResponseStartFrame(run_id="a"),
+        LLMThoughtStartFrame(llm="anthropic"),
+        *(LLMThoughtTextFrame(text=piece) for piece in pieces),
+        LLMThoughtEndFrame(signature="c2ln"),
+    ]
+    told = [event for version, one in enumerate(frames, 1) for event in translation.take(version, one)]
+    shown = [event["type"].removeprefix("REASONING_") for event in told]
+    about_text = ["MESSAGE_START", *["MESSAGE_CONTENT"] * len(pieces), "MESSAGE_END"]
+    assert shown == (["START", *about_text, "END"] if "".join(pieces).strip() else [])

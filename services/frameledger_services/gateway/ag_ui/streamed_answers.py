@@ -78,10 +78,10 @@ class StreamedAnswers:
         """Begin a thought."""
         yield from self.close_thought()
         self._thought = OpenThought(f"thought-{version}")
-        yield {"type": "REASONING_START", "messageId": self._thought.message_id}
 
     def think(self, frame: LLMThoughtTextFrame) -> Iterator[Event]:
-        """Add a piece of a thought."""
+        """Add a piece of a thought. One without text, as providers that only sign their thoughts send it, is not
+        shown."""
         if self._thought is not None:
             yield from self._thought.events(self._thought.streamed.add(frame.text, carries_spaces=True))
 
@@ -93,4 +93,4 @@ class StreamedAnswers:
         yield from thought.events(thought.streamed.end())
         if thought.streamed.is_begun:
             yield {"type": "REASONING_MESSAGE_END", "messageId": thought.message_id}
-        yield {"type": "REASONING_END", "messageId": thought.message_id}
+            yield {"type": "REASONING_END", "messageId": thought.message_id}

@@ -29,8 +29,12 @@ class StreamedMessage:
             return
         if not self._is_open:
             self._is_open = True
-            yield {"type": self.start, "messageId": self.message_id, "role": self.role}
+            yield from self.opening()
         yield {"type": self.content, "messageId": self.message_id, "delta": delta}
+
+    def opening(self) -> Iterator[Event]:
+        """Returns the events that open the message."""
+        yield {"type": self.start, "messageId": self.message_id, "role": self.role}
 
 
 class OpenText(StreamedMessage):
@@ -43,3 +47,8 @@ class OpenThought(StreamedMessage):
     """Reasoning."""
 
     start, content, role = "REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT", "reasoning"
+
+    def opening(self) -> Iterator[Event]:
+        """Returns the events that open the message, and the reasoning around it."""
+        yield {"type": "REASONING_START", "messageId": self.message_id}
+        yield from super().opening()
