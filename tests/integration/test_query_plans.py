@@ -375,6 +375,18 @@ def test_a_head_that_is_written_again_leaves_every_index_as_it_is(filled):
         assert filled.execute(hot).fetchone() == (1,)
 
 
+@pytest.mark.regression("gateway 31")
+def test_who_gave_an_instruction_is_not_looked_for_where_there_is_none(filled):
+    about = {"id": LONG, "version": 2**63 - 1, "earliest": 0, "setting": "system_instruction"}
+    about |= {"asking": list(ASKING), "speaking": list(SPEAKING)}
+    found = "SELECT count(*) FROM ({}) AS found"
+    scanned, fetched = reads(filled, found.format(answered_requests.READ_WITH_SETTING), about)
+    assert scanned == set()
+    assert fetched < FRAMES
+    # Nobody has asked: without the condition all frames are read.
+    assert reads(filled, found.format(answered_requests.READ), about)[1] > 10 * FRAMES
+
+
 def test_a_response_reads_the_frames_of_its_answer_alone(filled):
     """Of a conversation of 20,000 frames in which each twentieth asks, and which calls and runs go through."""
     asking = {"asking": list(ASKING), "speaking": list(SPEAKING)}

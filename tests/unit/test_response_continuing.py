@@ -13,8 +13,9 @@ from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.openai_responses import request
 from frameledger_services.gateway.openai_responses.continuing import continued
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
+from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import contexts, conversation_state
-from frameledger_services.store.answered_requests import AnsweredRequest, answered_request
+from frameledger_services.store.answered_requests import AnsweredRequest, answered_request, latest_request
 
 ANSWERED = AnsweredRequest(3, datetime(2026, 1, 2, tzinfo=UTC), {}, None, None, None, {}, ())
 
@@ -32,6 +33,8 @@ class Database:
         self.reads += 1
         if function is conversation_state.goes_on:
             return is_asked, 6 if is_asked else 5
+        if function is latest_request:
+            return None
         if function is answered_request:
             return replace(ANSWERED, next_version=6 if is_asked else None)
         assert function is contexts.context
@@ -52,3 +55,22 @@ def test_nobody_who_asks_meanwhile_gets_into_the_history_that_is_continued(asked
     assert named.context_id == "talk"
     assert list(wanted.messages) == [{"role": "user"}, {"role": "user", "content": "Hi"}]
     assert not wanted.is_only_new
+
+
+def asked_in(context_id, **body):
+    """What a request that has this body, and names this conversation in its header, continues."""
+    scope = {"type": "http", "headers": [(b"frameledger-context", context_id)]}
+    caller.set_caller(scope, caller.LOOPBACK)
+    wanted = request.read(json.dumps({"input": "Hi", **body}).encode())
+    return asyncio.run(continued(SimpleNamespace(database=Database(9)), Request(scope), wanted))
+
+
+@pytest.mark.regression("gateway 28")
+def test_a_response_is_not_continued_in_another_conversation_than_its_own():
+    previous = str(ResponseId("talk/1", 3))
+    _, named = asked_in(b"talk%2F1", previous_response_id=previous)
+    assert named.context_id == "talk/1"
+    with pytest.raises(ProblemError, match="Frameledger-Context") as refused:
+        asked_in(b"talk%2F2", previous_response_id=previous)
+    assert refused.value.word == "bad-parameter"
+    assert refused.value.members["param"] == "previous_response_id"

@@ -162,19 +162,24 @@ def test_why_there_is_no_more_of_it_is_said():
     assert (going_on["status"], going_on["output"][0]["status"]) == ("in_progress", "in_progress")
 
 
+@pytest.mark.regression("gateway 27")
 def test_a_worker_that_dies_takes_nothing_back_of_what_was_sent():
     again = [start(), says("One "), says("two"), start(attempt=2), says("One two three.", attempt=2), end()]
     assert (
         "".join(one["delta"] for one in sent(again) if "output_text.delta" in one["type"]) == "One two three."
     )
     others = [start(), says("One "), says("two"), start(attempt=2), says("Well.", attempt=2), end()]
-    last = sent(others)[-1]
-    assert (last["type"], "answer_superseded" in last["response"]["error"]["message"]) == (
-        "response.failed",
-        True,
-    )
-    # Who reads it later has the answer that counts.
-    assert response(*others)["output"][0]["content"][0]["text"] == "Well."
+    followed = Followed()
+    for frame in others:
+        followed.answer.take(frame)
+    assert followed.answer.failure.code == "answer_superseded"
+    events = ResponseEvents(ResponseWriter(asked(), followed), followed.answer)
+    error = {"message": followed.answer.failure.message, "code": "answer_superseded", "param": None}
+    [*_, last] = read(events.broken({"error": error}))
+    # The stream is void, and the response is not: who reads it has the answer that counts.
+    assert (last["type"], last["code"]) == ("error", "answer_superseded")
+    whole = response(*others)
+    assert (whole["status"], whole["output"][0]["content"][0]["text"]) == ("completed", "Well.")
 
 
 def test_a_stream_that_breaks_off_ends_with_an_error():

@@ -16,6 +16,10 @@ from frameledger_services.store.client_requests import ASKING, REQUEST, SPEAKING
 from frameledger_services.store.contexts import loads
 from frameledger_services.store.shown_messages import CLIENT
 
+INT64_MAX = 2**63 - 1
+
+_TYPES = {"asking": list(ASKING), "speaking": list(SPEAKING)}
+
 RESPONSE = "response"
 """The name, in what is noted of a request, of what a request for a response notes beside."""
 
@@ -55,17 +59,20 @@ async def answered_request(
 ) -> AnsweredRequest | None:
     """Returns the newest request at this version or before it, but not before `earliest`; None if there is none. Reads
     the conversation's frames backwards, and those of the answer up to the next question."""
-    cursor = await connection.execute(
-        READ,
-        {
-            "id": context_id,
-            "version": version,
-            "earliest": earliest,
-            "asking": list(ASKING),
-            "speaking": list(SPEAKING),
-        },
-    )
-    row = await cursor.fetchone()
+    about = {"id": context_id, "version": version, "earliest": earliest}
+    cursor = await connection.execute(READ, about | _TYPES)
+    return _answered(await cursor.fetchone())
+
+
+async def latest_request(connection: Connection, context_id: str, setting: str) -> AnsweredRequest | None:
+    """Returns the newest request of a conversation that has this setting now; None if it has it not, whatever was
+    requested: then no frame is read. Otherwise reads the conversation's frames backwards."""
+    about = {"id": context_id, "version": INT64_MAX, "earliest": 0, "setting": setting}
+    cursor = await connection.execute(READ_WITH_SETTING, about | _TYPES)
+    return _answered(await cursor.fetchone())
+
+
+def _answered(row: tuple[Any, ...] | None) -> AnsweredRequest | None:
     if row is None:
         return None
     found, payload, logged_at, following, until, settings, tools = row
@@ -154,7 +161,9 @@ def _first(which: str, version: str) -> str:
 
 BEYOND = f"SELECT {_first(_ENDS, '%(version)s')}"
 
-READ = f"""
+
+def _read(context_id: str) -> str:
+    return f"""
     SELECT
         asked.version,
         asked.payload::text,
@@ -164,7 +173,7 @@ READ = f"""
         setting_at(asked.context_id, 'settings', asked.version)::text,
         setting_at(asked.context_id, 'tools', asked.version)::text
     FROM frames AS asked
-    WHERE asked.context_id = %(id)s AND asked.version BETWEEN %(earliest)s AND %(version)s
+    WHERE asked.context_id = {context_id} AND asked.version BETWEEN %(earliest)s AND %(version)s
         AND asked.outcome = 'applied'
         AND CASE asked.type
             WHEN 'FunctionCallResultFrame' THEN {_is_marked("asked", REQUEST, CLIENT)}
@@ -173,3 +182,13 @@ READ = f"""
     ORDER BY asked.version DESC
     LIMIT 1
 """
+
+
+READ = _read("%(id)s")
+
+READ_WITH_SETTING = _read(
+    """(
+        SELECT context_id FROM contexts
+        WHERE context_id = %(id)s AND setting_at(context_id, 'settings', version) ->> %(setting)s::text IS NOT NULL
+    )"""
+)

@@ -48,6 +48,9 @@ TYPES = (
 STARTS = ("LLMFullResponseStartFrame", "VisionFullResponseStartFrame")
 """The types of the frames that start a run, or an attempt of it."""
 
+SUPERSEDED = "answer_superseded"
+"""The code of an answer whose words were sent and are void: there is another one."""
+
 BETWEEN = "\n\n"
 """Between the texts of two runs."""
 
@@ -145,7 +148,7 @@ class Answer:
 
     def _supersede(self) -> None:
         self.fail(
-            "answer_superseded",
+            SUPERSEDED,
             "The worker that gave this answer died, and another one has begun it anew with other words: what was sent "
             "is void. The conversation has the new answer.",
         )

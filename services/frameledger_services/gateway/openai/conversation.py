@@ -55,8 +55,7 @@ def named(request: Request, in_body: str | None, chat_id_headers: str) -> Named:
     Raises `bad-parameter` for what is no id, and `NoSuchContextError` for a conversation that the caller may not see.
     """
     token_caller = caller.of(request.scope)
-    in_header = request.headers.get(HEADER)
-    context_id = in_body if in_body is not None or in_header is None else unquote(in_header.strip())
+    context_id = of_header(request) if in_body is None else in_body
     if context_id is not None:
         _check(context_id)
         if not token_caller.may_see(context_id):
@@ -70,6 +69,12 @@ def named(request: Request, in_body: str | None, chat_id_headers: str) -> Named:
     key = preferences.idempotency_key(request)
     unique = uuid7() if key is None else uuid5(KEYS, f"{token_caller.token_id}\nconversation\n{key}")
     return Named(f"{token_caller.prefix}chat-{unique}", "nobody")
+
+
+def of_header(request: Request) -> str | None:
+    """Returns the conversation that our header names; None without it."""
+    written = request.headers.get(HEADER)
+    return None if written is None else unquote(written.strip())
 
 
 def in_header(context_id: str) -> dict[str, str]:

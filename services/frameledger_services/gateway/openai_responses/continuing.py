@@ -16,12 +16,12 @@ from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.openai import conversation
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.openai_responses import stored_responses
+from frameledger_services.gateway.openai_responses.items import refuse
 from frameledger_services.gateway.openai_responses.request import INSTRUCTION, ResponseRequest
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
-from frameledger_services.gateway.parameters import INT64_MAX
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.store import contexts, conversation_state
-from frameledger_services.store.answered_requests import AnsweredRequest, answered_request
+from frameledger_services.store.answered_requests import AnsweredRequest, latest_request
 
 PREVIOUS = "previous_response_id"
 
@@ -29,16 +29,19 @@ PREVIOUS = "previous_response_id"
 async def continued(parts: Parts, request: Request, wanted: ResponseRequest) -> tuple[ResponseRequest, Named]:
     """Returns the request as the conversation is to be asked, and that conversation. Publishes nothing.
 
-    Raises `no-such-response`, `erased`, and `conversation-busy` if the response before it does not end.
+    Raises `bad-parameter`, `no-such-response`, `erased`, and `conversation-busy` if the response before it does not
+    end.
     """
     if wanted.previous_response_id is None:
         # The header of a front end names a chat whose whole history is sent each time: that is none here.
         named = conversation.named(request, wanted.conversation, "")
-        latest = await parts.database.read(answered_request, named.context_id, INT64_MAX)
+        latest = await parts.database.read(latest_request, named.context_id, INSTRUCTION)
         return replace(wanted, replaced_instruction=_instruction(latest)), named
     previous = stored_responses.read_id(wanted.previous_response_id, caller.of(request.scope), param=PREVIOUS)
+    if conversation.of_header(request) not in (None, previous.context_id):
+        refuse(PREVIOUS, f"the header {conversation.HEADER} names another conversation than this response's.")
     stored = await parts.database.read(contexts.context, previous.context_id, await _end(parts, previous))
-    latest = await parts.database.read(answered_request, previous.context_id, INT64_MAX)
+    latest = await parts.database.read(latest_request, previous.context_id, INSTRUCTION)
     return (
         replace(
             wanted.behind(tuple(stored.context.to_wire()["messages"])),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from frameledger.frames import AnyFrame
-from frameledger_services.gateway.openai.answer import Answer
+from frameledger_services.gateway.openai.answer import SUPERSEDED, Answer
 from frameledger_services.gateway.openai_responses.response import ResponseWriter, part
 
 Event = dict[str, Any]
@@ -81,8 +81,10 @@ class ResponseEvents:
         )
 
     def broken(self, error: Mapping[str, Any]) -> bytes:
-        """Returns the last events of a response that failed, or of a stream that ends before its response does."""
-        if self._answer.failure is not None:
+        """Returns the last events of a response that failed, or of a stream that ends before its response does. One
+        whose words are void did not fail: whoever reads it whole is given those that count."""
+        failure = self._answer.failure
+        if failure is not None and failure.code != SUPERSEDED:
             return self.end()
         names = ("code", "message", "param")
         return self._written([{"type": "error", **{name: error["error"][name] for name in names}}])
