@@ -71,6 +71,12 @@ class AnswerStream(Response):
         except TimeoutError:
             self._listening.is_gone = True
             protocol.abort(scope)
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException:
+            # The guard breaks it off: the token of its client is no longer good, and nobody reads the rest.
+            self._listening.is_gone = True
+            raise
         finally:
             await self._listening.close()
 

@@ -1,0 +1,72 @@
+"""An answer that is sent as it comes, and is broken off."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from tests.bounds import IN_PROCESS
+
+from frameledger_services.gateway.access.guard import _RevokedError
+from frameledger_services.gateway.openai.answer_stream import AnswerStream
+from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.listening import Listening
+
+
+class Following:
+    """An answer of which nothing comes."""
+
+    def __init__(self):
+        self.asked = Asked("talk", 3)
+        self.is_over = self.is_closed = False
+        self.interruptions = 0
+
+    def close(self):
+        self.is_closed = True
+
+    async def next(self, within):
+        return False
+
+    async def interrupt(self):
+        self.interruptions += 1
+
+
+class Writer:
+    """Writes what no client reads."""
+
+    def begin(self):
+        return b"begin"
+
+    def news(self):
+        return b""
+
+
+def interruptions_after(error):
+    """How often the answer is interrupted if it cannot be sent for this reason."""
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    async def send(message):
+        if message["type"] == "http.response.body":
+            raise error
+
+    async def main():
+        following = Following()
+        stream = AnswerStream(Listening(following, Counter(), receive, interrupts=True), Writer())
+        with pytest.raises(type(error)):
+            async with asyncio.timeout(IN_PROCESS):
+                await stream({"type": "http"}, receive, send)
+        assert following.is_closed
+        return following.interruptions
+
+    return asyncio.run(main())
+
+
+@pytest.mark.regression("gateway 33")
+def test_the_answer_to_a_client_whose_token_is_revoked_is_interrupted():
+    assert interruptions_after(_RevokedError()) == 1
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), OSError()])
+def test_an_answer_that_the_gateway_itself_breaks_off_goes_on(error):
+    assert interruptions_after(error) == 0
