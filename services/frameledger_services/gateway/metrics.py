@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from starlette.routing import BaseRoute, Route
@@ -36,27 +37,40 @@ class RequestMetrics:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status, found = time.perf_counter(), 500, list[object]()
+        began, found = time.perf_counter(), _Found()
 
         async def noted(message: Message) -> None:
-            nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                found.status = message["status"]
             await send(message)
 
         try:
             await self._app({**scope, _FOUND: found}, receive, noted)
         finally:
-            last = found[-1] if found else NO_ROUTE
+            last = found.route
             route = last if isinstance(last, str) else self._templates.get(last, NO_ROUTE)
-            duration = self._metrics.histogram(listed.HTTP_DURATION, route, scope["method"], str(status))
+            duration = self._metrics.histogram(
+                listed.HTTP_DURATION, route, scope["method"], str(found.status)
+            )
             duration.observe(time.perf_counter() - began)
 
 
-def note_template(scope: Scope, template: str) -> None:
-    """Note the route of a request that the router does not resolve."""
+@dataclass(slots=True)
+class _Found:
+    """What is known of a request at its end."""
+
+    route: object = NO_ROUTE
+    """The template of its route, or the endpoint that the router found."""
+
+    status: int = 500
+
+
+def note_template(scope: Scope, template: str, status: int) -> None:
+    """Note the route of a request that the router does not resolve, and the status of its response, which need not come
+    by ASGI."""
     if _FOUND in scope:
-        scope[_FOUND].append(template)
+        scope[_FOUND].route = template
+        scope[_FOUND].status = status
 
 
 class NoteRoute:
@@ -71,7 +85,7 @@ class NoteRoute:
             await self._app(scope, receive, send)
         finally:
             if _FOUND in scope:
-                scope[_FOUND].append(scope.get("endpoint"))
+                scope[_FOUND].route = scope.get("endpoint")
 
 
 class StreamMetrics:

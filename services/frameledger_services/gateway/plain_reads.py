@@ -15,6 +15,7 @@ from frameledger_services.gateway.access.guard import Guard
 from frameledger_services.gateway.access.policy import CONTEXTS
 from frameledger_services.gateway.access.rate_limit import RateLimit
 from frameledger_services.gateway.access.response_headers import ENCODED
+from frameledger_services.gateway.live import complete_response
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
@@ -23,7 +24,17 @@ from frameledger_services.store.context_json import WantedContext
 FOLDER = f"{CONTEXTS}/"
 
 _ALWAYS = [*((name.lower().encode(), text.encode()) for name, text in answers.REVALIDATED.items()), *ENCODED]
-_JSON = (b"content-type", answers.JSON.encode())
+
+_HEAD = b"".join(
+    b"%b: %b\r\n" % one
+    for one in (
+        *_ALWAYS,
+        (b"etag", b"%b"),
+        (b"content-type", answers.JSON.encode()),
+        (b"content-length", b"%d"),
+    )
+)
+"""The header lines of a response with a context, for its tag and its length."""
 
 
 class PlainReads:
@@ -69,14 +80,18 @@ class PlainReads:
         if found is None:
             return False
         tag, body = found
-        metrics.note_template(scope, contexts.PATH)
-        headers = [*_ALWAYS, (b"etag", tag.encode())]
         if body is None:
+            metrics.note_template(scope, contexts.PATH, 304)
+            headers = [*_ALWAYS, (b"etag", tag.encode())]
             await send({"type": "http.response.start", "status": 304, "headers": headers})
             await send({"type": "http.response.body"})
             return True
         read_log.note(scope, context_id, tag)
-        headers += (_JSON, (b"content-length", b"%d" % len(body)))
+        metrics.note_template(scope, contexts.PATH, 200)
+        head = _HEAD % (tag.encode(), len(body))
+        if complete_response.has_sent(scope, head, body):
+            return True
+        headers = [(name, value) for name, _, value in (line.partition(b": ") for line in head.splitlines())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
         return True

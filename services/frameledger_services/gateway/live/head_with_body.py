@@ -30,6 +30,11 @@ class HeadWithBody:
         else:
             self._transport.write(data)
 
+    def write_complete(self, data: bytes) -> None:
+        """Write a head with its body, behind which nothing comes."""
+        self._has_begun = True
+        self._transport.write(data)
+
     def close(self) -> None:
         """Write the waiting data, and close when it has been sent."""
         self._flush()

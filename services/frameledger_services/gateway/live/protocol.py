@@ -24,6 +24,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from frameledger_services.gateway.live import complete_response
 from frameledger_services.gateway.live.head_with_body import HeadWithBody
 
 EXTENSION = "frameledger.abort"
@@ -35,7 +36,7 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0
 
 
 class AbortableProtocol(HttpToolsProtocol):
-    """Gives every request the extension `EXTENSION`."""
+    """Gives every request the extensions `EXTENSION` and `complete_response.COMPLETE`."""
 
     _head_bytes = 0
     _is_in_head = True
@@ -108,6 +109,7 @@ class AbortableProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         super().on_headers_complete()
         cycle = self.cycle
+        self.scope["extensions"][complete_response.COMPLETE] = complete_response.extension(cycle)
         cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
         cycle.receive = _Receiving(self, cycle.receive)  # type: ignore[method-assign]
 
