@@ -75,11 +75,11 @@ def test_no_statement_is_compiled_to_be_read_faster(shared_database):
 class Asked(SharedReads[str, str]):
     """Answers each question with itself. Statements wait for `go`, and are noted."""
 
-    def __init__(self, address, *, begun_within=ON_SERVERS):
+    def __init__(self, address, *, begun_within=ON_SERVERS, **options):
         self.statements = []
         self.go = asyncio.Event()
         connections = Connections(Settings(database_url=address), most=MOST_STATEMENTS)
-        super().__init__(connections, self._answered, begun_within=begun_within)
+        super().__init__(connections, self._answered, begun_within=begun_within, **options)
 
     async def _answered(self, connection, questions):
         self.statements.append(questions)
@@ -150,3 +150,36 @@ def test_a_question_whose_statement_does_not_begin_is_given_up(shared_database):
         assert asked.statements == []
 
     asking(shared_database, body, begun_within=0.05)
+
+
+def test_small_reads_have_one_statement_at_a_time(shared_database):
+    async def body(asked, tasks):
+        reading = [tasks.create_task(asked.read("first"))]
+        while not asked.statements:
+            await turns()
+        reading += [tasks.create_task(asked.read(one)) for one in ("second", "third")]
+        await turns()
+        assert asked.statements == [["first"]]
+        asked.go.set()
+        assert [await one for one in reading] == ["first", "second", "third"]
+        assert asked.statements == [["first"], ["second", "third"]]
+
+    asking(shared_database, body, patience=2 * ON_SERVERS)
+
+
+def test_beside_a_small_read_that_is_held_up_others_are_read_for(shared_database):
+    async def body(asked, tasks):
+        let_go, held_up = asyncio.Event(), tasks.create_task(asked.read("held up"))
+        while not asked.statements:
+            await turns()
+        # Only that one waits for the first event.
+        first, asked.go = asked.go, let_go
+        let_go.set()
+        for name in ("second", "third", "fourth"):
+            assert await asked.read(name) == name
+        assert not held_up.done()
+        first.set()
+        assert await held_up == "held up"
+        assert asked.statements == [["held up"], ["second"], ["third"], ["fourth"]]
+
+    asking(shared_database, body, patience=0.001)

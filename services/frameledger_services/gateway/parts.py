@@ -19,6 +19,10 @@ from frameledger_services.store.shared_reads import SharedReads
 MOST_HEADS = 128
 """Of which one statement says whether they are still the newest ones: each is one small row."""
 
+PATIENCE_SECONDS = 0.01
+"""Such a statement takes one or two milliseconds. One that takes this long is held up, and others are read for beside
+it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -51,7 +55,11 @@ class Parts:
         contexts = SharedReads(self.database, context_json.contexts, begun_within=begun_within)
         heads = SharedReads(self.database, context_json.heads, begun_within=begun_within)
         newest = SharedReads(
-            self.database, context_json.newest, begun_within=begun_within, most_at_once=MOST_HEADS
+            self.database,
+            context_json.newest,
+            begun_within=begun_within,
+            most_at_once=MOST_HEADS,
+            patience=PATIENCE_SECONDS,
         )
         object.__setattr__(self, "contexts", contexts)
         object.__setattr__(self, "heads", heads)
