@@ -54,17 +54,12 @@ class QuickLogger:
         """Log an event as a logger of `get_logger` does."""
         if not self._logger.isEnabledFor(logging.INFO):
             return
-        fields = dict(_with_ids(None, "info", fields))
+        ours: EventDict = {"event": event}
+        ours.update(_with_ids(None, "info", fields))
         now = time.time()
         handler = _only_handler(self._logger)
         if handler is not None:
-            line = {
-                "event": event,
-                **fields,
-                "level": "info",
-                "timestamp": _timestamp(now),
-                "logger": self._logger.name,
-            }
+            line = {**ours, "level": "info", "timestamp": _timestamp(now), "logger": self._logger.name}
             if handler.has_written(_line(line)):
                 return
         # Not by its constructor, which computes the shared attributes again.
@@ -75,7 +70,7 @@ class QuickLogger:
             created=now,
             msecs=now % 1 * 1_000,
             relativeCreated=self._blank["relativeCreated"] + 1_000 * (now - self._blank["created"]),
-            frameledger={"event": event, **fields},
+            frameledger=ours,
         )
         self._logger.handle(record)
 

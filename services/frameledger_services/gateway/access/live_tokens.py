@@ -64,6 +64,9 @@ class LiveTokens:
         return found if found is not None and found.is_good_at(self._now()) else None
 
     def _refresh(self) -> None:
+        if self._seen is None and not os.access(self._path, os.F_OK):
+            # There still is none. To hear that from `stat` takes twice the time, for its exception.
+            return
         try:
             # `Path.stat` takes twice the time.
             stat = os.stat(self._path)
