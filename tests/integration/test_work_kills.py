@@ -7,7 +7,7 @@ import psutil
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.killable_worker import SERVICE, killable, quick_to_notice
-from tests.support.worker_harness import Desk, working
+from tests.support.worker_harness import SHORT_LEASE, Desk, working
 
 from frameledger.frames import LLMRunFrame
 from frameledger_services.event_log.broker import BrokerError
@@ -21,12 +21,16 @@ STEPS = {
     "before settling": 2,
     "after settling": None,
 }
-"""The attempt as which another worker does what was under way; None if it had been done."""
+"""The first attempt as which another worker may do what was under way; None if it had been done."""
+
+OUTAGE_LEASE = 4.0
+"""Seconds, for a worker that has to keep its lease while the broker is away for longer."""
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
+def quick(office, monkeypatch):
     monkeypatch.setattr(effect_consumer, "consumer", quick_to_notice)
+    office.settings = office.settings.model_copy(update=SHORT_LEASE)
 
 
 def another(office, perform):
@@ -49,8 +53,10 @@ def test_whatever_step_a_worker_is_killed_at_another_does_its_work(office):
                     await office.until_finished(**done)
                 assert (name in desk.begun) == (attempt is not None), step
                 if attempt is not None:
-                    assert desk.jobs[name].claimed.attempt == attempt, step
-        assert len(set(desk.begun)) == len(desk.begun)
+                    assert desk.jobs[name].claimed.attempt >= attempt, step
+        # No attempt is begun twice.
+        begun = [(one.context_id, one.attempt) for one in desk.claimed]
+        assert len(set(begun)) == len(begun)
 
     asyncio.run(scenario())
 
@@ -66,7 +72,8 @@ def test_a_worker_that_is_killed_while_it_takes_over_is_taken_over_itself(office
             assert await asyncio.to_thread(second.ended) == -signal.SIGKILL
         async with working(another(office, desk.hold)):
             await office.until_finished(a="done")
-        assert desk.jobs["a"].claimed.attempt in (2, 3), "a look for work may have found none yet"
+        # The second may have died at a look for work that found none yet.
+        assert desk.jobs["a"].claimed.attempt >= 2
 
     asyncio.run(scenario())
 
@@ -81,7 +88,7 @@ def test_a_worker_that_was_frozen_beyond_its_lease_stops_its_jobs_and_publishes_
             await asyncio.to_thread(frozen.frozen)
             async with working(another(office, desk.hold)):
                 await desk.until_begun("a")
-                assert desk.jobs["a"].claimed.attempt == 2
+                assert desk.jobs["a"].claimed.attempt >= 2
                 frozen.send(signal.SIGCONT)
                 assert await asyncio.to_thread(frozen.hear) == ("told", "claim_lost", "LeaseLostError")
                 desk.end("a")
@@ -94,6 +101,7 @@ def test_a_worker_that_was_frozen_beyond_its_lease_stops_its_jobs_and_publishes_
 
 def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office, kafka):
     """The broker is frozen for longer than the lease, and comes back."""
+    office.settings = office.settings.model_copy(update={"work_lease_secs": OUTAGE_LEASE})
     port = int(kafka.bootstrap_servers.rpartition(":")[2])
     (broker,) = {
         one
@@ -108,6 +116,8 @@ def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office
             await office.ask("a")
             await desk.until_begun("a")
             (session,) = desk.sessions
+            # Its producer is connected.
+            await session.publisher.publish("a", LLMRunFrame(), causation_id=None)
             broker.suspend()
             try:
                 before = (await office.rows("SELECT now()"))[0][0]
@@ -116,7 +126,9 @@ def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office
                         session.publisher.publish("a", LLMRunFrame(), causation_id=None)
                     )
                     await office.until(
-                        "SELECT now() > %s::timestamptz + interval '3 s'", before, expected=[(True,)]
+                        "SELECT now() > %s::timestamptz + make_interval(secs => %s)",
+                        *(before, OUTAGE_LEASE + 1.0),
+                        expected=[(True,)],
                     )
                     assert session.lease.valid()
                     assert not publishing.done()

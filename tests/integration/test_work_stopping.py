@@ -47,7 +47,7 @@ def test_a_cancellation_stops_the_work_at_once(office):
     asyncio.run(scenario())
 
 
-def test_a_cancellation_that_is_lost_is_known_within_a_second(office):
+def test_a_cancellation_that_is_lost_is_known_by_the_next_heartbeat(office):
     async def scenario():
         desk = Desk()
         async with working(office.worker(desk.hold)):
@@ -55,10 +55,9 @@ def test_a_cancellation_that_is_lost_is_known_within_a_second(office):
             await desk.until_begun("a")
             before = time.monotonic()
             await office.scene.tell(("a", INTERRUPTION))
-            folded = time.monotonic()
+            # Nobody publishes it.
             await desk.until_told(("a", "obsolete"))
             print(f"\ninterruption folded to job told by heartbeat, ms: {1000 * (desk.at['a'] - before):.0f}")
-            assert desk.at["a"] - folded < 1
 
     asyncio.run(scenario())
 
