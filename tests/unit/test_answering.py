@@ -424,10 +424,18 @@ def test_a_provider_that_has_only_counted_has_not_begun_to_speak(monkeypatch):
     assert stage.types() == ["FullResponseStart", "FullResponseEnd"]
 
 
-def test_a_run_whose_model_is_silent_shows_that_it_lives():
-    stage = Stage({"delay": 0.1}, {"text": "At last."})
+def test_a_run_whose_model_is_silent_shows_that_it_lives(monkeypatch):
+    stage = Stage()
     stage.keepalive_secs = 0.01
-    stage.model.completion_timeout_secs = 60
+
+    async def silent_until_it_showed_it_twice(request):
+        while len(stage.log) < 3:
+            stage.published.clear()
+            await stage.published.wait()
+        yield LLMTextFrame(text="At last.")
+        yield LLMFullResponseEndFrame(finish_reason="stop")
+
+    monkeypatch.setattr(stage.model, "answer", silent_until_it_showed_it_twice)
     assert stage.answer() == "done"
     texts = [frame.text for frame in stage.log if frame.type == "LLMTextFrame"]
     assert texts.count("") >= 2
@@ -437,11 +445,25 @@ def test_a_run_whose_model_is_silent_shows_that_it_lives():
 
 def test_a_model_that_never_says_anything_is_not_said_to_live_for_ever(monkeypatch):
     monkeypatch.setattr(answer_attempt, "LONGEST_SILENCE", 0.03)
-    stage = Stage({"text": "Well"}, {"delay": 0.3}, {"text": "..."})
+    stage = Stage()
     stage.keepalive_secs = 0.01
-    stage.model.completion_timeout_secs = 60
+
+    def shown():
+        return [frame.text for frame in stage.log if frame.type == "LLMTextFrame"].count("")
+
+    async def silent_for_too_long(request):
+        yield LLMTextFrame(text="Well")
+        while shown() < 3:
+            stage.published.clear()
+            await stage.published.wait()
+        # Long enough for more of them.
+        await asyncio.sleep(0.05)
+        yield LLMTextFrame(text="...")
+        yield LLMFullResponseEndFrame(finish_reason="stop")
+
+    monkeypatch.setattr(stage.model, "answer", silent_for_too_long)
     assert stage.answer() == "done"
-    assert [frame.text for frame in stage.log if frame.type == "LLMTextFrame"].count("") == 3
+    assert shown() == 3
 
 
 def test_to_cancel_it_closes_the_stream_and_publishes_nothing_more():

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.bounds import IN_PROCESS
+from tests.bounds import IN_PROCESS, scaled
 from tests.support.calls_in_memory import InMemory, NeverFolded, OneCall, outcomes, run_call
 from tests.support.turns import turns
 
@@ -274,7 +274,9 @@ def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatc
 
     ending: list[str] = []
     frames = asyncio.run(
-        run_call(pay, statuses=NeverFolded(), leased=InMemory(refused), ending=ending, timeout_secs=0.2)
+        run_call(
+            pay, statuses=NeverFolded(), leased=InMemory(refused), ending=ending, timeout_secs=scaled(1.0)
+        )
     )
     if error is RecordRefusedError:
         assert outcomes(frames) == ["FunctionCallInProgressFrame", "FunctionCallCancelFrame"]

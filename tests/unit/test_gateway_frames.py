@@ -113,7 +113,10 @@ def test_an_answer_that_a_stopping_gateway_breaks_off_is_an_error_for_every_clie
     async def run():
         stopping = asyncio.Event()
         database = Database(at_page=lambda number: stopping.set() if number == 2 else None)
-        async with serving(database, stopping) as url, httpx.AsyncClient(base_url=url) as http:
+        async with (
+            serving(database, stopping) as url,
+            httpx.AsyncClient(base_url=url, timeout=IN_PROCESS) as http,
+        ):
             with pytest.raises(httpx.TransportError):
                 await http.get("/v1/contexts/a/frames?format=ndjson")
             before = database.pages
@@ -145,7 +148,7 @@ def test_a_token_that_is_revoked_breaks_the_answer_off(tmp_path):
         database = Database(at_page=lambda number: tokens.revoke(file, "ci") if number == 2 else None)
         async with (
             serving(database, asyncio.Event(), guarded) as url,
-            httpx.AsyncClient(base_url=url) as http,
+            httpx.AsyncClient(base_url=url, timeout=IN_PROCESS) as http,
         ):
             with pytest.raises(httpx.TransportError):
                 await http.get(
@@ -160,7 +163,7 @@ def test_frames_of_a_megabyte_are_read_one_by_one():
         database = Database(b"x" * frames.PIECE_BYTES)
         async with (
             serving(database, asyncio.Event()) as url,
-            httpx.AsyncClient(base_url=url) as http,
+            httpx.AsyncClient(base_url=url, timeout=IN_PROCESS) as http,
             http.stream("GET", "/v1/contexts/a/frames", headers=NDJSON) as answer,
         ):
             size = 0

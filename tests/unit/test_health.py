@@ -2,6 +2,8 @@
 
 import asyncio
 
+from tests.bounds import IN_PROCESS
+
 from frameledger_services.telemetry import health
 from frameledger_services.telemetry.health import AWAY, OK, Health
 
@@ -55,7 +57,9 @@ def test_a_process_that_drains_is_given_no_work():
     assert not ask({}, stopping)[0].is_ready
 
 
-def test_it_is_not_asked_again_for_a_moment():
+def test_it_is_not_asked_again_for_a_moment(monkeypatch):
+    monkeypatch.setattr(health, "KEPT_SECONDS", IN_PROCESS)
+    monkeypatch.setattr(health, "LIVE_SECONDS", IN_PROCESS)
     asked = []
 
     async def counted():

@@ -429,7 +429,7 @@ def test_what_cannot_be_an_address_is_an_error_that_names_it(address):
 
 
 def test_a_stream_that_falls_silent_is_left_and_resumed(use, monkeypatch):
-    monkeypatch.setattr(requests, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(requests, "SILENT_SECONDS", scaled(0.5))
     silent = STREAM + event(1) + b": dead\n\n"
     found, scripted = use([silent, STREAM + event(2)], lambda c, _: first(c, 2))
     assert found == [1, 2]

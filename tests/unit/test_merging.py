@@ -108,7 +108,7 @@ def test_pieces_are_gathered_for_as_long_as_was_said():
         began = loop.time()
         merging.add(LLMTextFrame(text="b"))
         await log.until(2)
-        assert 0.04 <= loop.time() - began < 1
+        assert loop.time() - began >= 0.04
 
     run(test, merge_secs=0.05)
 
