@@ -14,7 +14,7 @@ import pytest
 from tests.bounds import ON_SERVERS
 from tests.integration.test_embedded_up import Folder
 from tests.integration.test_functions_cli import EXAMPLES, environment
-from tests.support.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
+from tests.support.answerers import STEADY, answering, ask, frame, rows, spoken, until_closed
 from tests.support.killable import projector
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from typer.testing import CliRunner
@@ -33,7 +33,7 @@ def scripted(*say, **script):
 
 
 def test_who_asks_is_answered_once(road):
-    settings = road.settings.model_copy(update=QUICK)
+    settings = road.settings.model_copy(update=STEADY)
     with projector(road.settings) as projecting:
         with answering(settings, lambda _: scripted({"text": "Good day to you."})):
             ask(road, "a")
@@ -46,7 +46,7 @@ def test_who_asks_is_answered_once(road):
 
 
 def test_an_answer_says_whether_it_is_to_be_spoken(road):
-    settings = road.settings.model_copy(update=QUICK)
+    settings = road.settings.model_copy(update=STEADY)
     with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day."})):
         ask(road, "a", "Hello?", frame("LLMConfigureOutputFrame", skip_tts=True))
         ask(road, "b")
@@ -79,7 +79,7 @@ def test_a_model_may_cancel_what_it_started_where_the_function_allows_it(road):
     model = scripted({"call": "cancel_research"}, {"call": "pay"})
     heard = []
     model.event_handler("on_function_calls_started")(lambda _, calls: heard.extend(calls))
-    settings = road.settings.model_copy(update=QUICK)
+    settings = road.settings.model_copy(update=STEADY)
     with psycopg.connect(road.address, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO workers (worker_id, heartbeat_at, lease_secs, slots, pid, service, kind, host, offers) "
@@ -113,7 +113,7 @@ def test_a_database_that_cannot_be_read_for_a_while_uses_up_no_attempts(road, mo
 
     monkeypatch.setattr(preparation, "read", fails_at_first)
     model = scripted({"text": "Good day."})
-    with projector(road.settings), answering(road.settings.model_copy(update=QUICK), lambda _: model):
+    with projector(road.settings), answering(road.settings.model_copy(update=STEADY), lambda _: model):
         ask(road, "a")
         until_closed(road, "a")
     assert not left
@@ -122,7 +122,7 @@ def test_a_database_that_cannot_be_read_for_a_while_uses_up_no_attempts(road, mo
 
 def test_a_service_may_be_told_more_while_it_runs_and_its_requests_can_still_be_made_again(road):
     model = scripted({"text": "Good day."})
-    settings = road.settings.model_copy(update=QUICK)
+    settings = road.settings.model_copy(update=STEADY)
     with projector(road.settings), answering(settings, lambda _: model):
         ask(road, "before")
         until_closed(road, "before")
@@ -149,7 +149,7 @@ def test_a_context_that_was_parked_meanwhile_is_answered_when_it_is_not_any_more
         return replace(stored, parked_version=version + 1), cancel_tools
 
     monkeypatch.setattr(preparation, "read", parked_once)
-    settings = road.settings.model_copy(update=QUICK)
+    settings = road.settings.model_copy(update=STEADY)
     with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day."})):
         ask(road, "a")
         until_closed(road, "a")
@@ -163,7 +163,7 @@ def test_a_context_that_is_gone_is_answered_by_nobody(road, monkeypatch):
         return await read(connection, "nowhere" if context_id == "a" else context_id, version)
 
     monkeypatch.setattr(preparation, "read", gone)
-    settings = road.settings.model_copy(update=QUICK)
+    settings = road.settings.model_copy(update=STEADY)
     with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day."})):
         ask(road, "a")
         road.until("SELECT count(*) = 1 FROM claims WHERE finish = 'over'")
@@ -250,7 +250,7 @@ def rendered_again(road, context_id):
 @pytest.mark.regression("repair 11")
 def test_a_program_of_ones_own_starts_answers_and_stops(road):
     """`start` returns when runs are taken, and called again it does nothing; `stop` hands over; it may start again."""
-    settings = road.settings.model_copy(update=QUICK)
+    settings = road.settings.model_copy(update=STEADY)
 
     async def life():
         async with asyncio.timeout(ON_SERVERS):

@@ -2,11 +2,25 @@
 
 import json
 import signal
+import time
 from contextlib import ExitStack
 
 import pytest
-from tests.support.answerers import QUICK, Plan, answerer, ask, context, frame, rows, spoken, until_closed
+from tests.bounds import ON_SERVERS
+from tests.support.answerers import (
+    QUICK,
+    STEADY,
+    Plan,
+    answerer,
+    ask,
+    context,
+    frame,
+    rows,
+    spoken,
+    until_closed,
+)
 from tests.support.killable import projector
+from tests.support.polling import pause
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 
 POINTS = (
@@ -34,6 +48,10 @@ SCRIPT = {
         {"say": [{"text": "Good"}, {"delay": 0.06}, {"text": " day to you."}]},
     ]
 }
+
+
+AT_ONCE = {"replies": [{"say": [{"text": "Well,"}, {"text": " good day."}]}]}
+"""The same answer as to who says that it may take very long, without the wait."""
 
 
 @pytest.fixture
@@ -67,6 +85,23 @@ def attempts(road, context_id):
     ]
 
 
+def are_at_least(found, first):
+    """Whether these attempts, each later than the one before, are those or later ones: a busy machine may have ended
+    the lease of a worker that lives."""
+    return (
+        len(found) >= len(first)
+        and found == sorted(set(found))
+        and all(one >= other for one, other in zip(found, first, strict=False))
+    )
+
+
+def only_the_last_is_dispatched(road, context_id):
+    """Of the calls that one attempt after the other announced."""
+    query = "SELECT status FROM tool_calls WHERE context_id = %s ORDER BY requested_version"
+    *before, last = [status for (status,) in rows(road, query, context_id)]
+    return set(before) == {"forgotten"} and last == "dispatched"
+
+
 def naming(model):
     """The context asks for this model, so that it is answered by the worker that lists it, while that lives."""
     return frame("LLMUpdateSettingsFrame", settings={"model": model})
@@ -92,7 +127,7 @@ def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, set
         for point in POINTS:
             assert spoken(road, point) == [("user", "Hello?"), ("assistant", "Good day to you.")], point
             assert answers(road, point) == 1, point
-        assert {point: attempts(road, point) for point in POINTS} == {
+        first = {
             "claim": [1],
             "compose": [2],
             "publish LLMFullResponseStartFrame": [2],
@@ -101,12 +136,12 @@ def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, set
             "publish LLMFullResponseEndFrame": [1, 2],
             "published LLMFullResponseEndFrame": [1],
         }
+        for point in POINTS:
+            assert are_at_least(attempts(road, point), first[point]), (point, attempts(road, point))
         road.until("SELECT bool_and(finished_at IS NOT NULL) FROM claims")
 
         # The calls that the dead attempt announced were never dispatched; those of the next one were, once.
-        assert rows(
-            road, "SELECT status FROM tool_calls WHERE context_id = %s ORDER BY requested_version", BETWEEN
-        ) == [("forgotten",), ("dispatched",)]
+        assert only_the_last_is_dispatched(road, BETWEEN)
         assert (
             len([one for one in road.records(road.names.function_calls) if one.key == BETWEEN.encode()]) == 1
         )
@@ -138,7 +173,7 @@ def test_a_worker_that_was_frozen_beyond_its_lease_is_not_heard_any_more(road, s
         assert frozen.stop() == 0
         road.check(projecting)
     assert spoken(road, "a") == [("user", "Hello?"), ("assistant", "Good day to you.")]
-    assert attempts(road, "a") == [1, 2]
+    assert are_at_least(attempts(road, "a"), [1, 2])
     assert answers(road, "a") == 1
     late = "context_id = 'a' AND outcome <> 'applied'"
     assert set(rows(road, f"SELECT reason FROM frames WHERE {late}")) <= {
@@ -165,10 +200,19 @@ def test_a_worker_that_is_frozen_in_the_middle_of_publishing_speaks_into_a_run_t
         assert frozen.stop() == 0
         road.check(projecting)
     assert answers(road, "a") == 1
-    assert rows(road, "SELECT status FROM tool_calls ORDER BY requested_version") == [
-        ("forgotten",),
-        ("dispatched",),
-    ]
+    assert only_the_last_is_dispatched(road, "a")
+
+
+def is_killed_of_it(road, doomed):
+    """Wait until this process was killed, or the run is over: a busy machine may have taken an attempt away from one
+    that lived."""
+    until = time.monotonic() + ON_SERVERS
+    while doomed.is_alive():
+        if rows(road, "SELECT FROM runs WHERE status = 'failed'"):
+            return False
+        assert time.monotonic() < until
+        pause()
+    return doomed.ended() == -signal.SIGKILL
 
 
 def test_three_workers_that_die_of_a_run_are_enough(road, settings):
@@ -177,7 +221,8 @@ def test_three_workers_that_die_of_a_run_are_enough(road, settings):
             with answerer(settings, Plan("published LLMTextFrame"), service=f"doomed-{number}") as doomed:
                 if not number:
                     ask(road, "a")
-                assert doomed.ended() == -signal.SIGKILL
+                if not is_killed_of_it(road, doomed):
+                    break
         with answerer(settings, service="heir") as heir:
             until_closed(road, "a")
             [(status, code)] = rows(road, "SELECT status, error_code FROM runs")
@@ -190,6 +235,7 @@ def test_three_workers_that_die_of_a_run_are_enough(road, settings):
 
 
 def test_two_workers_share_what_is_asked_and_answer_each_run_once(road, settings):
+    settings = settings.model_copy(update=STEADY)
     contexts = [f"context-{number}" for number in range(24)]
     with (
         projector(road.settings) as projecting,
@@ -215,7 +261,7 @@ def test_what_is_asked_while_nobody_serves_is_answered_by_whoever_comes_and_what
         road.publish([Raw(b"b", frame("InterruptionFrame"))])
         road.until("SELECT count(*) = 2 FROM runs")
         until_closed(road, "b")
-        with answerer(settings) as late:
+        with answerer(settings.model_copy(update=STEADY)) as late:
             until_closed(road, "a")
             assert late.stop() == 0
         road.check(projecting)
@@ -225,7 +271,8 @@ def test_what_is_asked_while_nobody_serves_is_answered_by_whoever_comes_and_what
 
 
 def test_a_worker_that_is_told_to_go_finishes_what_it_says(road, settings):
-    with projector(road.settings) as projecting, answerer(settings) as leaving:
+    steady = settings.model_copy(update=STEADY)
+    with projector(road.settings) as projecting, answerer(steady) as leaving:
         ask(road, "a", "Be slow.")
         road.until("SELECT EXISTS (SELECT FROM frames WHERE type = 'LLMTextFrame')")
         assert leaving.stop() == 0
@@ -235,12 +282,14 @@ def test_a_worker_that_is_told_to_go_finishes_what_it_says(road, settings):
     assert attempts(road, "a") == [1]
 
 
-def test_a_worker_that_may_not_wait_so_long_hands_over(road, settings):
-    hasty = settings.model_copy(update={"work_drain_secs": 0.0})
+def test_a_worker_that_may_not_wait_so_long_hands_over(road, settings, tmp_path):
+    hasty = settings.model_copy(update=STEADY | {"work_drain_secs": 0.0})
+    script = tmp_path / "at_once.json"
+    script.write_text(json.dumps(AT_ONCE))
     with projector(road.settings) as projecting, answerer(hasty) as leaving:
-        ask(road, "a", "Be slow.")
+        ask(road, "a", "Take very long.")
         road.until("SELECT EXISTS (SELECT FROM frames WHERE type = 'LLMTextFrame')")
-        with answerer(settings, service="heir") as heir:
+        with answerer(hasty.model_copy(update={"inference_script": script}), service="heir") as heir:
             assert leaving.stop() == 0
             until_closed(road, "a")
             assert heir.stop() == 0
