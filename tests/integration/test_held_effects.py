@@ -4,6 +4,7 @@ open."""
 import asyncio
 import json
 import signal
+from dataclasses import replace
 from datetime import timedelta
 
 import psycopg
@@ -380,6 +381,8 @@ def in_another_database(road, make_database, migrated_template):
 
 
 OPEN = [*of_context("waits-for-an-answer", HI)]
+NAMED = Plan(member="it", session_ms=30_000)
+"""Nobody waits for its predecessor, and no busy machine takes its partitions away: it would hold effects again."""
 
 
 @pytest.mark.regression("journey 2")
@@ -391,9 +394,9 @@ def test_a_database_that_is_filled_from_the_log_anew_asks_for_nothing_that_is_ov
     log = Log()
     ended_run(log, "waits-for-a-function")
     waiting = [Raw(one.key, one.value) for one in log.records]
-    with projector(road.settings, Plan(member="it")) as running:
+    with projector(road.settings, NAMED) as running:
         # Of what was published before it had the partitions, only what stays open is asked for.
-        road.until("SELECT count(*) = 4 FROM projections")
+        road.until_owned_by(running)
         road.publish([*histories("first"), *long_answer("long", 2_500), *OPEN, *waiting])
         road.until_idle(running)
         assert running.stop() == 0
@@ -402,12 +405,11 @@ def test_a_database_that_is_filled_from_the_log_anew_asks_for_nothing_that_is_ov
     assert still_open.items() < before.items()
     in_another_database(road, make_database, migrated_template)
     if point is not None:
-        with projector(road.settings, Plan(point=point, member="it", small=EACH_BY_ITSELF)) as doomed:
+        with projector(road.settings, replace(NAMED, point=point, small=EACH_BY_ITSELF)) as doomed:
             doomed.arm()
             assert doomed.ended() == -signal.SIGKILL
-    with projector(road.settings, Plan(member="it")) as running:
-        road.until_idle(running)
-        road.until("SELECT count(*) = 0 FROM projections WHERE effects_held_until IS NOT NULL")
+    with projector(road.settings, NAMED) as running:
+        road.until_owned_by(running)
         road.until_idle(running)
         assert running.stop() == 0
     after = effects_on(road)

@@ -40,7 +40,8 @@ def test_one_that_comes_back_when_another_has_its_name_gives_way(road):
     with projector(road.settings, NAMED) as first:
         road.until_idle(first)
         road.until("SELECT count(*) = 4 FROM projections")
-        with projector(road.settings, NAMED) as second:
+        # It waits for that long until the first is gone.
+        with projector(road.settings, Plan(member="it", session_ms=30_000)) as second:
             first.send(signal.SIGSTOP)
             with psycopg.connect(road.address, autocommit=True) as connection:
                 connection.execute(

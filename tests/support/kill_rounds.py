@@ -18,10 +18,16 @@ ONCE = ("SELECT projections", "SELECT frames.context_id, contexts", "SELECT topi
 behind, or when the broker is slow to take the rows of an outbox: in a burst or in none. All of them only read."""
 
 
+NAMED = {"member": "it", "session_ms": 30_000}
+"""Each process has the partitions of the one before it at once, and no busy machine takes them away from it: of what
+was stored until it has caught up, no cancellation is published."""
+
+
 def points_of(road: Road, small: int | None, bursts: Iterator[list[Raw]]) -> list[str]:
     """The points that a process which lives comes to in a burst of these, each once."""
-    with projector(road.settings, Plan(tell=True, member="it", small=small)) as running:
+    with projector(road.settings, Plan(tell=True, small=small, **NAMED)) as running:
         road.publish(next(bursts))
+        road.until_owned_by(running)
         road.until_idle(running)
         running.arm()
         road.publish(next(bursts))
@@ -37,7 +43,9 @@ def kill_at_each(road: Road, small: int | None, points: Iterable[str], bursts: I
     """A process for each point, which first finishes what its predecessor left and then dies there, in a burst of its
     own."""
     for point in points:
-        with projector(road.settings, Plan(point=point, member="it", small=small)) as running:
+        with projector(road.settings, Plan(point=point, small=small, **NAMED)) as running:
+            # That its predecessor left nothing does not say that it has begun.
+            road.until_owned_by(running)
             road.until_idle(running)
             running.arm()
             road.publish(next(bursts))

@@ -159,6 +159,15 @@ class Road:
                 for _ in connection.notifies(timeout=NOTIFICATION_SECONDS, stop_after=1):
                     pass
 
+    def until_owned_by(self, projector: Any) -> None:
+        """Wait until this process has taken over every partition, and requests the effects of what it stores from now
+        on. Before, it holds them back, and only those of work that is still open are requested."""
+        self.until(
+            "SELECT count(*) = %s FROM projections "
+            "WHERE sealed_at IS NULL AND effects_held_until IS NULL AND owner LIKE %s",
+            *(PARTITIONS, f"%/{projector.pid}/%"),
+        )
+
     def until_idle_or_dead(self, projector: Any) -> bool:
         """Wait until this process has projected everything, or has died; whether it died."""
         until = time.monotonic() + ON_SERVERS
