@@ -12,6 +12,7 @@ import httpx
 import psycopg
 import pytest
 from playwright.sync_api import expect
+from tests.bounds import ON_SERVERS
 
 DESK = "a-day-at-the-desk"
 BARGE_IN = "barge-in"
@@ -41,7 +42,11 @@ def api(origin) -> Api:
     """What the gateway answers about a conversation."""
 
     def get(context_id: str, rest: str = "") -> Any:
-        return httpx.get(f"{origin}/v1/contexts/{context_id}{rest}").raise_for_status().json()
+        return (
+            httpx.get(f"{origin}/v1/contexts/{context_id}{rest}", timeout=ON_SERVERS)
+            .raise_for_status()
+            .json()
+        )
 
     return get
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 from playwright.sync_api import expect
+from tests.bounds import ON_SERVERS
 from tests.support import gateway, webpage
 from tests.support.answerers import answerer, ask, until_closed
 from tests.support.databases import made as database
@@ -86,7 +87,7 @@ def origin(filled, given) -> Iterator[str]:
 @pytest.fixture
 def http(origin, given):
     headers = {"Authorization": f"Bearer {given[1]['manager']}"}
-    with httpx.Client(base_url=f"{origin}/v1", headers=headers) as client:
+    with httpx.Client(base_url=f"{origin}/v1", headers=headers, timeout=ON_SERVERS) as client:
         yield client
 
 

@@ -134,11 +134,12 @@ def test_who_holds_a_table_is_waited_for_a_moment_at_a_time_and_named(empty_data
             # Nobody waits behind us.
             meanwhile.execute("SELECT FROM frames LIMIT 1")
         if len(said) == 2:
+            # Its server process lets go a moment later.
             report.close()
 
     done = migration.migrate(empty_database, say)
     assert (done.before, done.after) == ("0001", schema.REVISION)
-    assert len(said) == 2
+    assert len(said) >= 2
     assert "a report of" in said[0]
     assert "LOCK TABLE frames" in said[0]
 

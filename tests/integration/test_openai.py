@@ -19,7 +19,7 @@ import httpx
 import openai
 import pytest
 from openai import OpenAI
-from tests.bounds import ON_SERVERS, PROGRAM
+from tests.bounds import ON_SERVERS, PROGRAM, scaled
 from tests.support import answered_road
 from tests.support.answerers import QUICK, Plan, answerer
 from tests.support.gateway import running
@@ -123,7 +123,7 @@ def stage(kafka, database_server, migrated_template, tmp_path_factory):
     also = {
         "gateway_port": str(ports.choose(0)),
         "gateway_openai": "true",
-        "gateway_openai_begin_secs": "2",
+        "gateway_openai_begin_secs": f"{ON_SERVERS:g}",
     }
     with (
         answered_road.made(*servers, folder, SCRIPT, "--models", "owl", **QUICK) as road,
@@ -402,23 +402,30 @@ def test_a_worker_that_dies_in_the_middle_is_no_word_twice(stage):
             shown += [one.choices[0].delta.content or "" for one in chunks]
     assert "".join(shown) == " ".join(f"word-{n}" for n in range(1, 40))
     assert stage.messages("died")[-1] == {"role": "assistant", "content": "".join(shown)}
-    assert stage.rows("SELECT attempt FROM runs WHERE context_id = 'died'") == [(2,)]
+    assert stage.rows("SELECT attempt > 1 FROM runs WHERE context_id = 'died'") == [(True,)]
 
 
 def test_where_nobody_answers_it_is_503_and_the_clients_next_try_is_answered(stage):
     stage.inference.kill()
     answers = []
-    asking = threading.Thread(
-        target=lambda: answers.append(
-            stage.client.with_options(max_retries=5).chat.completions.create(
-                model="frameledger", messages=[TRAIN], extra_body={"conversation": "nobody"}
+    impatient = {
+        "gateway_port": str(ports.choose(0)),
+        "gateway_openai": "true",
+        "gateway_openai_begin_secs": f"{scaled(2.0):g}",
+    }
+    with running(stage.settings, is_heard=False, **impatient) as gateway:
+        client = stage.client.with_options(base_url=f"{gateway.address}/v1", max_retries=100)
+        asking = threading.Thread(
+            target=lambda: answers.append(
+                client.chat.completions.create(
+                    model="frameledger", messages=[TRAIN], extra_body={"conversation": "nobody"}
+                )
             )
         )
-    )
-    asking.start()
-    stage.until("SELECT count(*) > 0 FROM runs WHERE context_id = 'nobody' AND status = 'interrupted'")
-    stage.inference.begin()
-    asking.join(ON_SERVERS)
+        asking.start()
+        stage.until("SELECT count(*) > 0 FROM runs WHERE context_id = 'nobody' AND status = 'interrupted'")
+        stage.inference.begin()
+        asking.join(PROGRAM)
     assert answers[0].choices[0].message.content == YES["content"]
     assert stage.messages("nobody") == [TRAIN, YES]
 

@@ -363,9 +363,16 @@ def test_the_look_reads_the_table_as_often_for_many_changed_partitions_as_for_on
 def scans_of_frames(one):
     """How often a look at the log reads the frames from end to end, and how many rows that is."""
     seen = "SELECT seq_scan, seq_tup_read, coalesce(idx_scan, 0) FROM pg_stat_user_tables WHERE relname = 'frames'"
+    others = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+    """
 
     async def look():
         async with await psycopg.AsyncConnection.connect(one.address, autocommit=True) as connection:
+            # What a session has read is counted at the latest when it ends, and that is behind its client's end.
+            while (await (await connection.execute(others)).fetchone())[0]:
+                pass
             await connection.execute("ANALYZE frames")
             before = await (await connection.execute(seen)).fetchone()
             await recover.examine(one.settings, connection)

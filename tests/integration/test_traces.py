@@ -272,7 +272,7 @@ def test_who_takes_over_from_a_dead_worker_begins_a_trace_with_a_link(
             )
     (turn,) = [one for one in spans if one.plain == "a turn"]
     (call,) = [one for one in spans if one.plain == "process function-calls"]
-    assert (call.parent_id, call.attributes["frameledger.call.attempt"]) == ("", 2)
+    assert (call.parent_id, call.attributes["frameledger.call.attempt"] > 1) == ("", True)
     assert call.trace_id != turn.trace_id
     (link,) = call.links
     assert link.partition("-")[0] == turn.trace_id
@@ -318,4 +318,5 @@ def test_a_collector_that_is_away_costs_spans_and_nothing_else(environment, tmp_
         told = [line["event"] for line in lines if line["logger"] == "frameledger.telemetry"]
         assert told.count("telemetry.not_exported") <= 1
         assert told[-1] == "telemetry.spans_lost"
-        assert not [line for line in lines if not line["logger"].startswith("frameledger.")]
+        # Nothing of the library itself; Kafka's client may say that the machine is busy.
+        assert not [line for line in lines if not line["logger"].startswith(("frameledger.", "aiokafka"))]
