@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
+from tests.bounds import scaled
 from tests.support.batches import value_of
 from tests.support.killable import Plan, projector
 from tests.support.rebuilding import killed_at, rebuild_in
@@ -25,8 +26,9 @@ def test_frames_that_come_while_conversations_are_rebuilt_count_once(road):
     """The rebuild is killed and called again; the projector never loses its partitions."""
     records = mixed("all", FEW)
     half, step = len(records) // 2, 10
-    with projector(road.settings, Plan(member="it")) as running:
+    with projector(road.settings, Plan(member="it", session_ms=30_000)) as running:
         road.publish(records[:half])
+        road.until_owned_by(running)
         road.until_idle(running)
         with psycopg.connect(road.address, autocommit=True) as connection:
             connection.execute(TAMPER)
@@ -56,8 +58,10 @@ def test_an_old_and_a_new_release_run_side_by_side_and_no_conversation_is_folded
 ):
     """The new release comes, goes once more, and comes again: what it touched waits for it, and the rest goes on."""
     contexts = [f"ctx-{number}" for number in range(12)]
-    old_plan = Plan(member="old", logging="projector.newer_fold")
-    new_plan = Plan(member="new", is_newer=True)
+    # As long as the group may wait for one that was stopped, and a busy machine for one that lives.
+    session_ms = int(scaled(3_000))
+    old_plan = Plan(member="old", logging="projector.newer_fold", session_ms=session_ms)
+    new_plan = Plan(member="new", is_newer=True, session_ms=session_ms)
     with projector(road.settings, old_plan) as old:
         road.publish(quiet(contexts))
         road.until_idle(old)

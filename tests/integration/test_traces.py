@@ -19,9 +19,10 @@ from tests.support import databases
 from tests.support.answered_road import running
 from tests.support.collector import collecting
 from tests.support.polling import pause
+from tests.support.road import PARTITIONS
 from tests.support.road import made as road_made
 
-from frameledger.frames import FunctionCallInProgressFrame, LLMContextFrame, UserStartedSpeakingFrame
+from frameledger.frames import FunctionCallInProgressFrame, LLMContextFrame
 from frameledger_services.client import Client
 from frameledger_services.demo.tools import registry
 from frameledger_services.embedded import ports
@@ -91,6 +92,14 @@ def until(true):
         pause()
 
 
+def until_effects_are_requested(settings):
+    """Wait until a projector has taken over every partition. What it finds is asked for from the tables, which know no
+    span."""
+    with psycopg.connect(settings.database_url.get_secret_value(), autocommit=True) as connection:
+        held = "SELECT count(*) FROM projections WHERE effects_held_until IS NULL"
+        until(lambda: connection.execute(held).fetchone() == (PARTITIONS,))
+
+
 def question(text):
     messages = [{"role": "user", "content": text}]
     return LLMContextFrame(context={"messages": messages, "tools": registry.schemas()}, run_llm=True)
@@ -101,8 +110,6 @@ def test_a_turn_with_a_call_is_one_trace_over_four_processes(environment, collec
 
     async def ask():
         async with Client(settings) as client:
-            # What a projector finds when it begins is asked for from the tables, which know no span.
-            await client.publish("first", UserStartedSpeakingFrame(), wait=True, within=ON_SERVERS)
             with program.start_as_current_span("a turn"):
                 (published,) = await client.publish(
                     "call-17", question("Are we late?"), wait=True, within=ON_SERVERS
@@ -115,6 +122,7 @@ def test_a_turn_with_a_call_is_one_trace_over_four_processes(environment, collec
         running(inherited, "run", "inference", "--provider", "scripted", "--script", script),
         running(inherited, "run", "functions", "--module", "frameledger_services.demo.tools"),
     ):
+        until_effects_are_requested(settings)
         asyncio.run(ask())
         spans = collector.until(
             lambda spans: (
@@ -247,7 +255,6 @@ def test_who_takes_over_from_a_dead_worker_begins_a_trace_with_a_link(
 
     async def ask():
         async with Client(settings) as client:
-            await client.publish("first", UserStartedSpeakingFrame(), wait=True, within=ON_SERVERS)
             with program.start_as_current_span("a turn"):
                 await client.publish("call-17", question("Are we late?"), wait=True, within=ON_SERVERS)
             async for frame in client.follow("call-17"):
@@ -260,6 +267,7 @@ def test_who_takes_over_from_a_dead_worker_begins_a_trace_with_a_link(
         running(inherited, "run", "inference", "--provider", "scripted", "--script", script),
     ):
         with running(functions, *command) as dying:
+            until_effects_are_requested(settings)
             asyncio.run(ask())
             until(first.exists)
             dying.kill()
