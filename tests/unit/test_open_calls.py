@@ -4,7 +4,7 @@ import asyncio
 from uuid import UUID, uuid4
 
 import pytest
-from tests.bounds import ONE_ANSWER
+from tests.bounds import IN_PROCESS
 from tests.support.stored_frame import stored_frame
 
 from frameledger.frames import (
@@ -60,7 +60,7 @@ async def started_here(calls, id_):
     async def log():
         take(calls, begun(id_), frame_id=start)
 
-    became, _ = await asyncio.gather(calls.outcome_of(start, ONE_ANSWER), log())
+    became, _ = await asyncio.gather(calls.outcome_of(start, IN_PROCESS), log())
     assert became.outcome == "applied"
     calls[id_].has_started.set()
 
@@ -125,7 +125,7 @@ def test_calls_made_one_after_the_other_wait_for_the_one_before(lets_go, by_the_
             order.append("a")
             take(calls, lets_go)
 
-        async with asyncio.timeout(ONE_ANSWER):
+        async with asyncio.timeout(IN_PROCESS):
             await asyncio.gather(second(), log())
         assert order == ["a", "b"]
         assert [one is calls["b"] for one in calls.others_open("a")] == [True]

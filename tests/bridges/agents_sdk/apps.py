@@ -30,7 +30,7 @@ from openai.types.responses import (
     ResponseReasoningItem,
 )
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails, ResponseUsage
-from tests.bounds import ONE_ANSWER
+from tests.bounds import IN_PROCESS
 
 NAME = "test/scripted-1"
 """The name of the model with its provider, as applications write it."""
@@ -220,7 +220,7 @@ class App:
         TOOL_WAITS.renew()
         running = asyncio.ensure_future(self._run(front_desk(model, checked_first=streamed), said, streamed))
         if kind.startswith("cancelled"):
-            async with asyncio.timeout(ONE_ANSWER):
+            async with asyncio.timeout(IN_PROCESS):
                 await (TOOL_WAITS.get() if kind.endswith("call") else model.waits).wait()
             running.cancel()
         expected = {
@@ -231,7 +231,7 @@ class App:
             "broken off by a call": Exception,
         }.get(kind)
         try:
-            async with asyncio.timeout(ONE_ANSWER):
+            async with asyncio.timeout(IN_PROCESS):
                 await running
         except BaseException as error:
             if expected is None or not isinstance(error, expected):

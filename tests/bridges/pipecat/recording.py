@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 from uuid import uuid5
 
-from tests.bounds import ONE_ANSWER
+from tests.bounds import IN_PROCESS
 from tests.bridges.pipecat.bots import Bot
 
 from frameledger.fold import Conversation, Folding
@@ -63,7 +63,7 @@ class Recording:
 
     async def _run(self, bot: Bot, play: Callable[[Bot], Awaitable[object]]) -> None:
         bot.worker.add_observer(self.observer)
-        async with asyncio.timeout(ONE_ANSWER):
+        async with asyncio.timeout(IN_PROCESS):
             await bot.run(play)
         assert self.observer.lost == {}
         self.points.append((1_000_000, as_bytes(bot.context.messages)))

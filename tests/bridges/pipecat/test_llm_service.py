@@ -23,7 +23,7 @@ from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.services.llm_service import LLMService
 from pipecat.services.settings import LLMSettings
 from pipecat.utils.context.llm_context_summarization import LLMContextSummaryConfig
-from tests.bounds import ON_SERVERS, ONE_ANSWER, scaled
+from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
 from tests.bridges.pipecat.bots import Bot, until
 from tests.bridges.pipecat.recording import Broker, as_bytes, stored_bytes
 from tests.bridges.pipecat.test_examples import environment  # noqa: F401  # a fixture
@@ -474,7 +474,7 @@ def test_without_a_broker_the_pipeline_is_told_and_goes_on():
             await talk.ask("Is anybody there?")
             await talk.ask("And now?")
 
-        async with asyncio.timeout(ONE_ANSWER):
+        async with asyncio.timeout(IN_PROCESS):
             await talk.bot.run(play)
         assert [one.partition(":")[0] for one in talk.errors] == ["Kafka cannot be reached"] * 2
         assert [one["role"] for one in talk.bot.context.messages] == ["user", "user"]
@@ -528,7 +528,7 @@ def test_what_was_never_asked_is_neither_interrupted_nor_ended():
             await until(lambda: len(talk.errors) > 1)
             await bot.settle()
 
-        async with asyncio.timeout(ONE_ANSWER):
+        async with asyncio.timeout(IN_PROCESS):
             await talk.bot.run(play)
         assert talk.errors == ["The database does not respond.", ANOTHER_CONTEXT]
         assert talk.ended == 0
@@ -562,7 +562,7 @@ def test_calls_of_one_answer_whose_starts_are_not_recorded_are_all_answered():
             await talk.llm._calls.begin(asked_for("one", "two"), "g", bot.context)
             await until(lambda: talk.ended > 0)
 
-        async with asyncio.timeout(ONE_ANSWER):
+        async with asyncio.timeout(IN_PROCESS):
             await talk.bot.run(play)
         results = {
             one["tool_call_id"]: one["content"] for one in talk.bot.context.messages if "content" in one
@@ -584,7 +584,7 @@ def test_a_result_requests_an_answer_of_its_own_if_calls_are_not_grouped(run_in_
         await calls.before_broadcast(FunctionCallInProgressFrame, start)
         assert start["group_id"] is None
         result: dict = {"tool_call_id": "one"}
-        async with asyncio.timeout(ONE_ANSWER):
+        async with asyncio.timeout(IN_PROCESS):
             await calls.before_broadcast(FunctionCallResultFrame, result)
         assert "run_llm" not in result
 
@@ -594,7 +594,7 @@ def test_a_result_requests_an_answer_of_its_own_if_calls_are_not_grouped(run_in_
 def test_calls_that_are_open_end_with_the_pipeline():
     async def scene():
         ledger = FrameledgerObserver("call-7", connect=NoTables)
-        talk = Talk(ledger, LLMContext(), FrameledgerLLMService(ledger, begin_secs=ONE_ANSWER))
+        talk = Talk(ledger, LLMContext(), FrameledgerLLMService(ledger, begin_secs=IN_PROCESS))
 
         talk.llm.register_function("mine", nothing)
 
@@ -605,7 +605,7 @@ def test_calls_that_are_open_end_with_the_pipeline():
         def open_calls():
             return [one for one in asyncio.all_tasks() if one.get_name().endswith(("mine", "served"))]
 
-        async with asyncio.timeout(ONE_ANSWER):
+        async with asyncio.timeout(IN_PROCESS):
             await talk.bot.run(play)
         assert open_calls() == []
 

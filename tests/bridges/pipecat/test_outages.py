@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from pipecat.frames.frames import LLMTextFrame, TTSSpeakFrame
-from tests.bounds import ONE_ANSWER
+from tests.bounds import IN_PROCESS
 from tests.bridges.pipecat.bots import Answer, Bot, until
 from tests.bridges.pipecat.recording import Broker, Recording, as_bytes, stored_bytes
 
@@ -63,7 +63,7 @@ def test_what_is_said_twice_counts_once():
                 await super().publish(context_id, *frames, within=within)
 
     recording, bot = Recording(broker=Stammering()), Bot([Answer(["Yes."])])
-    asyncio.run(asyncio.wait_for(_run(recording, bot, one_talk), ONE_ANSWER))
+    asyncio.run(asyncio.wait_for(_run(recording, bot, one_talk), IN_PROCESS))
     folded = fold(recording.broker.frames, Conversation.new("call-1"))
     assert stored_bytes(folded.messages) == as_bytes(bot.context.messages)
     assert len(recording.broker.frames) == 2 * len({one.id for one in recording.broker.frames})
@@ -77,7 +77,7 @@ async def _run(recording, bot, play):
 def test_a_broker_that_stays_away_costs_the_pipeline_nothing_but_five_seconds_at_its_end(monkeypatch):
     monkeypatch.setattr("frameledger_services.pipecat.observer.FLUSH_SECONDS", 0.05)
     recording, bot = Recording(broker=AwayBroker(), strict=True), Bot([Answer(["Yes."])])
-    asyncio.run(asyncio.wait_for(_run(recording, bot, one_talk), ONE_ANSWER))
+    asyncio.run(asyncio.wait_for(_run(recording, bot, one_talk), IN_PROCESS))
     assert len(bot.context.messages) == 4
     assert recording.observer.lost["unpublished"] > 10
     with pytest.raises(FramesLostError, match="unpublished") as lost:
@@ -103,7 +103,7 @@ def test_beyond_the_bound_evidence_goes_and_the_messages_stay_right(monkeypatch)
         await until(lambda: not recording.observer._capture.items)
         broker.away = False
 
-    asyncio.run(asyncio.wait_for(_run(recording, bot, play), ONE_ANSWER))
+    asyncio.run(asyncio.wait_for(_run(recording, bot, play), IN_PROCESS))
     assert most <= 200
     folded = fold(broker.frames, Conversation.new("call-1"))
     assert stored_bytes(folded.messages) == as_bytes(bot.context.messages)
@@ -125,7 +125,7 @@ def test_a_frame_that_is_refused_is_told_by_its_hash_and_the_others_arrive():
             await super().publish(context_id, *frames, within=within)
 
     recording, bot = Recording(broker=Strict()), Bot([Answer(["xyzzy", " is a word"])])
-    asyncio.run(asyncio.wait_for(_run(recording, bot, lambda bot: bot.ask("Hi")), ONE_ANSWER))
+    asyncio.run(asyncio.wait_for(_run(recording, bot, lambda bot: bot.ask("Hi")), IN_PROCESS))
     (refused,) = recording.of("pipecat/RefusedFrame")
     assert refused.model_extra["refused"] == "LLMTextFrame"
     assert len(refused.model_extra["sha256"]) == 64
@@ -157,7 +157,7 @@ def test_whatever_fails_inside_the_call_goes_on(monkeypatch, place):
         case _:
             monkeypatch.setattr(capture, place, broken)
     bot = Bot([Answer(["Yes."]), Answer(["No."])])
-    asyncio.run(asyncio.wait_for(_run(recording, bot, one_talk), ONE_ANSWER))
+    asyncio.run(asyncio.wait_for(_run(recording, bot, one_talk), IN_PROCESS))
     assert [one["role"] for one in bot.context.messages] == ["user", "assistant"] * 2
     assert recording.observer.lost
 
@@ -179,7 +179,7 @@ def test_a_comparison_that_failed_once_says_everything_at_the_next_point():
         vars(capture)["_mirror"] = Once()
         await bot.ask("Two")
 
-    asyncio.run(asyncio.wait_for(_run(recording, bot, play), ONE_ANSWER))
+    asyncio.run(asyncio.wait_for(_run(recording, bot, play), IN_PROCESS))
     assert len(failed) == 1
     folded = fold(recording.broker.frames, Conversation.new("call-1"))
     assert stored_bytes(folded.messages) == as_bytes(bot.context.messages)
@@ -213,7 +213,7 @@ def test_a_second_pipeline_of_an_observer_whose_recording_has_ended_is_said(capl
     recording.run(first, lambda bot: bot.ask("Hi"))
     count = len(recording.broker.frames)
     second.worker.add_observer(recording.observer)
-    asyncio.run(asyncio.wait_for(second.run(lambda bot: bot.ask("Again")), ONE_ANSWER))
+    asyncio.run(asyncio.wait_for(second.run(lambda bot: bot.ask("Again")), IN_PROCESS))
     (line,) = [one for one in caplog.records if one.name == "frameledger.pipecat"]
     assert "is not recorded: the recording has ended" in line.message
     assert (len(recording.broker.frames), recording.observer.lost) == (count, {})

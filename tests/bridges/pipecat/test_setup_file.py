@@ -7,7 +7,7 @@ import pytest
 from pipecat.frames.frames import StartFrame
 from pipecat.processors.frame_processor import FrameProcessor
 from pipecat.workers.runner import WorkerRunner
-from tests.bounds import ONE_ANSWER
+from tests.bounds import IN_PROCESS
 from tests.bridges.pipecat.bots import Bot, until
 from tests.bridges.pipecat.recording import Broker
 
@@ -45,14 +45,14 @@ class Brokers:
 def brokers(monkeypatch):
     monkeypatch.setenv("PIPECAT_SETUP_FILES", setup_file.__file__)
     monkeypatch.setenv("PIPECAT_CONTEXT_ID", "call-7")
-    monkeypatch.setattr(observer, "FLUSH_SECONDS", ONE_ANSWER)
+    monkeypatch.setattr(observer, "FLUSH_SECONDS", IN_PROCESS)
     brokers = Brokers()
     monkeypatch.setattr(observer, "Client", brokers.connect)
     return brokers
 
 
 def play(scene):
-    asyncio.run(asyncio.wait_for(scene, ONE_ANSWER))
+    asyncio.run(asyncio.wait_for(scene, IN_PROCESS))
 
 
 @pytest.mark.regression("bridge 7")
