@@ -5,6 +5,7 @@ import json
 
 import pytest
 from tests.bounds import IN_PROCESS
+from tests.support.polling import look_again
 
 from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallFromLLM, LLMFullResponseEndFrame, LLMTextFrame, Usage
@@ -457,7 +458,7 @@ def test_a_model_that_never_says_anything_is_not_said_to_live_for_ever(monkeypat
             stage.published.clear()
             await stage.published.wait()
         # Long enough for more of them.
-        await asyncio.sleep(0.05)
+        await look_again(5 * stage.keepalive_secs)
         yield LLMTextFrame(text="...")
         yield LLMFullResponseEndFrame(finish_reason="stop")
 
