@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import httptools
@@ -111,7 +112,6 @@ class AbortableProtocol(HttpToolsProtocol):
         cycle = self.cycle
         self.scope["extensions"][complete_response.COMPLETE] = complete_response.extension(cycle)
         cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
-        cycle.receive = _Receiving(self, cycle.receive)  # type: ignore[method-assign]
 
     def on_message_complete(self) -> None:
         """Called when a request is complete."""
@@ -120,7 +120,12 @@ class AbortableProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        # Not `cycle.receive` replaced: the cycle would have itself, and only the garbage collector would delete it.
+        super()._start_asgi_task(cycle, partial(self._answer, app))
+
+    def _answer(self, app: Any, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        answering: Awaitable[None] = app(scope, _Receiving(self, receive), send)
+        return answering
 
     def _parsed(self, data: bytes) -> bytes:
         """Parse. Returns what is to be parsed next: what follows the head of a request that offers another protocol."""
