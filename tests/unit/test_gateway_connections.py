@@ -1,8 +1,11 @@
 """Connections of the gateway whose other side is slow, unusual or hostile, without a gateway behind them."""
 
 import asyncio
+import gc
+import logging
 import socket
 import struct
+import weakref
 from contextlib import asynccontextmanager
 
 import pytest
@@ -167,6 +170,50 @@ def test_a_long_body_is_no_long_head():
         return await answered(transport, 1)
 
     assert asyncio.run(main()) == [body + b" (2)"]
+
+
+@pytest.mark.regression("gateway 34")
+def test_a_body_is_not_counted_with_the_head_behind_it():
+    body, more = b"x" * 2 * protocol.MOST_HEAD_BYTES, request(b"two")
+
+    async def main():
+        transport, connection = connected(echo)
+        connection.data_received(request(body) + more[:20])
+        connection.data_received(more[20:])
+        return await answered(transport, 2)
+
+    assert asyncio.run(main()) == [body + b" (2)", b"two (2)"]
+
+
+@pytest.mark.regression("gateway 35")
+def test_a_request_that_is_none_is_logged(caplog):
+    async def main():
+        transport, connection = connected(echo)
+        connection.logger = logging.Logger("of this connection")
+        connection.logger.addHandler(caplog.handler)
+        connection.data_received(b"\x16\x03\x01 of TLS\r\n\r\n")
+        return transport
+
+    assert asyncio.run(main()).written.startswith(b"HTTP/1.1 400 ")
+    assert "Invalid HTTP request received." in caplog.messages
+
+
+@pytest.mark.regression("gateway 36")
+def test_a_request_is_deleted_when_the_next_one_has_come():
+    async def main():
+        transport, connection = connected(echo)
+        connection.data_received(request(b"one"))
+        await answered(transport, 1)
+        before = weakref.ref(connection.cycle)
+        connection.data_received(request(b"two"))
+        await answered(transport, 2)
+        return before()
+
+    gc.disable()
+    try:
+        assert asyncio.run(main()) is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.regression("gateway 21")

@@ -31,7 +31,10 @@ from frameledger_services.gateway.live.head_with_body import HeadWithBody
 EXTENSION = "frameledger.abort"
 
 MOST_HEAD_BYTES = 64 * 1024
-"""More than browsers, proxies and this gateway's longest paths need. One that came in one piece may be longer."""
+"""More than browsers, proxies and this gateway's longest paths need. The piece in which a head begins is not counted,
+since it may have the body of the request before."""
+
+_INVALID = "Invalid HTTP request received."
 
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -40,6 +43,7 @@ class AbortableProtocol(HttpToolsProtocol):
     """Gives every request the extensions `EXTENSION` and `complete_response.COMPLETE`."""
 
     _head_bytes = 0
+    _piece_bytes = 0
     _is_in_head = True
     _running: RequestResponseCycle | None = None
 
@@ -64,12 +68,14 @@ class AbortableProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Called with what the client sent."""
         # Not uvicorn's, which stops the time of a head at its first byte.
+        self._piece_bytes = len(data)
         rest = data
         try:
             while rest:
                 rest = self._parsed(rest)
         except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+            self.logger.warning(_INVALID)
+            self.send_400_response(_INVALID)
             return
         if self._is_in_head:
             self._head_bytes += len(data)
@@ -92,7 +98,7 @@ class AbortableProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Called when a request begins."""
         super().on_message_begin()
-        self._is_in_head = True
+        self._is_in_head, self._head_bytes = True, -self._piece_bytes
         self.scope["extensions"] = {EXTENSION: {"abort": self.transport.abort}}
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -106,7 +112,7 @@ class AbortableProtocol(HttpToolsProtocol):
         on."""
         if self.parser.should_upgrade():
             return
-        self._is_in_head, self._head_bytes = False, 0
+        self._is_in_head = False
         self._unset_keepalive_if_required()
         super().on_headers_complete()
         cycle = self.cycle
