@@ -19,8 +19,8 @@ from frameledger_services.work import session
 from frameledger_services.work.cancellations import follow
 
 CONTEXTS = [f"context-{number}" for number in range(40)]
-NO_HEARTBEATS = {"work_lease_secs": 3 * ON_SERVERS, "work_heartbeat_secs": ON_SERVERS}
-"""Heartbeats that come too late to be what closed a stream."""
+NO_HEARTBEATS = {"work_lease_secs": 30 * ON_SERVERS, "work_heartbeat_secs": 10 * ON_SERVERS}
+"""Heartbeats that come too late to be what closed a stream: after all that the test waits for, one after the other."""
 
 
 def openai(server):
