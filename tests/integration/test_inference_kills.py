@@ -226,6 +226,9 @@ def test_three_workers_that_die_of_a_run_are_enough(road, settings):
             until_closed(road, "a")
             [(status, code)] = rows(road, "SELECT status, error_code FROM runs")
             assert (status, code) == ("failed", "attempts_exhausted")
+            # Whoever gave it up found three attempts before its own, and no fewer.
+            [(last,)] = rows(road, "SELECT attempt FROM claims WHERE context_id = 'a'")
+            assert last > 3
             ask(road, "a", "And now?")
             road.until("SELECT count(*) = 1 FROM runs WHERE status = 'ended'")
             assert heir.stop() == 0
