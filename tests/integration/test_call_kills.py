@@ -2,13 +2,14 @@
 
 import json
 import signal
+import time
 from contextlib import ExitStack, contextmanager
 
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
-from tests.bounds import scaled
+from tests.bounds import ON_SERVERS, scaled
 from tests.support import databases
 from tests.support.answerers import Plan as InferencePlan
 from tests.support.answerers import answerer, ask, frame, rows, spoken
@@ -266,7 +267,9 @@ def test_workers_come_and_go_while_calls_run_and_each_is_run_once(road, effects,
 
         first, second, third = join(), join(), join()
         # The group may have dealt out its partitions once more meanwhile, to somebody else.
+        until_dealt = time.monotonic() + ON_SERVERS
         while not (by_second := by(second)):
+            assert time.monotonic() < until_dealt, "the second one is given no calls"
             ask_some()
         second.kill()
         databases.dies(road.address, second.pid)

@@ -420,7 +420,8 @@ def test_where_nobody_answers_it_is_503_and_the_clients_next_try_is_answered(sta
                 client.chat.completions.create(
                     model="frameledger", messages=[TRAIN], extra_body={"conversation": "nobody"}
                 )
-            )
+            ),
+            daemon=True,
         )
         asking.start()
         stage.until("SELECT count(*) > 0 FROM runs WHERE context_id = 'nobody' AND status = 'interrupted'")

@@ -22,6 +22,7 @@ from tests.bounds import ON_SERVERS
 from tests.support import road as roads
 from tests.support.batches import dump, value_of
 from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.polling import look_again
 from tests.support.processes import Process
 from tests.support.recovering import (  # noqa: F401  # fixtures
     RUN,
@@ -371,8 +372,9 @@ def scans_of_frames(one):
     async def look():
         async with await psycopg.AsyncConnection.connect(one.address, autocommit=True) as connection:
             # What a session has read is counted at the latest when it ends, and that is behind its client's end.
-            while (await (await connection.execute(others)).fetchone())[0]:
-                pass
+            async with asyncio.timeout(ON_SERVERS):
+                while (await (await connection.execute(others)).fetchone())[0]:
+                    await look_again()
             await connection.execute("ANALYZE frames")
             before = await (await connection.execute(seen)).fetchone()
             await recover.examine(one.settings, connection)
