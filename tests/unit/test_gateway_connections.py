@@ -316,6 +316,34 @@ def test_who_watches_a_client_that_has_closed_its_side_is_told_that_it_is_gone()
     assert asyncio.run(main()).endswith(b"gone")
 
 
+@pytest.mark.regression("gateway 37")
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_an_answer_without_an_end_to_a_client_that_has_closed_its_side_is_no_failure(caplog, has_begun):
+    async def until_left(scope, receive, send):
+        await body_of(receive)
+        if has_begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async def main():
+        transport, connection = connected(until_left)
+        connection.logger = logging.Logger("of this connection")
+        connection.logger.addHandler(caplog.handler)
+        connection.data_received(request(b"one"))
+        assert connection.eof_received()
+        async with asyncio.timeout(IN_PROCESS):
+            while not transport.is_closed:
+                await look_again()
+        return transport.written
+
+    written = asyncio.run(main())
+    assert not [one for one in caplog.records if one.name == "of this connection"]
+    # Nor one with the piece of length 0 that ends an answer.
+    assert written.count(b"HTTP/1.1 ") == has_begun
+    assert not written.endswith(b"0\r\n\r\n")
+
+
 def test_a_client_that_closes_its_side_within_a_request_is_not_answered():
     async def main():
         async with client_of(until_gone) as (reader, writer):

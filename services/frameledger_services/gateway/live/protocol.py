@@ -127,11 +127,16 @@ class AbortableProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         # Not `cycle.receive` replaced: the cycle would have itself, and only the garbage collector would delete it.
-        super()._start_asgi_task(cycle, partial(self._answer, app))
+        super()._start_asgi_task(cycle, partial(self._answer, cycle, app))
 
-    def _answer(self, app: Any, scope: Any, receive: Any, send: Any) -> Awaitable[None]:
-        answering: Awaitable[None] = app(scope, _Receiving(self, receive), send)
-        return answering
+    async def _answer(
+        self, cycle: RequestResponseCycle, app: Any, scope: Any, receive: Any, send: Any
+    ) -> None:
+        await app(scope, _Receiving(self, receive), send)
+        if self.is_half_closed and not cycle.response_complete:
+            # It was told that its client is gone. uvicorn does not know that, and would report it as a failure.
+            cycle.disconnected = True
+            cycle.transport.close()
 
     def _parsed(self, data: bytes) -> bytes:
         """Parse. Returns what is to be parsed next: what follows the head of a request that offers another protocol."""
