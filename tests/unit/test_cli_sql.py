@@ -28,6 +28,8 @@ def test_an_argument_of_several_words_is_a_statement():
         assert sql._arguments(["--csv", "-x", said]) == ["--csv", "-x", "-c", said]
     for psqls in (
         ["-c", "SELECT 1"],
+        ["-tAc", "SELECT 1"],
+        ["--command", "SELECT 1"],
         ["four"],
         ["-c SELECT 1"],
         ["host=db dbname=four"],

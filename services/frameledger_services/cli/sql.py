@@ -19,8 +19,10 @@ from frameledger_services.cli.terminal import backend, output
 SECRET = {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 """Parameters that must not appear on a command line, which other users can read."""
 
-WITH_VALUE = {
-    *("-c", "-d", "-f", "-F", "-h", "-L", "-o", "-p", "-P", "-R", "-T", "-U", "-v"),
+SHORT_WITH_VALUE = "cdfFhLopPRTUv"
+"""Letters of psql's options that have a value; it is the next argument behind the letter, as in `-tAc`."""
+
+LONG_WITH_VALUE = {
     *(
         "--command",
         "--dbname",
@@ -34,7 +36,6 @@ WITH_VALUE = {
     ),
     *("--record-separator", "--set", "--table-attr", "--username", "--variable"),
 }
-"""Options of psql whose value is the next argument."""
 
 commands = typer.Typer()
 
@@ -68,10 +69,17 @@ def _arguments(given: Sequence[str]) -> list[str]:
     a database name. A connection string, and what belongs to an option of psql, are passed unchanged."""
     found: list[str] = []
     for before, said in pairwise(("", *given)):
-        if before not in WITH_VALUE and _is_statement(said):
+        if not _takes_next(before) and _is_statement(said):
             found.append("-c")
         found.append(said)
     return found
+
+
+def _takes_next(option: str) -> bool:
+    """Returns whether the argument behind this one is its value."""
+    if option.startswith("--"):
+        return option in LONG_WITH_VALUE
+    return option.startswith("-") and option[-1] in SHORT_WITH_VALUE
 
 
 def _is_statement(said: str) -> bool:
