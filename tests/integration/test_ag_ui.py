@@ -18,6 +18,8 @@ from tests.support.gateway import running
 from tests.support.killed_request import killed
 from tests.support.polling import look_again
 
+from frameledger.frames import InterruptionFrame, LLMMessagesAppendFrame
+from frameledger_services.client import SyncClient
 from frameledger_services.embedded import ports
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.ag_ui import routes
@@ -35,6 +37,7 @@ SCRIPT = {
     "replies": [
         {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 300))}]},
         {"when": {"user": "recite"}, "say": [{"text": " ".join(f"verse-{n}" for n in range(1, 4000))}]},
+        {"when": {"user": "ponder"}, "say": [{"thought": " ".join(f"reason-{n}" for n in range(1, 4000))}]},
         {"when": {"user": "late"}, "say": [{"text": "I look. "}, {"call": "train_position"}]},
         {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
         {
@@ -618,6 +621,36 @@ def test_who_asks_while_another_is_answered_is_told_to_wait(stage):
         busy = stage.post(**body, runId="r2")
         assert (busy.status_code, busy.json()["type"]) == (409, "/problems/conversation-busy")
         assert any('"type":"success"' in line for line in lines)
+
+
+@pytest.mark.regression("gateway 38")
+def test_words_that_were_held_until_an_answer_was_over_are_told_when_they_are_stored(stage):
+    """They are stored with the interruption, which is no input, and which drops the run that they asked for."""
+    body = {"threadId": "held", "messages": [{"id": "u", "role": "user", "content": "Please ponder."}]}
+    asked = LLMMessagesAppendFrame(
+        messages=({"role": "user", "content": "Is there a night train?"},),
+        run_llm=True,
+        second_input="coalesce",
+    )
+    consumer = Consumer()
+    with (
+        httpx.stream("POST", stage.url, json=body | {"runId": "r1"}, timeout=ON_SERVERS) as answer,
+        SyncClient(stage.settings) as client,
+    ):
+        lines = answer.iter_lines()
+        is_asked = False
+        for line in lines:
+            if not line.startswith("data: "):
+                continue
+            event = json.loads(line.removeprefix("data: "))
+            consumer.take(event)
+            if event["type"] == "REASONING_MESSAGE_CONTENT" and not is_asked:
+                is_asked = True
+                client.publish("held", asked, wait=True, within=ON_SERVERS)
+                client.publish("held", InterruptionFrame(), wait=True, within=ON_SERVERS)
+    told = [(one["role"], one["content"]) for one in consumer.messages.values() if one["role"] != "reasoning"]
+    assert told == [(one["role"], one["content"]) for one in stage.stored("held")]
+    assert told[-1] == ("user", "Is there a night train?")
 
 
 PAINT = {

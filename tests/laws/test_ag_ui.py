@@ -16,6 +16,7 @@ from frameledger.evolve import State
 from frameledger.evolve.changes import CallDispatched, CallStarted, MessageAppended
 from frameledger.evolve.text import plus, trimmed
 from frameledger.frames import AnyFrame
+from frameledger_services.gateway.ag_ui.following import ANSWERS
 from frameledger_services.gateway.ag_ui.messages import shown
 from frameledger_services.gateway.ag_ui.streamed_text import StreamedText
 from frameledger_services.gateway.ag_ui.translation import QUIET, Translation
@@ -63,6 +64,11 @@ def begun(moment: Moment) -> list[CallStarted]:
     return [change for change in changes if isinstance(change, CallStarted) and change.key in dispatched]
 
 
+def writes_input(moment: Moment) -> bool:
+    written = [change.message for change in moment.step.changes if isinstance(change, MessageAppended)]
+    return any(message.get("role") not in ANSWERS for message in written)
+
+
 def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
     """A client comes when so many frames are there, and its run ends after so many more."""
     consumer, translation = Consumer(), Translation(CONTEXT, "run-1")
@@ -79,7 +85,8 @@ def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
             consumer.take_all(translation.started(stored))
         outcome = moment.step.outcome
         of_frame = moment.after.version, moment.frame, outcome, moment.step.reason
-        consumer.take_all(translation.take(*of_frame, begun(moment)))
+        taken = translation.take(*of_frame, begun(moment), writes_input=writes_input(moment))
+        consumer.take_all(taken)
         following = found[number + 1][0].frame.type if number + 1 < len(found) else None
         if translation.is_stale and following not in QUIET:
             consumer.take_all(translation.restated(messages))

@@ -29,6 +29,31 @@ class ShownMessage:
     """As a model gets it."""
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenMessage:
+    """When and where a message was written."""
+
+    version: int
+    place: tuple[int, int]
+    """Its era and position."""
+
+    role: str | None
+
+
+async def written_after(
+    connection: Connection, context_id: str, place: tuple[int, int], version: int
+) -> list[WrittenMessage]:
+    """Returns the messages behind a place, an era and a position, in the history that there is at a version, in
+    order."""
+    cursor = await connection.execute(
+        _WRITTEN, {"id": context_id, "era": place[0], "position": place[1], "version": version}
+    )
+    return [
+        WrittenMessage(valid_from, (era, position), role)
+        for valid_from, era, position, role in await cursor.fetchall()
+    ]
+
+
 async def shown_messages(connection: Connection, context_id: str, version: int) -> list[ShownMessage]:
     """Returns the messages of a conversation at a version, in order; none of one that does not exist."""
     cursor = await connection.execute(_MESSAGES, {"id": context_id, "version": version, "client": CLIENT})
@@ -56,4 +81,12 @@ _MESSAGES = r"""
     WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, %(version)s)
         AND said.valid_from <= %(version)s AND said.valid_to > %(version)s
     ORDER BY said.position
+"""
+
+_WRITTEN = """
+    SELECT valid_from, era, position, role
+    FROM messages
+    WHERE context_id = %(id)s AND era = era_at(%(id)s, %(version)s)
+        AND (era, position) > (%(era)s, %(position)s) AND valid_from <= %(version)s
+    ORDER BY position
 """

@@ -20,10 +20,13 @@ from frameledger_services.store import client_calls, conversation_state
 from frameledger_services.store.client_calls import BegunCall
 from frameledger_services.store.client_requests import AskedRun
 from frameledger_services.store.connections import DatabaseUnavailableError
-from frameledger_services.store.shown_messages import ShownMessage, shown_messages
+from frameledger_services.store.shown_messages import ShownMessage, shown_messages, written_after
 
 WORDS = frozenset(("LLMTextFrame", "TextFrame", "VisionTextFrame", "LLMThoughtTextFrame"))
 """Types of frames with which no call begins, and of which there are most."""
+
+ANSWERS = frozenset(("assistant", "tool"))
+"""Roles of messages that are told by the events of answers and calls."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -67,6 +70,8 @@ class FollowedRun:
         self._begin = asked.version - asked.is_answer
         self._translation = Translation(thread_id, asked.run_id, parent_run_id, is_mirror=asked.is_mirror)
         self._follower = parts.hub.follow(thread_id, self._begin)
+        self._newest = (0, 0)
+        """Era and position of the newest message that is known."""
 
     def close(self) -> None:
         """Follow no longer; who waits for more goes on."""
@@ -112,12 +117,14 @@ class FollowedRun:
         return events
 
     async def _frames(self, chunk: Chunk) -> AsyncIterator[EventBatch]:
-        begun = await self._begun(chunk)
+        begun, inputs = await self._begun(chunk), await self._inputs(chunk)
         for frame, following in zip_longest(chunk.frames, chunk.frames[1:]):
             assert frame.payload is not None
             became = frame.outcome, frame.reason
             calls = begun.get(frame.version, ())
-            events = self._translation.take(frame.version, decode(frame.payload), *became, calls)
+            events = self._translation.take(
+                frame.version, decode(frame.payload), *became, calls, writes_input=frame.version in inputs
+            )
             if self._translation.is_stale and not (following and following.type in QUIET):
                 events += self._translation.restated(await self._messages(frame.version))
             if events:
@@ -132,6 +139,15 @@ class FollowedRun:
                 found.setdefault(call.version, []).append(call)
         return found
 
+    async def _inputs(self, chunk: Chunk) -> frozenset[int]:
+        """The versions among these frames at which a message was written that is no answer."""
+        if all(frame.type in WORDS for frame in chunk.frames):
+            return frozenset()
+        written = await self._read(written_after, self.thread_id, self._newest, chunk.frames[-1].version)
+        if written:
+            self._newest = written[-1].place
+        return frozenset(one.version for one in written if one.role not in ANSWERS)
+
     async def _goes_on(self, chunk: Chunk) -> bool:
         """Whether something goes on for which the conversation waits, or it has more frames by now."""
         if chunk.head is not None and chunk.head.open_run_id is not None:
@@ -141,7 +157,10 @@ class FollowedRun:
         return goes_on or newest != chunk.version
 
     async def _messages(self, version: int) -> list[ShownMessage]:
-        return await self._read(shown_messages, self.thread_id, version)
+        found = await self._read(shown_messages, self.thread_id, version)
+        if found:
+            self._newest = max(self._newest, (found[-1].era, found[-1].position))
+        return found
 
     async def _read(
         self, read: Callable[Concatenate[Connection, _P], Awaitable[_T]], *given: _P.args, **also: _P.kwargs

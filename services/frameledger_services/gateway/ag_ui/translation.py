@@ -105,13 +105,18 @@ class Translation:
         outcome: str = "applied",
         reason: str | None = None,
         begun: Sequence[BegunCall] = (),
+        *,
+        writes_input: bool = False,
     ) -> list[Event]:
-        """Returns the events of a stored frame; `begun` are the calls of the client's functions that began with it."""
+        """Returns the events of a stored frame; `begun` are the calls of the client's functions that began with it.
+        `writes_input` says that it wrote a message that is no answer: one of its own, or one that was held until the
+        answer before was over (R7.5)."""
         events = list(self._of_frame(version, frame, outcome, reason))
         for call in begun:
             events += self._calls.begin(call.tool_call_id, call.function_name, call.arguments)
         if events:
             self._stated = None
+        self._copy.is_stale = self._copy.is_stale or writes_input
         return events
 
     def _of_frame(self, version: int, frame: AnyFrame, outcome: str, reason: str | None) -> Iterable[Event]:
