@@ -12,7 +12,7 @@ from frameledger_services import database
 from frameledger_services.cli.terminal import output
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store import migration, schema
-from frameledger_services.store.connections import failure
+from frameledger_services.store.connections import failure, has_no_answer
 
 commands = typer.Typer()
 
@@ -54,7 +54,7 @@ def migrate(
 def _said(error: psycopg.Error) -> str:
     """Returns the database's message with its details, such as the views that depend on a table, and its hint, without
     the statement."""
-    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+    if has_no_answer(error):
         return str(failure("The database did not answer", error))
     said = (error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)
     return "\n".join(filter(None, said)) or str(error).strip()

@@ -23,18 +23,20 @@ SHORT_WITH_VALUE = "cdfFhLopPRTUv"
 """Letters of psql's options that have a value; it is the next argument behind the letter, as in `-tAc`."""
 
 LONG_WITH_VALUE = {
-    *(
-        "--command",
-        "--dbname",
-        "--field-separator",
-        "--file",
-        "--host",
-        "--log-file",
-        "--output",
-        "--port",
-        "--pset",
-    ),
-    *("--record-separator", "--set", "--table-attr", "--username", "--variable"),
+    "--command",
+    "--dbname",
+    "--field-separator",
+    "--file",
+    "--host",
+    "--log-file",
+    "--output",
+    "--port",
+    "--pset",
+    "--record-separator",
+    "--set",
+    "--table-attr",
+    "--username",
+    "--variable",
 }
 
 commands = typer.Typer()

@@ -51,6 +51,11 @@ class DatabaseRefusedError(DatabaseError, ConfigurationError):
     """
 
 
+def has_no_answer(error: psycopg.Error) -> bool:
+    """Returns whether no server said this, but libpq: there is none, or it does not let us in."""
+    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+
+
 def failure(what: str, error: psycopg.Error) -> DatabaseError:
     """Returns the `DatabaseError` for one of psycopg: `what` failed, and why."""
     # Imported on failure: it imports aiokafka, and a command that only reads starts without that.
@@ -58,8 +63,7 @@ def failure(what: str, error: psycopg.Error) -> DatabaseError:
 
     kind = DatabaseUnavailableError if transient.is_transient(error) else DatabaseRefusedError
     said = str(error).strip()
-    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-        # No server said this, but libpq: there is none, or it does not let us in.
+    if has_no_answer(error):
         said += "\nIs it running (`frameledger status`), and is FRAMELEDGER_DATABASE_URL right?"
     return kind(f"{what}: {said}")
 

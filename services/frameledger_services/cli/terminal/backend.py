@@ -14,7 +14,7 @@ from frameledger.errors import FrameledgerError
 from frameledger_services.cli.terminal import output
 from frameledger_services.exception_groups import first
 from frameledger_services.settings import Settings
-from frameledger_services.store.connections import Connections, connect, failure
+from frameledger_services.store.connections import Connections, connect, failure, has_no_answer
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -85,7 +85,5 @@ def change(*, lock_timeout: str = "") -> Iterator[None]:
                 f"A projector held the conversation's partition for more than {lock_timeout}.",
                 "Try again. `frameledger doctor` shows whether the projectors advance.",
             )
-        # Without a state no server said it: the connection failed.
-        away = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
-        what = "The database did not answer" if away else "The database rejected the change"
+        what = "The database did not answer" if has_no_answer(error) else "The database rejected the change"
         raise failure(what, error) from error
