@@ -14,8 +14,7 @@ from frameledger.record import LogPosition, Outgoing
 from frameledger_services.event_log import publish_errors
 from frameledger_services.event_log.broker import Broker, BrokerError, connect
 from frameledger_services.event_log.budget import Budget
-from frameledger_services.event_log.compression import batch_size
-from frameledger_services.event_log.publish_errors import TooLargeError
+from frameledger_services.event_log.publish_batch import PublishBatch, failure_of
 from frameledger_services.event_log.sender import LARGEST, Sender
 from frameledger_services.event_log.topics import TopicDescription, home_partition, missing, unwritable
 from frameledger_services.settings import Settings
@@ -84,55 +83,46 @@ class Producer:
         one that the broker refuses: of the others, those that share its partition and come after it are not published,
         and the rest are; and `BrokerError` when no broker answers at all or there is no such topic: nothing was sent.
         """
-        places: list[LogPosition | None] = [None] * len(records)
-        sizes = [_size(record) for record in records]
-        _check_sizes(topic, sizes, places)
-        said: BaseException | None = None
+        batch = PublishBatch(topic, records)
+        last_error: BaseException | None = None
         try:
             async with asyncio.timeout(within):
                 sender = await self._connected(topic) if records else None
-                if sender is not None and _may_exceed(sizes, self._topics[topic]):
-                    await self._check_limit(sender, topic, records, sizes, places)
-                while left := [number for number, place in enumerate(places) if place is None]:
-                    if said is not None:
+                if sender is not None and batch.may_exceed_limit(self._topics[topic]):
+                    await self._check_limit(sender, batch)
+                while pending := batch.pending:
+                    if last_error is not None:
                         await asyncio.sleep(PAUSE_SECONDS)
                     try:
-                        said = await self._send_all(topic, records, sizes, left, places)
+                        last_error = await self._send_all(batch, pending)
                     except BrokerError as error:
-                        if said is None:
+                        if last_error is None:
                             raise
-                        said = error
+                        last_error = error
         except TimeoutError:
-            why = await self._in_the_way(topic, records, places)
-            raise publish_errors.unacknowledged(topic, places, within, said, why) from said
-        return [place for place in places if place is not None]
+            why = await self._why_pending(batch)
+            raise publish_errors.unacknowledged(topic, batch.places, within, last_error, why) from last_error
+        return [place for place in batch.places if place is not None]
 
-    async def _send_all(
-        self,
-        topic: str,
-        records: Sequence[Outgoing],
-        sizes: Sequence[int],
-        numbers: Sequence[int],
-        places: list[LogPosition | None],
-    ) -> BaseException | None:
-        """Send the records of these indices once, and enter their places. Returns an error if some have none yet."""
-        sender = await self._connected(topic)
+    async def _send_all(self, batch: PublishBatch, pending: Sequence[int]) -> BaseException | None:
+        """Send these records once, and enter their places. Returns an error if some have none yet."""
+        sender = await self._connected(batch.topic)
         sent: list[tuple[int, asyncio.Future[Any]]] = []
         failures: list[BaseException] = []
         refused: set[int] = set()
         try:
             try:
-                for number in numbers:
+                for index in pending:
                     # By the first number of partitions that we saw, so that keys keep theirs if some are added.
-                    partition = home_partition(records[number].key, self._topics[topic].partitions)
+                    partition = home_partition(batch.records[index].key, self._topics[batch.topic].partitions)
                     if partition in refused:
                         continue
-                    answer = await self._send(sender, topic, partition, records[number], sizes[number])
-                    sent.append((number, answer))
-                    if sizes[number] > ALONE_BYTES:
+                    answer = await self._send(sender, partition, batch, index)
+                    sent.append((index, answer))
+                    if batch.sizes[index] > ALONE_BYTES:
                         # After an error a new producer is used, whose records the broker takes whatever came before.
                         await _answered([answer])
-                        if (failure := _failure(answer)) is not None:
+                        if (failure := failure_of(answer)) is not None:
                             if is_retriable(failure):
                                 break
                             refused.add(partition)
@@ -142,21 +132,24 @@ class Producer:
             await _answered(answer for _, answer in sent)
         finally:
             # Also after the deadline.
-            failures += _note(topic, sent, places)
+            failures += batch.acknowledge(sent)
         if failures:
             await self._replace(sender)
             for failure in failures:
                 if not is_retriable(failure):
-                    raise publish_errors.refused(topic, failure, places) from failure
+                    raise publish_errors.refused(batch.topic, failure, batch.places) from failure
         return failures[0] if failures else None
 
     async def _send(
-        self, sender: Sender, topic: str, partition: int, record: Outgoing, size: int
+        self, sender: Sender, partition: int, batch: PublishBatch, index: int
     ) -> asyncio.Future[Any]:
         """Queue a record. Returns the future of its answer; its size is taken from the budget until then."""
+        size = batch.sizes[index]
         await self._budget.take(size)
         try:
-            return await sender.send(topic, partition, record, partial(self._budget.give, size))
+            return await sender.send(
+                batch.topic, partition, batch.records[index], partial(self._budget.give, size)
+            )
         except BaseException:
             self._budget.give(size)
             raise
@@ -185,51 +178,30 @@ class Producer:
                 self._sender = await Sender.start(self._settings, self._name)
             if topic not in self._topics:
                 # Before aiokafka requests it, which creates it where brokers have auto.create.topics.enable.
-                found = await Broker(self._sender.client, self._address).find(topic)
-                if found is None:
+                description = await Broker(self._sender.client, self._address).find(topic)
+                if description is None:
                     return None
-                self._topics[topic] = found
+                self._topics[topic] = description
             return self._sender
 
-    async def _check_limit(
-        self,
-        sender: Sender,
-        topic: str,
-        records: Sequence[Outgoing],
-        sizes: Sequence[int],
-        places: Sequence[LogPosition | None],
-    ) -> None:
+    async def _check_limit(self, sender: Sender, batch: PublishBatch) -> None:
         """Raise `TooLargeError` for a record that the topic does not take, before anything is sent."""
-        # The limit may have been raised since it was read.
-        found = await Broker(sender.client, self._address).find(topic)
-        if found is None or not _may_exceed(sizes, found):
-            return
-        limit = found.max_message_bytes or 0
-        for record, size in zip(records, sizes, strict=True):
-            if size + _MARGIN > limit and (packed := batch_size(record)) > limit:
-                raise TooLargeError(
-                    f"A record is larger than {topic} takes: {packed} bytes as it is sent, and max.message.bytes is "
-                    f"{limit}; nothing was published. `frameledger topics` says whether that is what it should be.",
-                    places,
-                )
+        # Asked again: the limit may have been raised since it was read.
+        description = await Broker(sender.client, self._address).find(batch.topic)
+        if description is not None:
+            batch.check_limit(description)
 
-    async def _in_the_way(
-        self, topic: str, records: Sequence[Outgoing], places: Sequence[LogPosition | None]
-    ) -> str | None:
-        """Returns why the records without a place are not acknowledged, if a broker says so soon; else None."""
-        known = self._topics.get(topic)
+    async def _why_pending(self, batch: PublishBatch) -> str | None:
+        """Returns why records are not acknowledged, if a broker says so soon; else None."""
+        known = self._topics.get(batch.topic)
         if known is None:
             return None
-        homes = {
-            home_partition(one.key, known.partitions)
-            for one, place in zip(records, places, strict=True)
-            if not place
-        }
         with suppress(BrokerError, TimeoutError):
             # Not by the sender's connections: it may have been stopped.
             async with asyncio.timeout(WHY_SECONDS), connect(self._settings) as brokers:
-                found = await brokers.find(topic)
-                return None if found is None else unwritable(found, homes)
+                description = await brokers.find(batch.topic)
+                if description is not None:
+                    return unwritable(description, batch.pending_partitions(known.partitions))
         return None
 
     async def _replace(self, sender: Sender) -> None:
@@ -245,53 +217,8 @@ class Producer:
         return str(self._settings.kafka_bootstrap_servers)
 
 
-_MARGIN = 1_024
-"""More than a batch of one record has beside its key, value and headers."""
-
-
-def _may_exceed(sizes: Sequence[int], topic: TopicDescription) -> bool:
-    limit = topic.max_message_bytes
-    return limit is not None and max(sizes, default=0) + _MARGIN > limit
-
-
 async def _answered(answers: Iterable[asyncio.Future[Any]]) -> None:
     """Returns when all of these are done. A caller that is cancelled cancels none of them."""
     for answer in answers:
         if not answer.done():
             await asyncio.wait([answer])
-
-
-def _failure(answer: asyncio.Future[Any]) -> BaseException | None:
-    """Returns why a record was not written, once its answer is there; None if it was."""
-    return kafka_errors.KafkaError("given up") if answer.cancelled() else answer.exception()
-
-
-def _note(
-    topic: str, answers: Iterable[tuple[int, asyncio.Future[Any]]], places: list[LogPosition | None]
-) -> list[BaseException]:
-    """Enter the places of acknowledged records. Returns the errors of the others that have an answer."""
-    failures = []
-    for number, answer in answers:
-        if not answer.done() or answer.cancelled():
-            continue
-        if (failure := answer.exception()) is not None:
-            failures.append(failure)
-        elif (offset := (lies := answer.result()).offset) >= 0:
-            places[number] = LogPosition(topic, lies.partition, offset)
-        # Below zero: it was sent twice, and the broker no longer knows the first one's offset. It is sent once more and
-        # then has a place.
-    return failures
-
-
-def _size(record: Outgoing) -> int:
-    # The lengths of a name and a value take ten bytes at most.
-    headers = sum(len(name) + len(value or b"") + 10 for name, value in record.headers)
-    return len(record.key) + len(record.value) + headers
-
-
-def _check_sizes(topic: str, sizes: Sequence[int], places: Sequence[LogPosition | None]) -> None:
-    largest = max(sizes, default=0)
-    if largest > BYTES_ON_THE_WAY:
-        raise TooLargeError(
-            f"A record of {largest} bytes for {topic} is too large; nothing was published.", places
-        )

@@ -57,16 +57,16 @@ def unacknowledged(
     topic: str,
     places: Sequence[LogPosition | None],
     within: float,
-    said: BaseException | None,
+    last_error: BaseException | None,
     why: str | None,
 ) -> UnacknowledgedError:
-    """Returns the error for records that have no place `within` the deadline. `said` is the last error that was heard,
-    and `why` what a broker says about it, if one does."""
-    left = sum(place is None for place in places)
-    because = "" if said is None else f" The last that was heard: {said!r}."
+    """Returns the error for records that have no place `within` the deadline. `why` is what a broker says about it, if
+    one does."""
+    pending = sum(place is None for place in places)
+    because = "" if last_error is None else f" The last error: {last_error!r}."
     sentence = (
-        f"{left} of {len(places)} records for {topic} were not acknowledged within {within:g} s; they may still arrive."
-        f"{because} "
+        f"{pending} of {len(places)} records for {topic} were not acknowledged within {within:g} s; they may still "
+        f"arrive.{because} "
         + (why or "Is the broker up, with as many copies in sync as min.insync.replicas asks for?")
     )
     return UnacknowledgedError(sentence, places)
