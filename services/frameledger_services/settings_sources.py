@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from frameledger_services import data_directory
+from frameledger_services.accepted_values import accepted_values
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.settings_masking import SECRETS
 from frameledger_services.settings_rules import contradictions
@@ -201,5 +202,8 @@ def _sentence(error: Any, sources: Mapping[str, str]) -> str:
     name = str(error["loc"][0])
     source = sources.get(name, "")
     where = f" ({source})" if source.startswith("file ") else ""
-    said = error["msg"].removeprefix("Value error, ")
-    return f"{PREFIX}{name.upper()}{where}: {said}."
+    variable = f"{PREFIX}{name.upper()}{where}"
+    if error["type"] == "value_error":
+        # Ours, from `settings_types`.
+        return f"{variable}: {error['ctx']['error']}."
+    return f"{variable} takes {accepted_values(Settings, name)}."

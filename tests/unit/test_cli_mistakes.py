@@ -216,7 +216,7 @@ def test_a_wrong_setting_is_one_sentence_of_every_command(command, monkeypatch, 
     monkeypatch.setenv("FRAMELEDGER_LOG_LEVEL", "loud")
     said = command(*words.split())
     assert said.exit_code == 1
-    assert said.stderr.startswith("FRAMELEDGER_LOG_LEVEL: Input should be "), said.stderr
+    assert said.stderr.startswith("FRAMELEDGER_LOG_LEVEL takes debug, info, "), said.stderr
 
 
 @pytest.mark.regression("journey 45")

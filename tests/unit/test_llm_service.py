@@ -69,7 +69,7 @@ def test_the_limit_of_a_call_outranks_both_limits_of_the_settings():
     ("settings", "named"),
     [
         ({"temprature": 1}, "temprature"),
-        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": "hot"}, r"temperature of the conversation \(it takes a number of at least 0\)"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"seed": True}, "seed"),
     ],

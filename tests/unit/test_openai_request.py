@@ -124,6 +124,11 @@ def test_what_cannot_be_honoured_is_refused_by_name(parameters, name):
     assert refusal({"messages": [HI], **parameters})[0] == name
 
 
+def test_a_setting_that_is_refused_says_what_it_takes():
+    sentence = "temperature: a number of at least 0 is wanted."
+    assert refusal({"messages": [HI], "temperature": "hot"}) == ("temperature", sentence)
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"5", b'{"messages": NaN}', b"[" * 100_000], ids=repr)
 def test_a_body_that_is_no_object_is_refused(body):
     parameter, sentence = refusal(body)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from frameledger.fold_settings import FOLD_SETTINGS
+from frameledger_services.accepted_values import accepted_values
 from frameledger_services.providers.errors import UnmappableError
 
 NOT_REQUESTED = FOLD_SETTINGS | {"noted"}
@@ -60,12 +61,12 @@ def settings_of_context(provider: str, settings: Mapping[str, Any]) -> LLMSettin
         return LLMSettings.model_validate(found)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        name = str(first["loc"][0]) if first["loc"] else "settings"
+        name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             reason = (
                 f"the unknown setting {name} of the conversation (put the provider's own settings into `extra`; an "
                 "LLMUpdateSettingsFrame with null removes it)"
             )
         else:
-            reason = f"the setting {name} of the conversation ({first['msg']})"
+            reason = f"the setting {name} of the conversation (it takes {accepted_values(LLMSettings, name)})"
         raise UnmappableError(provider, reason) from None

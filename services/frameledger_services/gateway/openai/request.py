@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from pydantic import ValidationError
 
 from frameledger.surrogates import has_half
+from frameledger_services.accepted_values import accepted_values
 from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.providers.settings import LLMSettings
@@ -225,8 +226,8 @@ def _settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
     try:
         LLMSettings.model_validate(found)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        _refuse(str(first["loc"][0]), f"{first['loc'][0]}: {first['msg']}.")
+        name = str(error.errors(include_url=False, include_input=False)[0]["loc"][0])
+        _refuse(name, f"{name}: {accepted_values(LLMSettings, name)} is wanted.")
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
+from frameledger_services.accepted_values import accepted_values
 from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.openai.request import ANY_MODEL, CompletionRequest
 from frameledger_services.gateway.openai_responses import items
@@ -185,9 +186,9 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     try:
         LLMSettings.model_validate(found)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        setting = str(error.errors(include_url=False, include_input=False)[0]["loc"][0])
         names = {setting: name for name, setting in SETTINGS.items()}
-        refuse(names[str(first["loc"][0])], f"{first['msg']}.")
+        refuse(names[setting], f"{accepted_values(LLMSettings, setting)} is wanted.")
     return found
 
 
