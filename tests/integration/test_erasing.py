@@ -82,7 +82,7 @@ def verified(address, context_id):
             return await verify(connection, [context_id], again=True)
 
     [done] = asyncio.run(run())
-    return done.found.in_order()
+    return done.differences.in_order()
 
 
 @EACH_AND_ALL

@@ -62,7 +62,7 @@ def test_an_answer_with_a_nul_is_shown_without_it(with_nul):
 @pytest.mark.regression("fault 18")
 def test_verify_and_rebuild_read_a_replaced_message_with_a_nul(with_nul, monkeypatch):
     monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", with_nul)
-    assert verified(with_nul, "talk")["talk"].found.in_order() == []
+    assert verified(with_nul, "talk")["talk"].differences.in_order() == []
     for command in (["verify", "--all"], ["rebuild"]):
         done = CliRunner().invoke(application(), command)
         assert done.exit_code == 0, done.output + done.stderr
@@ -85,7 +85,7 @@ def test_an_answer_without_calls_is_shown_however_its_message_says_so(database, 
         runs = connection.execute("SELECT generated, heard FROM facts_runs").fetchall()
     assert turns == [("hi", "heard"), ("more", "Hello")]
     assert runs == [("fine", "heard")]
-    assert verified(database, "talk")["talk"].found.in_order() == []
+    assert verified(database, "talk")["talk"].differences.in_order() == []
 
 
 def test_a_message_that_calls_is_no_answer(database):

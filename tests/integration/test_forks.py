@@ -181,7 +181,7 @@ def fields_that_differ(database, context_id):
             return done
 
     verified = asyncio.run(look())
-    return {one.field for one in verified.found.kept}
+    return {one.field for one in verified.differences.kept}
 
 
 TALK = [

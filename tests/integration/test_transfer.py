@@ -61,7 +61,7 @@ def differences(address):
         async with await AsyncConnection.connect(address, autocommit=True) as connection:
             await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
             done = await verify(connection, list(heads(address)))
-            return {one.context_id: one.found.in_order() for one in done if one.found.count}
+            return {one.context_id: one.differences.in_order() for one in done if one.differences.count}
 
     return asyncio.run(run())
 

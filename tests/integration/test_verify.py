@@ -35,7 +35,7 @@ def test_nothing_differs_in_what_the_projector_wrote(database, monkeypatch, page
     project(database, histories_interleaved(), sizes=sizes)
     done = verified(database, *everything(database))
     assert done.keys() == {path.stem for path in HISTORIES}
-    assert {name: one.found.in_order() for name, one in done.items() if one.found.count} == {}
+    assert {name: one.differences.in_order() for name, one in done.items() if one.differences.count} == {}
 
 
 DESK = "a-day-at-the-desk"
@@ -140,9 +140,9 @@ def test_a_changed_frame_is_found_at_its_version(histories, statements, version,
     names = [path.stem for path in HISTORIES]
     without_check = "ALTER TABLE frames DROP CONSTRAINT frames_version_check"
     done = tampered(histories, without_check, *statements, context_ids=names)
-    [changed] = [one for one in done if one.found.count]
+    [changed] = [one for one in done if one.differences.count]
     assert changed.context_id == DESK
-    assert first(changed.found) == (version or changed.version + 1, "frames", field)
+    assert first(changed.differences) == (version or changed.version + 1, "frames", field)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_changed_frame_is_found_at_its_version(histories, statements, version,
 )
 def test_a_changed_column_of_a_frame_is_found(histories, column, value):
     [done] = tampered(histories, f"UPDATE frames SET {column} = {value} WHERE {FRAME_3}")
-    assert first(done.found) == (3, "frames", column)
+    assert first(done.differences) == (3, "frames", column)
 
 
 def columns_of(table, *without):
@@ -220,10 +220,10 @@ def test_a_changed_column_of_every_table_is_found(histories, table, column):
         f"UPDATE {table.name} SET \"{column}\" = {value} WHERE ctid = '{row}'",
         context_ids=[context_id],
     )
-    assert done.found.count
-    assert table.name in {one.table for one in done.found.kept} or column == "parked_version"
-    assert done.found.first is not None
-    assert 1 <= done.found.first.version <= done.version + 1
+    assert done.differences.count
+    assert table.name in {one.table for one in done.differences.kept} or column == "parked_version"
+    assert done.differences.first is not None
+    assert 1 <= done.differences.first.version <= done.version + 1
 
 
 @pytest.mark.parametrize("table", ["messages", "eras", "context_settings", "runs", "tool_calls"])
@@ -242,7 +242,7 @@ def test_a_row_that_is_missing_or_too_many_is_found(histories, table):
         f"UPDATE {table} SET {key} WHERE ctid = '{row}'",
     ):
         [done] = tampered(histories, statement, context_ids=[context_id])
-        rows = [one for one in done.found.kept if (one.table, one.field) == (table, "row")]
+        rows = [one for one in done.differences.kept if (one.table, one.field) == (table, "row")]
         assert rows
         assert not [one for one in rows if isinstance(one.expected, bytes)], "JSON is shown as text"
 
@@ -256,6 +256,6 @@ def test_a_rewritten_chain_is_not_found_in_the_rows_but_what_was_folded_is(datab
         f"WHERE context_id = '{DESK}' AND payload::text LIKE '%you%'",
     )
     rechained(database, DESK)
-    found = verified(database, DESK)[DESK].found
+    found = verified(database, DESK)[DESK].differences
     assert {one.table for one in found.kept} >= {"messages"}
     assert "chain" not in {one.field for one in found.kept}

@@ -37,7 +37,7 @@ def run_many(address, context_ids=None, *, again=False, jobs=2):
 
 
 def differences(found):
-    return {name: one.found.in_order() for name, one in found.items() if one.found.count}
+    return {name: one.differences.in_order() for name, one in found.items() if one.differences.count}
 
 
 @pytest.mark.parametrize(("page", "step"), [(3, 5), (500, 1)])
@@ -54,7 +54,7 @@ def test_what_was_verified_is_not_read_again_and_what_came_since_is(database, mo
                 reported: list[Verified] = []
                 await verify_many(Settings(database_url=database), None, reported.append, jobs=2, again=False)
                 for one in reported:
-                    assert one.found.in_order() == [], (one.context_id, one.after)
+                    assert one.differences.in_order() == [], (one.context_id, one.after)
                     assert one.after == seen.get(one.context_id, 0)
                     seen[one.context_id] = one.version
 

@@ -47,7 +47,7 @@ def compared(road, *context_ids):
 
 def found(road, *context_ids):
     """What differs: version, field, by conversation."""
-    differences = compared(road, *context_ids).found
+    differences = compared(road, *context_ids).differences
     return {name: [(one.version, one.field) for one in each.in_order()] for name, each in differences.items()}
 
 
@@ -55,8 +55,8 @@ def test_what_was_projected_is_on_the_log(filled):
     done = compared(filled)
     with psycopg.connect(filled.address) as connection:
         stored = value_of(connection, "SELECT count(*) FROM frames")
-    assert (done.found, done.frames) == ({}, stored)
-    assert compared(filled, DESK).found == {}
+    assert (done.differences, done.frames) == ({}, stored)
+    assert compared(filled, DESK).differences == {}
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,11 @@ class Done:
     @property
     def differing(self):
         """The conversations that differed, each with the first version that did."""
-        return {name: one.found.first.version for name, one in self.outcomes.items() if one.found.count}
+        return {
+            name: one.differences.first.version
+            for name, one in self.outcomes.items()
+            if one.differences.count
+        }
 
     def report(self, outcome):
         self.outcomes[outcome.context_id] = outcome

@@ -78,7 +78,7 @@ def compared(monkeypatch, rows, records, known=NOTHING_KNOWN, context_ids=None):
     done = ComparedWithLog()
     comparing = log_comparison._Partition(None, TOPIC, part, PARTITIONS, context_ids, done)
     asyncio.run(comparing.run(each(rows), each(records), lambda: None))
-    found = [(one.version, one.field) for each_ in done.found.values() for one in each_.in_order()]
+    found = [(one.version, one.field) for each_ in done.differences.values() for one in each_.in_order()]
     return done.frames, found
 
 

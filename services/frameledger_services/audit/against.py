@@ -73,11 +73,11 @@ async def compare(
                 )
                 continue
             _count(now, receipts)
-            found = _judged(head, own, now)
-            if found is None:
+            change = _judged(head, own, now)
+            if change is None:
                 moved.append(head)
             else:
-                yield found
+                yield change
             if len(moved) >= LOOKED_UP:
                 for one in await _looked_up(connection, moved):
                     yield one
@@ -107,8 +107,8 @@ class _Now:
 
 async def _by_context(connection: Connection) -> AsyncGenerator[_Now, None]:
     current: _Now | None = None
-    async with aclosing(in_order(connection)) as found:
-        async for context_id, leaf in found:
+    async with aclosing(in_order(connection)) as ordered:
+        async for context_id, leaf in ordered:
             if current is not None and current.context_id != context_id:
                 yield current
                 current = None

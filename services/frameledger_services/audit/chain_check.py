@@ -16,23 +16,25 @@ class ChainCheck:
     A link that differs is reported once: the frames behind it are checked against the stored one.
     """
 
-    def __init__(self, head: Head, found: Differences) -> None:
+    def __init__(self, head: Head, differences: Differences) -> None:
         """`head` is the one from which it goes on: that of its beginning, or what was verified before."""
         self.version = head.version
         self.chain = head.chain
         self.started_at = head.started_at
         self.last_at = head.last_at
-        self._found = found
+        self._differences = differences
 
     def check(self, frames: Sequence[StoredFrameRow]) -> None:
         version, chain, last_at = self.version, self.chain, self.last_at
         for one in frames:
             if one.version != version + 1:
-                self._found.add(version + 1, "frames", ROW, None, f"a frame of version {version + 1}")
+                self._differences.add(version + 1, "frames", ROW, None, f"a frame of version {version + 1}")
             elif (link := next_link(chain, one.version, one.source, one.payload)) != one.chain:
-                self._found.add(one.version, "frames", "chain", one.chain, link)
+                self._differences.add(one.version, "frames", "chain", one.chain, link)
             if last_at is not None and one.logged_at < last_at:
-                self._found.add(one.version, "frames", "logged_at", one.logged_at, f"not before {last_at}")
+                self._differences.add(
+                    one.version, "frames", "logged_at", one.logged_at, f"not before {last_at}"
+                )
             version, chain, last_at = one.version, one.chain, one.logged_at
             self.started_at = self.started_at or last_at
         self.version, self.chain, self.last_at = version, chain, last_at

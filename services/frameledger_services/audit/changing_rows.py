@@ -35,14 +35,16 @@ class _Pair:
 class ChangingRows:
     """Rows that frames change after they began: runs, or calls."""
 
-    def __init__(self, table: Table, key: tuple[str, ...], rows: RowsByVersion, found: Differences) -> None:
+    def __init__(
+        self, table: Table, key: tuple[str, ...], rows: RowsByVersion, differences: Differences
+    ) -> None:
         self._name = str(table.name)
         self._key = key
         self._columns = stored_rows.names(table)
         self._json = stored_rows.json_columns(table)
         self._defaults = _defaults(table)
         self._rows = rows
-        self._found = found
+        self._differences = differences
         self._open: dict[Key, _Pair] = {}
         """Those that may still change."""
 
@@ -57,21 +59,21 @@ class ChangingRows:
         last: int,
         still_open: set[Key],
     ) -> None:
-        found = {}
+        stored_rows = {}
         for version, *values in await self._rows.upto(last):
             row = dict(zip(self._columns, values, strict=True))
             key = tuple(row[name] for name in self._key)
             if version < first:
                 self._older[key] = _Pair({}, row)
             else:
-                found[key] = row
+                stored_rows[key] = row
         for key, columns in new.items():
             expected = {**self._defaults, **columns}
-            if (stored_row := found.pop(key, None)) is None:
+            if (stored_row := stored_rows.pop(key, None)) is None:
                 self._add(int(expected["requested_version"]), key, ROW, None, _shown(expected))
             else:
                 self._open[key] = _Pair(expected, stored_row)
-        for key, row in found.items():
+        for key, row in stored_rows.items():
             self._add(int(row["requested_version"]), key, ROW, _shown(row), None)
         for key, columns in patches.items():
             if (pair := self._open.get(key)) is not None:
@@ -113,7 +115,9 @@ class ChangingRows:
                 self._add(_version_of(name, expected, row), key, name, was, value)
 
     def _add(self, version: int, key: tuple[Any, ...], field: str, was: object, expected: object) -> None:
-        self._found.add(version, self._name, field, was, expected, dict(zip(self._key, key, strict=True)))
+        self._differences.add(
+            version, self._name, field, was, expected, dict(zip(self._key, key, strict=True))
+        )
 
 
 _WRITTEN_AT = (

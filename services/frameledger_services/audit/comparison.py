@@ -36,12 +36,14 @@ _AT = len(StoredFrameRow._fields) - len(_DERIVED)
 class TableComparison:
     """Compares what the tables hold of one conversation."""
 
-    def __init__(self, rows: StoredRows, found: Differences) -> None:
+    def __init__(self, rows: StoredRows, differences: Differences) -> None:
         """`rows` are those behind the version from which the fold goes on; all, if it begins at the beginning."""
-        self._found = found
+        self._differences = differences
         self._rows = rows
-        self._runs = ChangingRows(tables.runs, ("run_id",), rows.runs, found)
-        self._calls = ChangingRows(tables.tool_calls, ("requested_version", "ordinal"), rows.calls, found)
+        self._runs = ChangingRows(tables.runs, ("run_id",), rows.runs, differences)
+        self._calls = ChangingRows(
+            tables.tool_calls, ("requested_version", "ordinal"), rows.calls, differences
+        )
 
     async def compare(self, piece: FoldedPiece, head: Head) -> None:
         """Compare a piece; `head` is the head behind it."""
@@ -79,9 +81,9 @@ class TableComparison:
             if valid_from <= head.version:
                 self._end_differs(era, position, valid_from, valid_to, None)
         for row in await self._rows.eras.upto(FOR_EVER):
-            self._found.add(row[0], "eras", ROW, row[3], None, {"valid_from": row[0]})
+            self._differences.add(row[0], "eras", ROW, row[3], None, {"valid_from": row[0]})
         for row in await self._rows.settings.upto(FOR_EVER):
-            self._found.add(row[0], "context_settings", ROW, row[4], None, {"name": row[2]})
+            self._differences.add(row[0], "context_settings", ROW, row[4], None, {"name": row[2]})
         await self._runs.finish(after)
         await self._calls.finish(after)
 
@@ -90,22 +92,22 @@ class TableComparison:
             if one[_AT:] != derived:
                 for name, was, expected in zip(_DERIVED, one[_AT:], derived, strict=True):
                     if was != expected:
-                        self._found.add(one.version, "frames", name, was, expected)
+                        self._differences.add(one.version, "frames", name, was, expected)
             if own_id is not None and own_id != one.frame_id:
                 expected_id = str(frame_uuid(own_id))
                 if expected_id != one.frame_id:
-                    self._found.add(one.version, "frames", "frame_id", one.frame_id, expected_id)
+                    self._differences.add(one.version, "frames", "frame_id", one.frame_id, expected_id)
 
     async def _compare_messages(self, piece: FoldedPiece, first: int, last: int) -> None:
         begun = {tuple(row[2:5]): row for row in await self._rows.begun.upto(last)}
         all_ended = list(map(Ended._make, await self._rows.ended.upto(last)))
         if piece.rows.written or all_ended:
-            validity.check(piece, all_ended, self._found)
+            validity.check(piece, all_ended, self._differences)
         ended = {(one.era, one.position, one.valid_to): one for one in all_ended}
         for row in piece.rows.messages():
             key = row.era, row.position, row.valid_from
-            if (found := begun.pop(key, None)) is None:
-                self._found.add(
+            if (stored_row := begun.pop(key, None)) is None:
+                self._differences.add(
                     row.valid_from,
                     "messages",
                     ROW,
@@ -117,12 +119,12 @@ class TableComparison:
                 said_by = row.run_id
                 if row.inherits and (replaced := ended.get(key)) is not None:
                     said_by = replaced.run_id
-                self._compare_message(row, said_by, found, last)
+                self._compare_message(row, said_by, stored_row, last)
         for extra in begun.values():
             self._message_too_many(extra)
         for _, era, position, version in piece.rows.ended:
             if ended.pop((era, position, version), None) is None:
-                self._found.add(
+                self._differences.add(
                     version, "messages", "valid_to", "later", version, {"era": era, "position": position}
                 )
         for one in ended.values():
@@ -130,12 +132,16 @@ class TableComparison:
             if one.valid_from < first:
                 self._end_differs(one.era, one.position, one.valid_from, one.valid_to, "later")
 
-    def _compare_message(self, row: MessageRow, said_by: str | None, found: Sequence[Any], last: int) -> None:
-        version, _, era, position, _, valid_to, role, text, run_id, message, said_at = found
+    def _compare_message(
+        self, row: MessageRow, said_by: str | None, stored_row: Sequence[Any], last: int
+    ) -> None:
+        version, _, era, position, _, valid_to, role, text, run_id, message, said_at = stored_row
         key = _message_key(era, position, version)
         # What ends behind this piece is compared when the fold comes to its end.
         if valid_to != row.valid_to and (row.valid_to != FOR_EVER or valid_to <= last):
-            self._found.add(min(valid_to, row.valid_to), "messages", "valid_to", valid_to, row.valid_to, key)
+            self._differences.add(
+                min(valid_to, row.valid_to), "messages", "valid_to", valid_to, row.valid_to, key
+            )
         for name, was, expected in (
             ("role", role, row.role),
             ("text", text, row.text),
@@ -143,34 +149,34 @@ class TableComparison:
             ("said_at", said_at, row.said_at),
         ):
             if was != expected and not (was is None and name in NULL_BEFORE):
-                self._found.add(version, "messages", name, was, expected, key)
+                self._differences.add(version, "messages", name, was, expected, key)
         if not same_json(message, row.message):
-            self._found.add(version, "messages", "message", message, row.message.decode(), key)
+            self._differences.add(version, "messages", "message", message, row.message.decode(), key)
 
     def _message_too_many(self, row: Sequence[Any]) -> None:
-        self._found.add(row[0], "messages", ROW, row[9], None, _message_key(row[2], row[3], row[4]))
+        self._differences.add(row[0], "messages", ROW, row[9], None, _message_key(row[2], row[3], row[4]))
 
     def _end_differs(self, era: int, position: int, valid_from: int, valid_to: int, expected: object) -> None:
         key = _message_key(era, position, valid_from)
-        self._found.add(valid_to, "messages", "valid_to", valid_to, expected, key)
+        self._differences.add(valid_to, "messages", "valid_to", valid_to, expected, key)
 
     async def _compare_eras(self, piece: FoldedPiece, last: int) -> None:
-        found = {row[0]: row[3] for row in await self._rows.eras.upto(last)}
+        stored_eras = {row[0]: row[3] for row in await self._rows.eras.upto(last)}
         expected = {version: era for _, version, era in piece.rows.eras}
-        for version in found.keys() | expected.keys():
-            was, era = found.get(version), expected.get(version)
+        for version in stored_eras.keys() | expected.keys():
+            was, era = stored_eras.get(version), expected.get(version)
             if was != era:
                 field = ROW if was is None or era is None else "era"
-                self._found.add(version, "eras", field, was, era, {"valid_from": version})
+                self._differences.add(version, "eras", field, was, era, {"valid_from": version})
 
     async def _compare_settings(self, piece: FoldedPiece, last: int) -> None:
-        found = {(row[2], row[0]): row[4] for row in await self._rows.settings.upto(last)}
+        stored_versions = {(row[2], row[0]): row[4] for row in await self._rows.settings.upto(last)}
         expected = {key[1:]: value for key, value in piece.rows.settings.items()}
-        for name, version in found.keys() | expected.keys():
-            was, value = found.get((name, version)), expected.get((name, version))
+        for name, version in stored_versions.keys() | expected.keys():
+            was, value = stored_versions.get((name, version)), expected.get((name, version))
             if was is None or value is None or not same_json(was, value):
                 field = ROW if was is None or value is None else "value"
-                self._found.add(
+                self._differences.add(
                     version, "context_settings", field, was, value and value.decode(), {"name": name}
                 )
 

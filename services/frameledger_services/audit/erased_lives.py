@@ -47,14 +47,14 @@ class Life:
             return None
         for one in await erasures.receipts(self._connection, self._head.context_id):
             if one.version == self.first_version - 1:
-                found = [
+                places = [
                     LogPosition(topic, partition, place.last_offset, place.generation)
                     for place in one.places
                     if place.partition == partition
                 ]
                 if one.partition == partition and one.generation is not None and one.offset is not None:
-                    found.append(LogPosition(topic, partition, one.offset, one.generation))
-                return max(found, key=_order_on_the_log, default=None)
+                    places.append(LogPosition(topic, partition, one.offset, one.generation))
+                return max(places, key=_order_on_the_log, default=None)
         return None
 
     async def advance(self, version: int) -> None:

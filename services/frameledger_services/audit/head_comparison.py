@@ -18,7 +18,9 @@ NOT_COMPARED = frozenset({"version", "started_at", "last_at", "duplicate_count",
 """Attributes of a head that its frames do not say (a duplicate leaves none), or that the chain's check compares."""
 
 
-def compare_head(found: Differences, row: Mapping[str, Any], head: Head, states: Mapping[int, State]) -> None:
+def compare_head(
+    differences: Differences, row: Mapping[str, Any], head: Head, states: Mapping[int, State]
+) -> None:
     """Compare a row of `contexts` (`stored_rows.heads`) with the head that was folded up to its version, or up to
     where it is parked, and its stored state with the one of its version, if `states` has that.
 
@@ -32,15 +34,15 @@ def compare_head(found: Differences, row: Mapping[str, Any], head: Head, states:
     expected["experiment"] = bool(head.experiment)
     for name, value in expected.items():
         if row[name] != value:
-            found.add(version, "contexts", name, row[name], value)
+            differences.add(version, "contexts", name, row[name], value)
     at = int(row["state_version"])
     if (state := states.get(at)) is not None:
-        _compare_state(found, row, state, at)
+        _compare_state(differences, row, state, at)
     elif not 1 <= at <= head.version:
-        found.add(version, "contexts", "state_version", at, f"1 to {head.version}")
+        differences.add(version, "contexts", "state_version", at, f"1 to {head.version}")
 
 
-def check_fold_version(found: Differences, row: Mapping[str, Any]) -> None:
+def check_fold_version(differences: Differences, row: Mapping[str, Any]) -> None:
     """Check that a row of `contexts` and its state name the same fold, whichever that is."""
     try:
         state = json.loads(str(row["state"]))
@@ -48,20 +50,20 @@ def check_fold_version(found: Differences, row: Mapping[str, Any]) -> None:
         state = None
     made_by = state.get("fold") if isinstance(state, dict) else None
     if row["fold_version"] != made_by:
-        found.add(int(row["state_version"]), "contexts", "fold_version", row["fold_version"], made_by)
+        differences.add(int(row["state_version"]), "contexts", "fold_version", row["fold_version"], made_by)
 
 
-def _compare_state(found: Differences, row: Mapping[str, Any], state: State, at: int) -> None:
+def _compare_state(differences: Differences, row: Mapping[str, Any], state: State, at: int) -> None:
     text = str(row["state"]).encode()
     if text == stored.dump(state):
         return
     try:
         was = stored.load(text)
     except stored.StoredStateError as error:
-        found.add(at, "contexts", "state", str(error), "a state")
+        differences.add(at, "contexts", "state", str(error), "a state")
         return
     for path, one, other in state_differences(was, state):
-        found.add(at, "contexts", path, one, other)
+        differences.add(at, "contexts", path, one, other)
 
 
 def state_differences(was: State, expected: State) -> Iterable[tuple[str, object, object]]:

@@ -120,8 +120,8 @@ async def _grow(
     at = await leaves.moment(connection)
     receipts = 0
     traced: Living | Erased | None = None
-    async with aclosing(in_order(connection)) as found:
-        async for context_id, leaf in found:
+    async with aclosing(in_order(connection)) as ordered:
+        async for context_id, leaf in ordered:
             # The last leaf of an id is the one that counts: its head, or else its newest receipt.
             is_traced = context_id == wanted
             tree.add(leaf.leaf(), trace=is_traced)

@@ -46,12 +46,12 @@ class ComparedWithLog:
     records: int = 0
     """Number of records that were read."""
 
-    found: dict[str, Differences] = field(default_factory=dict)
+    differences: dict[str, Differences] = field(default_factory=dict)
     """What differs, by conversation; what names none is under the empty text."""
 
     def of(self, context_id: str) -> Differences:
         """Returns the differences of a conversation, to be added to."""
-        return self.found.setdefault(context_id, Differences())
+        return self.differences.setdefault(context_id, Differences())
 
 
 async def compare_with_log(
@@ -129,13 +129,13 @@ async def _parts(
             if first >= end:
                 continue
             of_it = [one for one in receipts if one.partition == position.partition]
-            found = [
+            ranges = [
                 # Also frames behind the end: they say that they come from records that there are not.
                 OffsetRange(position.partition, number, first, below)
                 for number, below in spans(of_it, generation)
                 if first < below
             ]
-            parts.append(_Part(position.partition, first, end, generation, found))
+            parts.append(_Part(position.partition, first, end, generation, ranges))
     return parts
 
 
@@ -185,10 +185,10 @@ class _Partition:
         self._done.of(row.context_id).add(row.version, "log", ROW, f"the frame is stored, from {place}", None)
 
     def _compare(self, row: FrameOnLog, record: Record) -> None:
-        found = Differences()
+        differences = Differences()
         _, logged = decode_record(replace(record, generation=row.generation))
         if not isinstance(logged, LoggedFrame):
-            found.add(row.version, "log", "value", "a frame", logged.reason)
+            differences.add(row.version, "log", "value", "a frame", logged.reason)
         else:
             for name, was, expected in (
                 ("context_id", row.context_id, logged.context_id),
@@ -203,16 +203,16 @@ class _Partition:
                 ),
             ):
                 if was != expected:
-                    found.add(row.version, "log", name, was, expected)
+                    differences.add(row.version, "log", name, was, expected)
             logged_at = at(record.timestamp_ms or 0)
             if row.logged_before is not None:
                 logged_at = max(logged_at, row.logged_before)
             if row.logged_at != logged_at and row.generation == self._part.generation:
-                found.add(row.version, "log", "logged_at", row.logged_at, logged_at)
+                differences.add(row.version, "log", "logged_at", row.logged_at, logged_at)
         if row.offset_before is not None and row.offset_before >= row.offset:
-            found.add(row.version, "log", "offset", row.offset, f"behind {row.offset_before}")
-        if found.count:
-            self._done.of(row.context_id).extend(found)
+            differences.add(row.version, "log", "offset", row.offset, f"behind {row.offset_before}")
+        if differences.count:
+            self._done.of(row.context_id).extend(differences)
         else:
             self._done.frames += 1
 

@@ -41,7 +41,7 @@ class RebuildOutcome:
     context_id: str
     version: int
     fold_version: int
-    found: Differences
+    differences: Differences
     problem: str | None = None
     """Why it cannot be folded again."""
 
@@ -95,8 +95,8 @@ async def rebuild_some(
 ) -> RebuildProgress:
     """Fold these conversations again. Ids that are not there are left out."""
     progress = RebuildProgress(0)
-    found = await rebuilds.named(pairs[0].reader, context_ids)
-    await _Page(pairs, options, send, report, progress).run(found)
+    candidates = await rebuilds.named(pairs[0].reader, context_ids)
+    await _Page(pairs, options, send, report, progress).run(candidates)
     return progress
 
 
@@ -120,9 +120,9 @@ async def rebuild_many(
     progress = await _begin(connection, options, selection, again=again)
     begun(progress, await rebuilds.count(connection, selection, progress.reached))
     page = _Page(pairs, options, send, report, progress)
-    while found := await rebuilds.candidates(connection, selection, progress.reached, PAGE):
-        await page.run(found)
-        progress.reached = found[-1].context_id
+    while candidates := await rebuilds.candidates(connection, selection, progress.reached, PAGE):
+        await page.run(candidates)
+        progress.reached = candidates[-1].context_id
         await options.failpoint("before progress")
         await rebuilds.save(connection, progress, ended=False)
         await options.failpoint("after progress")
@@ -176,7 +176,7 @@ class _Page:
                 continue
             progress = self._progress
             progress.read_count += 1
-            progress.differ_count += bool(done.found.count)
+            progress.differ_count += bool(done.differences.count)
             progress.failed_count += done.problem is not None
             progress.rebuilt_count += done.rebuilt is not None
             self._report(done)
@@ -195,18 +195,20 @@ class _Page:
         if not there:
             return None
         [compared] = there
-        found, version = compared.found, compared.version
-        is_due = restored or found.count or candidate.is_mixed or fold != stored.FOLD_VERSION
+        differences, version = compared.differences, compared.version
+        is_due = restored or differences.count or candidate.is_mixed or fold != stored.FOLD_VERSION
         if not self._options.apply or not is_due:
-            return RebuildOutcome(context_id, version, fold, found, _damage(found), restored=restored)
+            return RebuildOutcome(
+                context_id, version, fold, differences, _damage(differences), restored=restored
+            )
         try:
             done = await self._rebuild(pair.writer, context_id)
         except (DamagedFramesError, UnfoldableFrameError, NewerHeadError) as error:
-            return RebuildOutcome(context_id, version, fold, found, str(error), restored=restored)
+            return RebuildOutcome(context_id, version, fold, differences, str(error), restored=restored)
         if done is None:
             return None
         unsent = await publish_committed(pair.writer, done.outbox, self._send) if done.outbox else None
-        return RebuildOutcome(context_id, version, fold, found, None, done, unsent, restored)
+        return RebuildOutcome(context_id, version, fold, differences, None, done, unsent, restored)
 
     async def _restore(self, connection: Connection, context_id: str) -> int:
         restoring = self._options.restoring
@@ -227,9 +229,9 @@ class _Page:
         )
 
 
-def _damage(found: Differences) -> str | None:
+def _damage(differences: Differences) -> str | None:
     """Why a conversation cannot be rebuilt from its frames: what differs in them, but for outcomes."""
-    for one in found.in_order():
+    for one in differences.in_order():
         if one.table == "frames" and one.field in ("chain", "payload", "row"):
             return f"its frames are damaged at version {one.version}: the column {one.field} differs"
     return None

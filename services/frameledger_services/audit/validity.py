@@ -28,7 +28,7 @@ class _Ends:
     calls: bool
 
 
-def check(piece: FoldedPiece, ended: Iterable[Ended], found: Differences) -> None:
+def check(piece: FoldedPiece, ended: Iterable[Ended], differences: Differences) -> None:
     """Report messages of a piece that no provider takes. `ended` are the stored ends of its versions."""
     begun = {(row.era, row.position, row.valid_from): row for row in piece.rows.messages()}
     ends = {(one.era, one.position, one.valid_to): _Ends(one.role, bool(one.calls)) for one in ended}
@@ -36,15 +36,15 @@ def check(piece: FoldedPiece, ended: Iterable[Ended], found: Differences) -> Non
         if row.valid_to != FOR_EVER:
             ends[row.era, row.position, row.valid_to] = _Ends(row.role, _calls(row) is not None)
         if place[2] not in piece.brought and (problem := _problem(place, row, begun, ends)) is not None:
-            _add(found, place, problem)
+            _add(differences, place, problem)
     for place, end in ends.items():
         if place in begun or place[2] in piece.brought:
             continue  # It was replaced, or a client took it away.
         era, position, version = place
         if end.role == "tool" and ((era, position - 1, version) not in ends):
-            _add(found, place, "a result ended, and its call did not")
+            _add(differences, place, "a result ended, and its call did not")
         if end.calls and (era, position + 1, version) not in ends:
-            _add(found, place, "a call ended, and its result did not")
+            _add(differences, place, "a call ended, and its result did not")
 
 
 def _problem(
@@ -73,8 +73,8 @@ def _calls(row: MessageRow) -> list[dict[str, Any]] | None:
     return calls if isinstance(calls, list) and calls else None
 
 
-def _add(found: Differences, place: Place, problem: str) -> None:
+def _add(differences: Differences, place: Place, problem: str) -> None:
     era, position, version = place
-    found.add(
+    differences.add(
         version, "messages", "message", problem, "valid for a provider", {"era": era, "position": position}
     )

@@ -47,7 +47,7 @@ class Verified:
     is_older: bool = False
     """An older fold made some of its rows: they are not compared, and `rebuild` shows what differs."""
 
-    found: Differences = field(default_factory=Differences)
+    differences: Differences = field(default_factory=Differences)
     remembered: VerifiedUpTo | None = None
     """What can be remembered of it; None if it differs, or if nothing is new."""
 
@@ -132,9 +132,11 @@ class _Job:
                 self._differs("version", f"{before.version} or more, as it was verified before")
             else:
                 self._head = head_of(before)
-        self.is_unchanged = before is not None and not self.done.found.count and is_unchanged(before, row)
+        self.is_unchanged = (
+            before is not None and not self.done.differences.count and is_unchanged(before, row)
+        )
         self.after = self.done.after = self._head.version
-        self._chain = ChainCheck(self._head, self.done.found)
+        self._chain = ChainCheck(self._head, self.done.differences)
         self.done.is_older = not any_fold and not _is_of_this_fold(row)
         self._unknown_again = unknown_again
 
@@ -143,7 +145,7 @@ class _Job:
         refold = Refold(head, unknown_again=self._unknown_again, watched={state_version})
         if state_version == self.after:
             refold.states[state_version] = head.state
-        comparison = TableComparison(rows, self.done.found)
+        comparison = TableComparison(rows, self.done.differences)
         is_whole = not self.done.is_older
         async for page in pages:
             self._chain.check(page)
@@ -156,16 +158,16 @@ class _Job:
             await comparison.finish(head, self.after)
             if state_version < self.after:
                 await self._check_older_state(head, state_version)
-            compare_head(self.done.found, self._row, head, refold.states)
+            compare_head(self.done.differences, self._row, head, refold.states)
         self._check_head()
-        if is_whole and not self.done.found.count:
+        if is_whole and not self.done.differences.count:
             self.done.remembered = remember(head, self._row)
 
     def _fold(self, refold: Refold, frames: Sequence[StoredFrameRow]) -> tuple[FoldedPiece, bool]:
         try:
             return refold.fold(frames), True
         except UnfoldableFrameError as error:
-            self.done.found.add(
+            self.done.differences.add(
                 error.version, "frames", "payload", error.problem, "a frame that can be folded"
             )
             return error.piece, False
@@ -180,9 +182,9 @@ class _Job:
             if one.version <= self._folded_upto:
                 return
             if one.version > self.done.version:
-                self.done.found.add(one.version, "frames", ROW, one.type, None)
+                self.done.differences.add(one.version, "frames", ROW, one.type, None)
             elif one.outcome != "parked":
-                self.done.found.add(one.version, "frames", "outcome", one.outcome, "parked")
+                self.done.differences.add(one.version, "frames", "outcome", one.outcome, "parked")
 
     async def _check_older_state(self, head: Head, state_version: int) -> None:
         """Compare a stored state of a version that was verified before: folded on, it has to become that of `head`."""
@@ -198,10 +200,10 @@ class _Job:
             self._differs("state", "a state", str(error))
             return
         for path, was, expected in state_differences(refold.head.state, head.state):
-            self.done.found.add(state_version, "contexts", path, was, expected)
+            self.done.differences.add(state_version, "contexts", path, was, expected)
 
     def _check_head(self) -> None:
-        check_fold_version(self.done.found, self._row)
+        check_fold_version(self.done.differences, self._row)
         for name, expected in (
             ("version", self._chain.version),
             ("chain", self._chain.chain),
@@ -210,11 +212,11 @@ class _Job:
         ):
             if self._row[name] != expected:
                 version = min(self.done.version, self._chain.version) + (name == "version")
-                self.done.found.add(version, "contexts", name, self._row[name], expected)
+                self.done.differences.add(version, "contexts", name, self._row[name], expected)
 
     def _differs(self, column: str, expected: object, stored_value: object = None) -> None:
         was = self._row[column] if stored_value is None else stored_value
-        self.done.found.add(self.done.version, "contexts", column, was, expected)
+        self.done.differences.add(self.done.version, "contexts", column, was, expected)
 
 
 def _is_of_this_fold(row: Mapping[str, Any]) -> bool:

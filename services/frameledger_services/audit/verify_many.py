@@ -64,11 +64,11 @@ async def verify_many(
             async with connected(settings) as connection:
                 remembers = await verified.may_store(connection)
                 while (batch := await waiting.get()) is not None:
-                    found = await verify(connection, batch, again=again)
+                    results = await verify(connection, batch, again=again)
                     if remembers:
-                        await _remember(connection, found)
-                    for one in found:
-                        report(one)
+                        await _remember(connection, results)
+                    for result in results:
+                        report(result)
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(deal())
@@ -84,8 +84,8 @@ def _database_errors() -> Iterator[None]:
         raise failure("The database could not be read", error) from error
 
 
-async def _remember(connection: Connection, found: Sequence[Verified]) -> None:
-    new = [one.remembered for one in found if one.remembered is not None]
+async def _remember(connection: Connection, results: Sequence[Verified]) -> None:
+    new = [result.remembered for result in results if result.remembered is not None]
     if new:
         # One that was erased meanwhile is not remembered; nor are those beside it, until the next time.
         with suppress(errors.ForeignKeyViolation):

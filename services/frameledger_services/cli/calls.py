@@ -58,16 +58,16 @@ def list_calls(
     Example: `frameledger calls list`
     """
     with backend.exit_on_error():
-        found = asyncio.run(backend.query(Settings.from_env(), _unsettled, context))
+        calls = asyncio.run(backend.query(Settings.from_env(), _unsettled, context))
     if as_json:
-        for one in found:
+        for one in calls:
             listed = asdict(one) | {"idempotency_key": _key_of(one)}
             typer.echo(json.dumps(listed, default=datetime.isoformat))
         return
-    if not found:
+    if not calls:
         typer.echo("No call is running, waiting for a person, or ambiguous.")
         return
-    for one in found:
+    for one in calls:
         for line in _shown(one):
             # Not through rich, which would wrap ids that are to be copied.
             typer.echo(line)
@@ -166,20 +166,20 @@ async def _published(
     settings: Settings, context: str, call: str, result: Any, status: Literal["waiting", "ambiguous"]
 ) -> PublishedFrame | None:
     """Publishes the result and returns its outcome, or None if there is no such call."""
-    found = await backend.query(settings, tool_calls.with_status, context, call, status)
-    if found is None:
+    stored_call = await backend.query(settings, tool_calls.with_status, context, call, status)
+    if stored_call is None:
         return None
     frame = FunctionCallResultFrame(
-        function_name=found.function_name,
+        function_name=stored_call.function_name,
         tool_call_id=call,
         result=result,
         settled_as="resolved" if status == "ambiguous" else None,
-        opened_version=found.requested_version,
+        opened_version=stored_call.requested_version,
     )
-    of_call = tracing.of_stored(found.trace_id, found.cause)
+    of_call = tracing.of_stored(stored_call.trace_id, stored_call.cause)
     async with Client(settings, source=SOURCE) as client:
-        with settling(context, call, found.function_name, of_call):
-            [published] = await client.publish(context, frame, causation_id=found.cause, wait=True)
+        with settling(context, call, stored_call.function_name, of_call):
+            [published] = await client.publish(context, frame, causation_id=stored_call.cause, wait=True)
     return published
 
 

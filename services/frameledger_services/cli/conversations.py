@@ -38,25 +38,25 @@ def list_conversations(
     """
     with backend.exit_on_error():
         # One more than is shown tells whether there are more.
-        found = asyncio.run(
+        listed = asyncio.run(
             backend.query(
                 Settings.from_env(), conversations.last_active, limit + 1, skip, experiments=experiments
             )
         )
     if as_json:
-        output.print_json(found[:limit])
+        output.print_json(listed[:limit])
         return
-    if not found:
+    if not listed:
         typer.echo("There is no conversation." if not skip else f"There are no more than {skip}.")
         return
     table = _table("last frame (UTC)", "context", "frames", "status", "last words")
     table.columns[2].justify = "right"
-    for one in found[:limit]:
+    for one in listed[:limit]:
         words = escape.one_line(one.last_words or "")
         name = Text(escape.printable(one.context_id), overflow="fold")
         table.add_row(_time(one.last_at), name, f"{one.version:,}", one.status, words)
     output.console().print(table)
-    if len(found) > limit:
+    if len(listed) > limit:
         typer.echo(f"More: frameledger list --limit {limit} --skip {skip + limit}")
 
 
@@ -82,7 +82,7 @@ def search(
     if not text.strip() or "\x00" in text:
         raise typer.BadParameter("the text to find is empty or has a NUL", param_hint="TEXT")
     with backend.exit_on_error():
-        found = asyncio.run(
+        matches = asyncio.run(
             backend.query(
                 Settings.from_env(),
                 conversations.search,
@@ -93,9 +93,9 @@ def search(
             )
         )
     if as_json:
-        output.print_json(found[:limit])
+        output.print_json(matches[:limit])
         return
-    if not found:
+    if not matches:
         typer.echo(
             "No message contains that."
             if replaced
@@ -104,12 +104,12 @@ def search(
         return
     table = _table("logged (UTC)", "context", "version", "who", "message")
     table.columns[2].justify = "right"
-    for one in found[:limit]:
+    for one in matches[:limit]:
         name = Text(escape.printable(one.context_id), overflow="fold")
         who = escape.one_line(one.who or "") + ("" if one.current else ", replaced")
         table.add_row(_time(one.logged_at), name, f"{one.version:,}", who, _around(one.text, text))
     output.console().print(table)
-    if len(found) > limit:
+    if len(matches) > limit:
         typer.echo(f"There are more: frameledger search {shlex.quote(text)} --limit {10 * limit}")
 
 

@@ -56,6 +56,6 @@ def fork(
 
 
 async def _fork(settings: Settings, context: str, new: str, at: moment.At | None, run: bool) -> Fork:
-    found = await backend.query(settings, moment.find, context, at)
+    original = await backend.query(settings, moment.find, context, at)
     async with Client(settings, source=SOURCE) as client:
-        return await client.fork(context, new, version=found.version, run=run)
+        return await client.fork(context, new, version=original.version, run=run)

@@ -91,23 +91,23 @@ async def _ask(asked: OutOfBand, given: LLMContext, max_tokens: int | None, syst
 
 
 async def _stored(connection: AsyncConnection[Any], context_id: str, at: moment.At | None) -> LLMContext:
-    found = await moment.find(connection, context_id, at)
-    return (await contexts.context(connection, context_id, found.version)).context
+    conversation = await moment.find(connection, context_id, at)
+    return (await contexts.context(connection, context_id, conversation.version)).context
 
 
 def _read(words: str) -> LLMContext:
     try:
-        found = json.loads(words)
+        value = json.loads(words)
     except ValueError:
-        found = words
+        value = words
     try:
-        match found:
+        match value:
             case list():
-                return LLMContext(found)
+                return LLMContext(value)
             case {"messages": list()}:
-                return LLMContext.from_wire(found)
-            case str() if found.strip():
-                return LLMContext([{"role": "user", "content": found.strip()}])
+                return LLMContext.from_wire(value)
+            case str() if value.strip():
+                return LLMContext([{"role": "user", "content": value.strip()}])
     except TypeError as error:
         raise typer.BadParameter(f"not a context: {error}", param_hint="standard input") from None
     raise typer.BadParameter("it has no message and no text", param_hint="standard input")

@@ -64,10 +64,12 @@ async def _read(
 ) -> RecordedRequest:
     from frameledger_services.inference import recorded_request
 
-    found = await history.runs_named(connection, context, run)
-    if len(found) > 1:
+    run_ids = await history.runs_named(connection, context, run)
+    if len(run_ids) > 1:
         output.fail(
-            f"More than one run of {context!r} begins with {run}: {found[0]}, {found[1]}.",
+            f"More than one run of {context!r} begins with {run}: {run_ids[0]}, {run_ids[1]}.",
             "Give a longer prefix; `frameledger runs --json` prints the full ids.",
         )
-    return await recorded_request.recorded_request(connection, context, found[0] if found else run, attempt)
+    return await recorded_request.recorded_request(
+        connection, context, run_ids[0] if run_ids else run, attempt
+    )

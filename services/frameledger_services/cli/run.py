@@ -163,13 +163,13 @@ def functions(
 
     with backend.exit_on_error():
         settings, metrics = _begin()
-        found = load(module)
+        app = load(module)
         provider = settings.inference_provider
         running = FunctionService(
             settings,
-            found.registry,
+            app.registry,
             service=service or module,
-            app_resources=found.app_resources,
+            app_resources=app.app_resources,
             llm=None if provider is None else plugins.create(provider, settings),
             slots=slots,
             metrics=metrics,

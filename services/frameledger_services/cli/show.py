@@ -37,55 +37,61 @@ def show(
     """
     with backend.exit_on_error():
         settings = Settings.from_env()
-        found, shown = asyncio.run(backend.query(settings, _read, context, at))
+        conversation, shown = asyncio.run(backend.query(settings, _read, context, at))
     if as_json:
-        typer.echo(json.dumps(_as_json(found, shown)))
+        typer.echo(json.dumps(_as_json(conversation, shown)))
         return
-    title = render_context.title(found.context_id, found.version, len(shown.messages))
-    if found.logged_at is not None:
-        title += f", as of {found.logged_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    title = render_context.title(conversation.context_id, conversation.version, len(shown.messages))
+    if conversation.logged_at is not None:
+        title += f", as of {conversation.logged_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     rows = list(zip(shown.positions, shown.messages, strict=True))
     with pager.page(settings.pager) as page:
-        render_context.show(title, rows, _details(found, shown), page.console(), everything=everything)
+        render_context.show(title, rows, _details(conversation, shown), page.console(), everything=everything)
 
 
 async def _read(
     connection: AsyncConnection[Any], context_id: str, at: moment.At | None
 ) -> tuple[Moment, ContextAt]:
     # Two statements without a transaction: a version never changes.
-    found = await moment.find(connection, context_id, at)
-    return found, await moments.context_at(connection, context_id, found.version)
+    conversation = await moment.find(connection, context_id, at)
+    return conversation, await moments.context_at(connection, context_id, conversation.version)
 
 
-def _details(found: Moment, shown: ContextAt) -> Iterator[tuple[str, str]]:
+def _details(conversation: Moment, shown: ContextAt) -> Iterator[tuple[str, str]]:
     yield from format_message.request_terms(shown.tools, shown.tool_choice, shown.settings)
-    if found.version < found.newest:
-        yield "later", f"{found.newest - found.version:,} more frames, up to version {found.newest}"
+    if conversation.version < conversation.newest:
+        yield (
+            "later",
+            f"{conversation.newest - conversation.version:,} more frames, up to version {conversation.newest}",
+        )
         return
-    if found.recording:
+    if conversation.recording:
         yield "recording", "its runs and calls are not executed"
-    if found.mirror is not None:
-        yield "mirror", format_message.kept_by(found.mirror)
-    if found.ended:
+    if conversation.mirror is not None:
+        yield "mirror", format_message.kept_by(conversation.mirror)
+    if conversation.ended:
         yield "ended", "starts no runs or calls until it is reopened"
-    if found.open_run_id is not None:
-        yield "open run", found.open_run_id
-    if found.open_call_count:
-        yield "open calls", str(found.open_call_count)
-    if found.parked_version is not None:
-        yield "parked", f"since version {found.parked_version}, not folded: {found.parked_error}"
+    if conversation.open_run_id is not None:
+        yield "open run", conversation.open_run_id
+    if conversation.open_call_count:
+        yield "open calls", str(conversation.open_call_count)
+    if conversation.parked_version is not None:
+        yield (
+            "parked",
+            f"since version {conversation.parked_version}, not folded: {conversation.parked_error}",
+        )
 
 
-def _as_json(found: Moment, shown: ContextAt) -> dict[str, Any]:
+def _as_json(conversation: Moment, shown: ContextAt) -> dict[str, Any]:
     return {
-        "context_id": found.context_id,
-        "version": found.version,
-        "newest": found.newest,
-        "logged_at": None if found.logged_at is None else found.logged_at.isoformat(),
+        "context_id": conversation.context_id,
+        "version": conversation.version,
+        "newest": conversation.newest,
+        "logged_at": None if conversation.logged_at is None else conversation.logged_at.isoformat(),
         "messages": shown.messages,
         "positions": shown.positions,
         "tools": shown.tools,
         "tool_choice": shown.tool_choice,
         "settings": shown.settings,
-        "parked_since": found.parked_version,
+        "parked_since": conversation.parked_version,
     }

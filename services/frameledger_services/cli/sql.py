@@ -69,12 +69,12 @@ def sql(context: typer.Context) -> None:
 def _arguments(given: Sequence[str]) -> list[str]:
     """Returns psql's arguments: a statement or psql command among them is run with `-c`, because psql would take it for
     a database name. A connection string, and what belongs to an option of psql, are passed unchanged."""
-    found: list[str] = []
+    arguments: list[str] = []
     for before, said in pairwise(("", *given)):
         if not _takes_next(before) and _is_statement(said):
-            found.append("-c")
-        found.append(said)
-    return found
+            arguments.append("-c")
+        arguments.append(said)
+    return arguments
 
 
 def _takes_next(option: str) -> bool:
@@ -94,13 +94,13 @@ def _psql(*, is_embedded: bool) -> str:
     """Returns the packaged psql for the embedded database, because the versions match, and the user's psql for any
     other database, because the packaged one lacks TLS."""
     packaged, own = _packaged(), shutil.which("psql")
-    found = (packaged or own) if is_embedded else (own or packaged)
-    if found is None:
+    path = (packaged or own) if is_embedded else (own or packaged)
+    if path is None:
         output.fail(
             "There is no psql on PATH, and none is packaged for this platform.",
             "Install the PostgreSQL client, or use another client: `frameledger config` shows the address.",
         )
-    return found
+    return path
 
 
 def _packaged() -> str | None:

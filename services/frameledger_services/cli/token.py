@@ -85,19 +85,19 @@ def list_tokens(as_json: options.AsJsonLines = False) -> None:
     """
     with backend.exit_on_error():
         path = _path()
-        found = tokens.load(path) if path.exists() else ()
+        listed = tokens.load(path) if path.exists() else ()
     if as_json:
-        for one in found:
+        for one in listed:
             output.print_json_object(_as_json(one))
         return
-    if not found:
+    if not listed:
         typer.echo(f"There are no tokens in {path}.")
         return
     now = datetime.now(UTC)
     table = Table(box=None, pad_edge=False)
     for heading in ("id", "name", "scopes", "created (UTC)", "expires (UTC)"):
         table.add_column(heading, overflow="fold")
-    for one in found:
+    for one in listed:
         until = "never" if one.expires_at is None else f"{one.expires_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
         table.add_row(
             one.id,

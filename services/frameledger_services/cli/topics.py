@@ -35,13 +35,13 @@ def topics(
     with backend.exit_on_error():
         settings = Settings.from_env()
         ours = topic_specs(settings)
-        found, made = asyncio.run(_look(settings, ours, create))
-        wrong = problems(ours, found) + _changed(settings, found.get(ours[0].name))
+        descriptions, made = asyncio.run(_look(settings, ours, create))
+        wrong = problems(ours, descriptions) + _changed(settings, descriptions.get(ours[0].name))
     if as_json:
-        listed = [_as_json(topic, found.get(topic.name), topic.name in made) for topic in ours]
+        listed = [_as_json(topic, descriptions.get(topic.name), topic.name in made) for topic in ours]
         typer.echo(json.dumps({"topics": listed, "problems": wrong}, indent=2))
     else:
-        _print(ours, found, made, wrong)
+        _print(ours, descriptions, made, wrong)
     if wrong:
         raise typer.Exit(1)
 
@@ -59,13 +59,13 @@ def _changed(settings: Settings, frames: TopicDescription | None) -> list[str]:
     if frames is None or settings.database_url is None:
         return []
     try:
-        found = asyncio.run(_difference(settings, frames))
+        difference = asyncio.run(_difference(settings, frames))
     except psycopg.errors.UndefinedTable:
         return []
     except psycopg.Error as error:
         typer.echo(f"Not compared with the database: {str(error).strip()}", err=True)
         return []
-    return [] if found is None else [found]
+    return [] if difference is None else [difference]
 
 
 async def _difference(settings: Settings, frames: TopicDescription) -> str | None:
@@ -73,20 +73,24 @@ async def _difference(settings: Settings, frames: TopicDescription) -> str | Non
         return await topic_identity.difference(connection, frames)
 
 
-def _as_json(topic: TopicSpec, found: TopicDescription | None, made: bool) -> dict[str, object]:
+def _as_json(topic: TopicSpec, description: TopicDescription | None, made: bool) -> dict[str, object]:
     return {
         "topic": topic.name,
-        "exists": found is not None,
+        "exists": description is not None,
         "created": made,
-        "partitions": None if found is None else found.partitions,
-        "replication": None if found is None else found.replication,
-        "topic_id": None if found is None or found.topic_id is None else str(found.topic_id),
-        "config": None if found is None else {name: found.config.get(name) for name in topic.config},
+        "partitions": None if description is None else description.partitions,
+        "replication": None if description is None else description.replication,
+        "topic_id": None
+        if description is None or description.topic_id is None
+        else str(description.topic_id),
+        "config": None
+        if description is None
+        else {name: description.config.get(name) for name in topic.config},
     }
 
 
 def _print(
-    ours: tuple[TopicSpec, ...], found: dict[str, TopicDescription], made: set[str], wrong: list[str]
+    ours: tuple[TopicSpec, ...], descriptions: dict[str, TopicDescription], made: set[str], wrong: list[str]
 ) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("topic", no_wrap=True)
@@ -94,7 +98,7 @@ def _print(
         table.add_column(heading, justify="right")
     table.add_column("")
     for topic in ours:
-        one = found.get(topic.name)
+        one = descriptions.get(topic.name)
         if one is None:
             table.add_row(topic.name, *"----", "missing")
         else:

@@ -41,24 +41,26 @@ def transcript(
     """
     with backend.exit_on_error():
         settings = Settings.from_env()
-        found, lines = asyncio.run(backend.query(settings, _read, context, at))
+        conversation, lines = asyncio.run(backend.query(settings, _read, context, at))
     if as_json:
         output.print_json(lines)
         return
     with pager.page(settings.pager) as page:
-        _print(page.console(), found, lines, everything)
+        _print(page.console(), conversation, lines, everything)
 
 
 async def _read(
     connection: AsyncConnection[Any], context_id: str, at: moment.At | None
 ) -> tuple[Moment, list[TranscriptLine]]:
-    found = await moment.find(connection, context_id, at)
-    return found, await moments.transcript(connection, context_id, found.version)
+    conversation = await moment.find(connection, context_id, at)
+    return conversation, await moments.transcript(connection, context_id, conversation.version)
 
 
-def _print(console: Console, found: Moment, lines: Sequence[TranscriptLine], everything: bool) -> None:
+def _print(console: Console, conversation: Moment, lines: Sequence[TranscriptLine], everything: bool) -> None:
     console.print(
-        render_context.text(render_context.title(found.context_id, found.version, len(lines)), "bold")
+        render_context.text(
+            render_context.title(conversation.context_id, conversation.version, len(lines)), "bold"
+        )
     )
     if len(lines) > LONG and not everything:
         console.print(render_context.not_shown(len(lines) - LAST, "messages"))
@@ -77,5 +79,5 @@ def _print(console: Console, found: Moment, lines: Sequence[TranscriptLine], eve
             render_context.text(line.text or ""),
         )
     console.print(table)
-    if found.version == found.newest and found.parked_version is not None:
-        console.print(render_context.text(f"Parked since version {found.parked_version}.", "red"))
+    if conversation.version == conversation.newest and conversation.parked_version is not None:
+        console.print(render_context.text(f"Parked since version {conversation.parked_version}.", "red"))

@@ -236,10 +236,10 @@ class Client(Conversations):
         (stored,) = await until_stored(
             self._connections, self._notifications, context_id, published, [frame], deadline=deadline
         )
-        found = await self.receipt(context_id, stored.frame_id)
-        if found is None:
+        receipt = await self.receipt(context_id, stored.frame_id)
+        if receipt is None:
             raise NotErasedError(context_id, stored)
-        return found
+        return receipt
 
     async def receipt(self, context_id: str, frame_id: str) -> Receipt | None:
         """Returns the receipt of the erasure that was published under this id; None if no projector has honoured it
@@ -283,10 +283,10 @@ class Client(Conversations):
     async def frames(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
         """Yields the stored frames of a conversation after a version, in order; none of one that does not exist. Raises
         `DatabaseError`, `SchemaError` and `SettingsError`, as `context` does."""
-        while found := await self._frames(context_id, after_version):
-            for frame in found:
+        while page := await self._frames(context_id, after_version):
+            for frame in page:
                 yield frame
-            after_version = found[-1].version
+            after_version = page[-1].version
 
     async def follow(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
         """Yields the frames of a conversation after a version, in order, each once, as they are stored. It never ends.
@@ -301,16 +301,16 @@ class Client(Conversations):
         while True:
             mark = self._notifications.mark(self._topic, partition)
             try:
-                found = await self._frames(context_id, after_version)
+                page = await self._frames(context_id, after_version)
             except DatabaseUnavailableError:
                 await asyncio.sleep(RECONNECT_SECONDS)
                 continue
-            for frame in found:
+            for frame in page:
                 yield frame
                 after_version = frame.version
                 if frame.partition >= 0:  # what was imported lies in none
                     partition = frame.partition
-            if not found:
+            if not page:
                 await self._notifications.moved(self._topic, partition, mark)
 
     async def newest_version(self, context_id: str) -> int:

@@ -117,12 +117,12 @@ def settled(messages: Sequence[Any], running: Sequence[ForkedCall]) -> tuple[Any
 
 async def check_free(connection: Connection, context_id: str, origin: ForkedFrom) -> bool:
     """Returns whether the conversation is this fork already; raises `ForkRefusedError` if it is another one."""
-    found = await forks.origin_of(connection, context_id)
-    if found is None:
+    existing = await forks.origin_of(connection, context_id)
+    if existing is None:
         return False
-    if found.origin != {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}:
+    if existing.origin != {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}:
         raise ForkRefusedError(
-            f"There is a conversation {context_id!r} already, at version {found.version}, and it is no fork of "
+            f"There is a conversation {context_id!r} already, at version {existing.version}, and it is no fork of "
             f"version {origin.version} of {origin.context_id!r}. Choose another id."
         )
     return True

@@ -106,10 +106,10 @@ async def stored(
     connection: Connection, context_id: str, published: Sequence[PublishedFrame]
 ) -> tuple[PublishedFrame, ...] | None:
     """Returns the frames, of one conversation, with their outcomes; None if a projector has not come so far."""
-    next_offset, found = await reached(connection, context_id, published)
+    next_offset, rows = await reached(connection, context_id, published)
     if next_offset is None or next_offset <= max(one.offset for one in published):
         return None
-    return await outcomes(connection, context_id, published, found)
+    return await outcomes(connection, context_id, published, rows)
 
 
 def _erased(published: PublishedFrame, receipts: Sequence[Receipt]) -> PublishedFrame:

@@ -165,14 +165,14 @@ def _message(name: str, summary: str, of_headers: str | None, bindings: str) -> 
 def _frame_schemas() -> Json:
     """The generated schemas of all frames, and of the values in them."""
     folder = package_data.folder("events") / "schemas"
-    found: Json = {}
+    schemas: Json = {}
     for name in FRAME_TYPES:
         schema = json.loads((folder / f"{name}.v1.json").read_text(encoding="utf-8"))
         for key in ("$schema", "$id"):
             del schema[key]
         parts = {**schema.pop("$defs", {}), name: schema}
-        found |= {part: _moved(definition) for part, definition in parts.items()}
-    return found
+        schemas |= {part: _moved(definition) for part, definition in parts.items()}
+    return schemas
 
 
 def _schemas_of_others() -> Json:

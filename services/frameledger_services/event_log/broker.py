@@ -55,26 +55,26 @@ class Broker:
         wanted = list(names)
         answer = await self._ask("describe topics", TopicsRequest(wanted))
         try:
-            found = {one.name: one for one in topics_in(answer)}
+            descriptions = {one.name: one for one in topics_in(answer)}
         except KafkaError as error:
             raise BrokerError(f"{self._address} does not describe topics: {_said(error)}") from error
-        if not configs or not found:
-            return found
-        asked = [(int(ConfigResourceType.TOPIC), name, None) for name in found]
+        if not configs or not descriptions:
+            return descriptions
+        asked = [(int(ConfigResourceType.TOPIC), name, None) for name in descriptions]
         answer = await self._ask("describe the configuration of topics", DescribeConfigsRequest(asked))
         for code, message, _, name, entries in answer.resources:
             if for_code(code) is UnknownTopicOrPartitionError:
                 # Deleted between the two requests.
-                del found[name]
+                del descriptions[name]
             elif code:
                 raise BrokerError(
                     f"{self._address} does not describe {name}: {message or for_code(code).description}"
                 )
             else:
-                one = found[name]
+                one = descriptions[name]
                 config = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
-                found[name] = replace(one, config=config)
-        return found
+                descriptions[name] = replace(one, config=config)
+        return descriptions
 
     async def find(self, name: str) -> TopicDescription | None:
         """Returns a topic with its configuration, or without if we may not read that; None if it does not exist.
@@ -87,9 +87,9 @@ class Broker:
 
     async def topic(self, name: str) -> TopicDescription:
         """As `find`, but raises `BrokerError` for a topic that does not exist."""
-        if (found := await self.find(name)) is None:
+        if (description := await self.find(name)) is None:
             raise BrokerError(missing(name))
-        return found
+        return description
 
     async def create_missing(self, topics: Sequence[TopicSpec]) -> list[str]:
         """Create the topics that do not exist. Returns the names of those that this call created.
@@ -114,8 +114,8 @@ class Broker:
 
     async def _led(self, names: Iterable[str]) -> set[str]:
         """Returns those with leaders for all partitions; one that is being created may lack some."""
-        found = await self.describe(names)
-        return {name for name, topic in found.items() if not topic.leaderless}
+        descriptions = await self.describe(names)
+        return {name for name, topic in descriptions.items() if not topic.leaderless}
 
     async def _until_ready(self, topics: Sequence[TopicSpec]) -> None:
         names = {topic.name for topic in topics}

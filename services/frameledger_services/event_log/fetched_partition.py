@@ -71,9 +71,9 @@ class FetchedPartition:
         """
         if not self._followed.is_followed or self.offset != self._batches.next_fetch_offset:
             return None
-        found = list(islice(self._records, at_most))
+        records = list(islice(self._records, at_most))
         self._followed.offset = self._batches.next_fetch_offset
-        return found
+        return records
 
 
 class _Batches(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped, so it is Any

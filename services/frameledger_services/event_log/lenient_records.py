@@ -77,8 +77,8 @@ class _LenientBuffer(bytearray):
     @overload
     def __getitem__(self, index: slice) -> _LenientBuffer: ...
     def __getitem__(self, index: SupportsIndex | slice) -> int | _LenientBuffer:
-        found = super().__getitem__(index)
-        return _LenientBuffer(found) if isinstance(found, bytearray) else found
+        item = super().__getitem__(index)
+        return _LenientBuffer(item) if isinstance(item, bytearray) else item
 
     def decode(self, encoding: str = "utf-8", errors: str = "replace") -> str:
         return super().decode(encoding, errors)

@@ -52,8 +52,8 @@ class LogProbe:
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 while True:
-                    found = await self._client.getmany(timeout_ms=500, max_records=1)
-                    for received in found.get(place, ()):
+                    fetched = await self._client.getmany(timeout_ms=500, max_records=1)
+                    for received in fetched.get(place, ()):
                         record = to_record(received)
                         return record if record.offset == offset else None
                     if await self._client.position(place) > offset:

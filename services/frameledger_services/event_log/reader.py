@@ -33,8 +33,8 @@ async def last_records(
     `BrokerError` when no broker answers or the topic does not exist.
     """
     async with connect(settings) as broker:
-        found = await broker.topic(topic)
-    partitions = [TopicPartition(topic, number) for number in range(found.partitions)]
+        description = await broker.topic(topic)
+    partitions = [TopicPartition(topic, number) for number in range(description.partitions)]
     reader = consumer(settings, name="frameledger-tail")
     try:
         await reader.start()

@@ -114,14 +114,14 @@ class TopicDescription:
     @property
     def min_insync(self) -> int | None:
         """Returns min.insync.replicas; None if it is not known."""
-        found = self.config.get("min.insync.replicas")
-        return None if found is None else int(found)
+        value = self.config.get("min.insync.replicas")
+        return None if value is None else int(value)
 
     @property
     def max_message_bytes(self) -> int | None:
         """Returns max.message.bytes, the largest batch as it is sent; None if it is not known."""
-        found = self.config.get("max.message.bytes")
-        return None if found is None else int(found)
+        value = self.config.get("max.message.bytes")
+        return None if value is None else int(value)
 
 
 def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
@@ -155,7 +155,7 @@ def missing(name: str) -> str:
     return f"There is no topic {name}: make it with `frameledger topics --create`."
 
 
-def problems(topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription]) -> list[str]:
+def problems(topics: Sequence[TopicSpec], descriptions: Mapping[str, TopicDescription]) -> list[str]:
     """Returns what is wrong with the topics that a broker has, a sentence each, with the remedy.
 
     Another number of partitions than a new topic would get is not wrong: keys are mapped to any number, as long as it
@@ -163,32 +163,32 @@ def problems(topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription])
     """
     sentences = []
     for topic in topics:
-        if topic.name not in found:
+        if topic.name not in descriptions:
             sentences.append(missing(topic.name))
         else:
-            sentences += _problems_of(topic, found[topic.name])
+            sentences += _problems_of(topic, descriptions[topic.name])
     return sentences
 
 
-def time_problem(found: TopicDescription) -> str | None:
+def time_problem(description: TopicDescription) -> str | None:
     """Returns why the timestamps of a topic's records are not its broker's, with the remedy; None if they are, or if
     that is not known."""
-    return _config_problem(found, "message.timestamp.type", "LogAppendTime")
+    return _config_problem(description, "message.timestamp.type", "LogAppendTime")
 
 
-def unwritable(found: TopicDescription, partitions: Iterable[int]) -> str | None:
+def unwritable(description: TopicDescription, partitions: Iterable[int]) -> str | None:
     """Returns why some of these partitions cannot be written at present, since brokers are away; None if they can, as
     far as is known."""
-    for number in sorted(set(partitions) & found.states.keys()):
-        state = found.states[number]
-        which = f"partition {number} of {found.name}"
+    for number in sorted(set(partitions) & description.states.keys()):
+        state = description.states[number]
+        which = f"partition {number} of {description.name}"
         if state.leader is None:
             return f"No broker leads {which}: those that have it are away."
-        if found.min_insync is not None and state.in_sync < found.min_insync:
+        if description.min_insync is not None and state.in_sync < description.min_insync:
             away = state.copies - state.in_sync
             return (
                 f"{away} of {state.copies} copies of {which} are away or behind, and min.insync.replicas is "
-                f"{found.min_insync}."
+                f"{description.min_insync}."
             )
     return None
 
@@ -207,33 +207,33 @@ def _config(settings: Settings, retention_ms: int, largest: int) -> dict[str, st
     return config
 
 
-def _problems_of(topic: TopicSpec, found: TopicDescription) -> list[str]:
-    asked = [_config_problem(found, name, value) for name, value in topic.config.items()]
+def _problems_of(topic: TopicSpec, description: TopicDescription) -> list[str]:
+    asked = [_config_problem(description, name, value) for name, value in topic.config.items()]
     sentences = [problem for problem in asked if problem is not None]
-    if topic.replication is not None and found.replication < topic.replication:
+    if topic.replication is not None and description.replication < topic.replication:
         sentences.append(
-            f"{topic.name} has {found.replication} copies of each partition, and {PREFIX}TOPIC_REPLICATION asks for "
-            f"{topic.replication}: add some with Kafka's kafka-reassign-partitions, or change the setting."
+            f"{topic.name} has {description.replication} copies of each partition, and {PREFIX}TOPIC_REPLICATION asks "
+            f"for {topic.replication}: add some with Kafka's kafka-reassign-partitions, or change the setting."
         )
-    insync = int(found.config.get("min.insync.replicas", "1"))
-    if insync > found.replication:
+    insync = int(description.config.get("min.insync.replicas", "1"))
+    if insync > description.replication:
         sentences.append(
-            f"{topic.name} has min.insync.replicas={insync} and only {found.replication} copies: nothing can be "
+            f"{topic.name} has min.insync.replicas={insync} and only {description.replication} copies: nothing can be "
             f"published. Lower it: kafka-configs --alter --topic {topic.name} --add-config "
-            f"min.insync.replicas={found.replication}"
+            f"min.insync.replicas={description.replication}"
         )
-    elif (why := unwritable(found, found.states)) is not None:
+    elif (why := unwritable(description, description.states)) is not None:
         sentences.append(f"{why} Start them.")
     return sentences
 
 
-def _config_problem(found: TopicDescription, name: str, value: str) -> str | None:
-    actual = found.config.get(name)
+def _config_problem(description: TopicDescription, name: str, value: str) -> str | None:
+    actual = description.config.get(name)
     if actual is None or _serves(name, value, actual):
         return None
     return (
-        f"{found.name} has {name}={actual} and needs {value}: {_WHY[name]}. Change it with Kafka's own tool: "
-        f"kafka-configs --alter --topic {found.name} --add-config {name}={value}"
+        f"{description.name} has {name}={actual} and needs {value}: {_WHY[name]}. Change it with Kafka's own tool: "
+        f"kafka-configs --alter --topic {description.name} --add-config {name}={value}"
     )
 
 

@@ -46,7 +46,7 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
                 start = time.perf_counter()
                 for group in groups:
                     done = await verify(connection, group, again=True)
-                    assert not any(one.found.count for one in done), "what is not intact is no measure"
+                    assert not any(one.differences.count for one in done), "what is not intact is no measure"
                 return contexts * each / (time.perf_counter() - start)
 
             async def yardstick() -> float:

@@ -75,49 +75,49 @@ def diff(
     first, last = moment.parse(a), None if b is None else moment.parse(b)
     with backend.exit_on_error():
         settings = Settings.from_env()
-        before, after, found = asyncio.run(backend.query(settings, _read, context, first, last))
+        before, after, difference = asyncio.run(backend.query(settings, _read, context, first, last))
     if as_json:
-        typer.echo(json.dumps({"context_id": before.context_id} | found))
+        typer.echo(json.dumps({"context_id": before.context_id} | difference))
         return
     with pager.page(settings.pager) as page:
-        render(page, before, after, found)
+        render(page, before, after, difference)
 
 
 async def _read(
     connection: AsyncConnection[Any], context: str, a: moment.At, b: moment.At | None
 ) -> tuple[Moment, Moment, dict[str, Any]]:
     before, after = await moment.find(connection, context, a), await moment.find(connection, context, b)
-    found = await history.difference(connection, context, before.version, after.version)
-    if found is None:
+    difference = await history.difference(connection, context, before.version, after.version)
+    if difference is None:
         output.fail(
             f"A version of {context!r} between {before.version} and {after.version} was erased.",
             "`frameledger timeline` shows the remaining versions.",
         )
-    return before, after, found
+    return before, after, difference
 
 
-def render(page: Page, before: Moment, after: Moment, found: Mapping[str, Any]) -> None:
+def render(page: Page, before: Moment, after: Moment, difference: Mapping[str, Any]) -> None:
     """Print the result of `context_diff`."""
     page.whole(
         f"{escape.printable(before.context_id)} from version {before.version} to {after.version}", "bold"
     )
-    old, new = found["eras"]
+    old, new = difference["eras"]
     if old != new:
         page.line((f"The history was replaced: era {old} became era {new}.", "yellow"))
     some = False
-    for row in (*_messages(found), *_terms(found["terms"])):
+    for row in (*_messages(difference), *_terms(difference["terms"])):
         some = True
         _print(page, row)
     if not some:
         page.line(("Nothing changed.", ""))
 
 
-def _messages(found: Mapping[str, Any]) -> Iterator[_Row]:
+def _messages(difference: Mapping[str, Any]) -> Iterator[_Row]:
     """Yields messages in the order of the conversation, those of the earlier era first."""
     entries = [
         (entry["era"], entry["position"], sign, entry)
         for sign, kind in (("-", "removed"), ("+", "added"), ("~", "replaced"))
-        for entry in found[kind]
+        for entry in difference[kind]
     ]
     for _, position, sign, entry in sorted(entries, key=lambda one: one[:2]):
         if sign == "~":

@@ -27,10 +27,10 @@ def in_words(one: Difference) -> str:
     return escape.printable(what)
 
 
-def as_objects(found: Differences) -> list[dict[str, Any]]:
+def as_objects(differences: Differences) -> list[dict[str, Any]]:
     """Returns the kept differences in order, as objects for `output.print_json_object`. For a missing row the field is
     "row" and `stored` is null; for an unexpected row `expected` is null."""
-    return [asdict(one) for one in found.in_order()]
+    return [asdict(one) for one in differences.in_order()]
 
 
 def _short(value: object) -> str:

@@ -25,7 +25,7 @@ def print_lines(done: RebuildOutcome) -> None:
 
 def print_json(done: RebuildOutcome) -> None:
     """Print a conversation that differs, was rebuilt or cannot be folded, as a JSON object on one line."""
-    if not done.found.count and not done.restored and done.problem is None and done.rebuilt is None:
+    if not done.differences.count and not done.restored and done.problem is None and done.rebuilt is None:
         return
     rebuilt = done.rebuilt
     output.print_json_object(
@@ -33,8 +33,8 @@ def print_json(done: RebuildOutcome) -> None:
             "context_id": done.context_id,
             "version": done.version,
             "fold_version": done.fold_version,
-            "difference_count": done.found.count,
-            "differences": as_objects(done.found),
+            "difference_count": done.differences.count,
+            "differences": as_objects(done.differences),
             "problem": done.problem,
             "frames_restored": done.restored,
             "rebuilt": rebuilt is not None,
@@ -58,15 +58,15 @@ def summary(done: RebuildProgress, *, apply: bool) -> str:
 
 
 def _lines(done: RebuildOutcome) -> Iterator[str]:
-    if done.found.count or done.problem is not None:
+    if done.differences.count or done.problem is not None:
         yield (
-            f"{one_line(done.context_id)}  {plural(done.found.count, 'difference')} up to version {done.version:,}"
-            + ("; rebuilt" if done.rebuilt is not None else "")
+            f"{one_line(done.context_id)}  {plural(done.differences.count, 'difference')}"
+            f" up to version {done.version:,}" + ("; rebuilt" if done.rebuilt is not None else "")
         )
-        differences = done.found.in_order()
+        differences = done.differences.in_order()
         yield from (f"  version {one.version:,}, {in_words(one)}" for one in differences[:SHOWN])
-        if done.found.count > SHOWN:
-            yield f"  ... and {done.found.count - SHOWN:,} more"
+        if done.differences.count > SHOWN:
+            yield f"  ... and {done.differences.count - SHOWN:,} more"
     if done.restored:
         yield f"  {plural(done.restored, 'frame')} restored from the log"
     if done.problem is not None:

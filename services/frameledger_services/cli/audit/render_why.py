@@ -24,9 +24,9 @@ Row = tuple[str, str]
 _NAME = 14
 
 
-def render(page: Page, found: Mapping[str, Any], traces: Sequence[str]) -> None:
+def render(page: Page, explanation: Mapping[str, Any], traces: Sequence[str]) -> None:
     """Print an explanation, with the addresses of these traces below it."""
-    for name, text in _rows(found):
+    for name, text in _rows(explanation):
         if not text:
             page.whole(escape.one_line(name), "bold")
         else:
@@ -35,22 +35,28 @@ def render(page: Page, found: Mapping[str, Any], traces: Sequence[str]) -> None:
         page.whole(f"  {'trace':<{_NAME}}{address}", "cyan")
 
 
-def _rows(found: Mapping[str, Any]) -> Iterator[Row]:
-    there = "" if found["there"] else ", where it is not in the context"
-    yield f"{found['context_id']}: message {found['position']} at version {found['at_version']}{there}", ""
-    readings = found["readings"]
+def _rows(explanation: Mapping[str, Any]) -> Iterator[Row]:
+    there = "" if explanation["there"] else ", where it is not in the context"
+    yield (
+        f"{explanation['context_id']}: message {explanation['position']} at version {explanation['at_version']}{there}",
+        "",
+    )
+    readings = explanation["readings"]
     # Its text at that version, or its last text.
-    read = [one for one in readings if one["from"] <= found["at_version"]] or readings[:1]
-    yield found["role"] or "message", read[-1]["text"] or json.dumps(read[-1]["message"], ensure_ascii=False)
+    read = [one for one in readings if one["from"] <= explanation["at_version"]] or readings[:1]
+    yield (
+        explanation["role"] or "message",
+        read[-1]["text"] or json.dumps(read[-1]["message"], ensure_ascii=False),
+    )
     yield from _few((row for one in readings for row in _reading(one, readings)), READINGS)
-    if (streamed := found["streamed"]) and streamed["frames"]:
+    if (streamed := explanation["streamed"]) and streamed["frames"]:
         yield "streamed", f"{plural(streamed['frames'], 'frame')} of text, {_range(streamed)}"
-    heard = [("heard", f"{_frame(one['frame'])}: {one['text']}") for one in found["heard"] or ()]
+    heard = [("heard", f"{_frame(one['frame'])}: {one['text']}") for one in explanation["heard"] or ()]
     yield from _few(iter(heard), HEARD)
-    if (call := found["call"]) is not None:
+    if (call := explanation["call"]) is not None:
         yield from _call(call)
-    if (run := found["run"]) is not None:
-        yield from _run(found["context_id"], run)
+    if (run := explanation["run"]) is not None:
+        yield from _run(explanation["context_id"], run)
     lost = [*_lost(run, read[-1]["text"]), *_lost_of_call(call)]
     if lost:
         yield "", ""
@@ -58,7 +64,7 @@ def _rows(found: Mapping[str, Any]) -> Iterator[Row]:
         yield from _few(iter(lost), LOST)
     yield "", ""
     yield "Causes", ""
-    causes = [(f"version {one['version']}", _by(one)) for one in found["causes"]]
+    causes = [(f"version {one['version']}", _by(one)) for one in explanation["causes"]]
     yield from _few(iter(causes), CAUSES)
 
 

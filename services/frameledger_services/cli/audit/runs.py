@@ -36,13 +36,15 @@ def runs(context: options.Context, as_json: options.AsJsonLines = False) -> None
     """
     with backend.exit_on_error():
         settings = Settings.from_env()
-        found, lines, traces = asyncio.run(backend.query(settings, _read, context, settings.trace_url))
+        conversation, lines, traces = asyncio.run(backend.query(settings, _read, context, settings.trace_url))
     if as_json:
         output.print_json(lines)
         return
     with pager.page(settings.pager) as page:
         count = plural(len(lines), "run")
-        page.whole(f"{escape.printable(found.context_id)} at version {found.version}: {count}", "bold")
+        page.whole(
+            f"{escape.printable(conversation.context_id)} at version {conversation.version}: {count}", "bold"
+        )
         if lines:
             page.line(
                 (
@@ -61,9 +63,12 @@ def runs(context: options.Context, as_json: options.AsJsonLines = False) -> None
 async def _read(
     connection: AsyncConnection[Any], context: str, trace_url: str | None
 ) -> tuple[Moment, list[RunLine], dict[int, str]]:
-    found, lines = await moment.find(connection, context, None), await history.runs(connection, context)
+    conversation, lines = (
+        await moment.find(connection, context, None),
+        await history.runs(connection, context),
+    )
     versions = [line.requested_version for line in lines]
-    return found, lines, await trace_links.at(connection, context, versions, trace_url)
+    return conversation, lines, await trace_links.at(connection, context, versions, trace_url)
 
 
 def _print(page: Page, run: RunLine) -> None:

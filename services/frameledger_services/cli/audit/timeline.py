@@ -49,10 +49,10 @@ async def _timeline(
     settings: Settings, context: str, first: int | None, last: int | None, everything: bool, as_json: bool
 ) -> None:
     async with backend.connection(settings) as connection:
-        found = await moment.find(connection, context, None)
-        if first is not None and first > found.newest:
+        conversation = await moment.find(connection, context, None)
+        if first is not None and first > conversation.newest:
             output.fail(
-                f"The conversation {context!r} has no version {first}.", f"It has 1 to {found.newest}."
+                f"The conversation {context!r} has no version {first}.", f"It has 1 to {conversation.newest}."
             )
         # Closed before the connection, which waits for a running query.
         async with (
@@ -65,9 +65,9 @@ async def _timeline(
                 return
             with pager.page(settings.pager) as page:
                 traces = await trace_links.begun(
-                    connection, context, first or 1, last or found.newest, settings.trace_url
+                    connection, context, first or 1, last or conversation.newest, settings.trace_url
                 )
-                lines = Lines(page, len(str(found.newest)), traces)
-                lines.title(found.context_id, found.newest)
+                lines = Lines(page, len(str(conversation.newest)), traces)
+                lines.title(conversation.context_id, conversation.newest)
                 async for entry in entries:
                     lines.entry(entry)

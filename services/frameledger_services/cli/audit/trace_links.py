@@ -17,8 +17,8 @@ async def begun(
     address."""
     if trace_url is None:
         return []
-    found = await history.traces_begin(connection, context_id, first, last)
-    return [(version, trace_url.replace(_ID, trace_id)) for version, trace_id in found]
+    trace_ids = await history.traces_begin(connection, context_id, first, last)
+    return [(version, trace_url.replace(_ID, trace_id)) for version, trace_id in trace_ids]
 
 
 async def at(
@@ -27,5 +27,5 @@ async def at(
     """Returns the addresses of the traces of frames, by version. Frames without a trace are left out."""
     if trace_url is None or not versions:
         return {}
-    found = await history.traces_at(connection, context_id, versions)
-    return {version: trace_url.replace(_ID, trace_id) for version, trace_id in found.items()}
+    trace_ids = await history.traces_at(connection, context_id, versions)
+    return {version: trace_url.replace(_ID, trace_id) for version, trace_id in trace_ids.items()}

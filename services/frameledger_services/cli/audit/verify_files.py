@@ -37,18 +37,18 @@ WORDS: dict[What, str] = {
 def verify_file(path: Path, root: bytes | None, *, as_json: bool) -> None:
     """Verify a file and print what it proves. Ends the command with exit code 1 if verification fails."""
     with backend.exit_on_error(), readable(path):
-        found = proof_files.verify_file(path, root)
+        content = proof_files.verify_file(path, root)
     if as_json:
-        typer.echo(json.dumps({"file": str(path), "verified": True} | _as_json(found, root)))
+        typer.echo(json.dumps({"file": str(path), "verified": True} | _as_json(content, root)))
         return
-    for line in textwrap.wrap(f"Verified. {escape.printable(found.statement)}", output.WIDTH_OF_A_FILE):
+    for line in textwrap.wrap(f"Verified. {escape.printable(content.statement)}", output.WIDTH_OF_A_FILE):
         typer.echo(line)
-    if isinstance(found, ProofFile):
-        header = found.proven.header
+    if isinstance(content, ProofFile):
+        header = content.proven.header
         if header.after is not None:
             typer.echo(f"after  {header.after.chain}")
         typer.echo(f"chain  {header.chain}")
-    typer.echo(f"root   {found.root}")
+    typer.echo(f"root   {content.root}")
     if root is None:
         _warn_of_own_root()
 
@@ -57,26 +57,26 @@ def verify_against(path: Path, root: bytes | None, *, as_json: bool) -> None:
     """Compare the database with a file of heads. Ends the command with exit code 1 if a recorded head is missing."""
     with backend.exit_on_error(), readable(path):
         header = proof_files.verify_heads(path, root)
-        found = asyncio.run(_compare(Settings.from_env(), path))
+        comparison = asyncio.run(_compare(Settings.from_env(), path))
     if as_json:
-        listed = [asdict(one) for one in found.listed]
+        listed = [asdict(one) for one in comparison.listed]
         typer.echo(
-            json.dumps({"root": header.root, "at": header.at, "counts": found.counts, "found": listed})
+            json.dumps({"root": header.root, "at": header.at, "counts": comparison.counts, "found": listed})
         )
     else:
-        for one in found.listed:
+        for one in comparison.listed:
             name = "-" if one.context_id is None else escape.printable(one.context_id)
             typer.echo(f"{name}  version {one.version:,}  {WORDS[one.what]}: {one.detail}")
-        for line in _summary(header, found):
+        for line in _summary(header, comparison):
             typer.echo(line)
     if root is None and not as_json:
         _warn_of_own_root()
-    if found.wrong_count:
+    if comparison.wrong_count:
         raise typer.Exit(1)
 
 
 @dataclass(slots=True)
-class _Found:
+class _Comparison:
     """The comparison of the conversations in a file with the database."""
 
     counts: Counter[What] = field(default_factory=Counter)
@@ -93,35 +93,37 @@ class _Found:
             self.listed.append(one)
 
 
-async def _compare(settings: Settings, path: Path) -> _Found:
-    found = _Found()
+async def _compare(settings: Settings, path: Path) -> _Comparison:
+    comparison = _Comparison()
     async with snapshot(settings, "frameledger verify") as connection:
         with path.open("rb") as lines, counting("Comparing heads: {count:,} ...") as count:
             _, written = heads_file.read(lines)
             async with aclosing(compare(connection, written)) as compared:
                 async for one in compared:
                     count()
-                    found.add(one)
-    return found
+                    comparison.add(one)
+    return comparison
 
 
-def _summary(header: HeadsHeader, found: _Found) -> Iterator[str]:
-    counts = found.counts
+def _summary(header: HeadsHeader, comparison: _Comparison) -> Iterator[str]:
+    counts = comparison.counts
     yield f"Compared with the root {header.root} of {header.at}:"
     yield f"  {counts['unchanged']:,} conversations are unchanged, {counts['continued']:,} continue their head,"
     yield f"  {counts['erased']:,} were erased with a receipt; {counts['new']:,} are new."
     yield (
-        f"  {found.wrong_count:,} differ from their recorded head."
-        if found.wrong_count
+        f"  {comparison.wrong_count:,} differ from their recorded head."
+        if comparison.wrong_count
         else "  Nothing was changed, removed or replaced."
     )
 
 
-def _as_json(found: ProofFile | HeadsFile, root: bytes | None) -> dict[str, Any]:
-    if isinstance(found, HeadsFile):
-        return {"kind": "heads", "root_given": root is not None} | found.header.model_dump(exclude={"format"})
-    header = found.proven.header.model_dump(exclude={"format", "path"})
-    return {"kind": "proof", "root_given": root is not None, "frames": found.proven.frame_count} | header
+def _as_json(content: ProofFile | HeadsFile, root: bytes | None) -> dict[str, Any]:
+    if isinstance(content, HeadsFile):
+        return {"kind": "heads", "root_given": root is not None} | content.header.model_dump(
+            exclude={"format"}
+        )
+    header = content.proven.header.model_dump(exclude={"format", "path"})
+    return {"kind": "proof", "root_given": root is not None, "frames": content.proven.frame_count} | header
 
 
 def _warn_of_own_root() -> None:

@@ -36,7 +36,7 @@ class _Summary:
     parked: int = 0
     log: ComparedWithLog | None = None
     receipts: list[ErasureSummary] = field(default_factory=list)
-    found: dict[str, Differences] = field(default_factory=dict)
+    differences: dict[str, Differences] = field(default_factory=dict)
 
     def add(self, one: Verified) -> None:
         self.conversations += 1
@@ -44,13 +44,13 @@ class _Summary:
         self.frames_before += one.frames_before
         self.older += one.is_older
         self.parked += one.parked_version is not None and not one.is_older
-        if one.found.count:
-            self.found[one.context_id] = one.found
+        if one.differences.count:
+            self.differences[one.context_id] = one.differences
 
     def add_log(self, log: ComparedWithLog) -> None:
         self.log = log
-        for context_id, found in log.found.items():
-            self.found.setdefault(context_id, Differences()).extend(found)
+        for context_id, differences in log.differences.items():
+            self.differences.setdefault(context_id, Differences()).extend(differences)
 
 
 def verify_rows(
@@ -72,7 +72,7 @@ def verify_rows(
 
             asyncio.run(verify_many(settings, context_ids, report, jobs=jobs, again=again))
         asyncio.run(_beside(settings, context_ids, summary, log=log))
-    known = seen | {one.context_id for one in summary.receipts} | summary.found.keys()
+    known = seen | {one.context_id for one in summary.receipts} | summary.differences.keys()
     missing = [one for one in context_ids or () if one not in known]
     if as_json:
         output.print_json_object(_as_json(summary, missing))
@@ -86,7 +86,7 @@ def verify_rows(
             ),
             "`frameledger list` lists the conversations.",
         )
-    if summary.found:
+    if summary.differences:
         raise typer.Exit(1)
 
 
@@ -98,8 +98,8 @@ async def _beside(
         async with connected(settings) as connection, connection.transaction():
             summary.receipts = await leftovers.receipts(connection, context_ids)
             for left in await leftovers.without_head(connection, context_ids):
-                found = summary.found.setdefault(left.context_id, Differences())
-                found.add(left.version, left.name, ROW, f"{left.count:,} rows", None)
+                differences = summary.differences.setdefault(left.context_id, Differences())
+                differences.add(left.version, left.name, ROW, f"{left.count:,} rows", None)
             if log:
                 with counting("Comparing with Kafka: {count:,} records ...") as count:
                     summary.add_log(await compare_with_log(settings, connection, context_ids, count))
@@ -108,10 +108,10 @@ async def _beside(
 
 
 def _lines(summary: _Summary) -> Iterator[str]:
-    for context_id, found in sorted(summary.found.items()):
-        first = found.first
+    for context_id, differences in sorted(summary.differences.items()):
+        first = differences.first
         assert first is not None
-        more = f" ({found.count - 1:,} more)" if found.count > 1 else ""
+        more = f" ({differences.count - 1:,} more)" if differences.count > 1 else ""
         name = escape.printable(context_id) or "(no conversation)"
         yield f"{name}  version {first.version:,}  {in_words(first)}{more}"
     again = f"; {summary.frames_before:,} were verified earlier" if summary.frames_before else ""
@@ -131,7 +131,7 @@ def _lines(summary: _Summary) -> Iterator[str]:
     gone = [one for one in summary.receipts if not one.lives_again]
     if summary.receipts:
         yield f"  erased  {len(summary.receipts):,} have a receipt; of {len(gone):,} no row is left in any table"
-    wrong = len(summary.found)
+    wrong = len(summary.differences)
     yield f"{wrong:,} differ." if wrong else "No difference."
 
 
@@ -149,9 +149,9 @@ def _as_json(summary: _Summary, missing: Sequence[str]) -> dict[str, Any]:
         "different": [
             {
                 "context_id": context_id,
-                "count": found.count,
-                "differences": as_objects(found),
+                "count": differences.count,
+                "differences": as_objects(differences),
             }
-            for context_id, found in sorted(summary.found.items())
+            for context_id, differences in sorted(summary.differences.items())
         ],
     }

@@ -46,14 +46,14 @@ def why(
         raise typer.BadParameter("use either --at or --era", param_hint="--era")
     with backend.exit_on_error():
         settings = Settings.from_env()
-        found, traces = asyncio.run(
+        explanation, traces = asyncio.run(
             backend.query(settings, _read, context, position, at, era, settings.trace_url)
         )
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(explanation))
         return
     with pager.page(settings.pager) as page:
-        render(page, found, traces)
+        render(page, explanation, traces)
 
 
 async def _read(
@@ -73,14 +73,16 @@ async def _read(
                 f"The conversation {context!r} has no history number {era}.",
                 "`frameledger timeline` shows where each history starts. Without --era, the current one is used.",
             )
-    found = await history.explanation(connection, context, position, version or 0)
-    if found is None:
+    explanation = await history.explanation(connection, context, position, version or 0)
+    if explanation is None:
         output.fail(
             f"No message of {context!r} has the position {position} in the history of version {version}.",
             f"`frameledger show {shlex.quote(context)} --at {version}` prints the position before each message.",
         )
-    written = found["readings"][0]["began_by"]["version"]
-    asked = found["run"] and found["run"]["asked_by"] and found["run"]["asked_by"]["version"]
+    written = explanation["readings"][0]["began_by"]["version"]
+    asked = (
+        explanation["run"] and explanation["run"]["asked_by"] and explanation["run"]["asked_by"]["version"]
+    )
     versions = [version for version in (asked, written) if version is not None]
     traces = await trace_links.at(connection, context, versions, trace_url)
-    return found, list(dict.fromkeys(traces[version] for version in versions if version in traces))
+    return explanation, list(dict.fromkeys(traces[version] for version in versions if version in traces))

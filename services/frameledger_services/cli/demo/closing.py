@@ -31,23 +31,23 @@ async def look_back(
         console.print(query_result.answer(names, await cursor.fetchall(), console.width))
 
 
-def print_verdict(console: Console, played: Played, found: Proof) -> None:
+def print_verdict(console: Console, played: Played, result: Proof) -> None:
     """Print the result of the proof, or every difference."""
     console.print()
-    for one in found.differences[:5]:
+    for one in result.differences[:5]:
         console.print(f"Version {one.version}, {one.about}", style="bold red")
         console.print(f"  SQL   {one.stored}\n  fold  {one.folded}", markup=False)
-    for sentence in found.wrong:
+    for sentence in result.wrong:
         console.print(sentence, style="bold red", markup=False)
-    if found.differences:
-        console.print(f"{len(found.differences)} differences between SQL and the fold", style="bold red")
-    if not found.right:
+    if result.differences:
+        console.print(f"{len(result.differences)} differences between SQL and the fold", style="bold red")
+    if not result.right:
         return
     console.print(
         Text.assemble(
             ("Verified: ", "bold green"),
-            f"at all {len(played.seen) + 1} versions context_at() equals the fold of Kafka's frames; {found.runs} runs "
-            f"and {found.calls} calls are settled; breakfast was ordered {_times(found.effects)}.",
+            f"at all {len(played.seen) + 1} versions context_at() equals the fold of Kafka's frames; {result.runs} "
+            f"runs and {result.calls} calls are settled; breakfast was ordered {_times(result.effects)}.",
         )
     )
     delays = [1000 * one.delay for one in played.seen]
@@ -58,7 +58,7 @@ def print_verdict(console: Console, played: Played, found: Proof) -> None:
         style="dim",
     )
     console.print()
-    for sentence in _lessons(found):
+    for sentence in _lessons(result):
         console.print(sentence)
 
 
@@ -82,12 +82,12 @@ def print_forgotten(console: Console, forgotten: Forgotten) -> None:
     )
 
 
-def _lessons(found: Proof) -> Iterator[str]:
+def _lessons(result: Proof) -> Iterator[str]:
     """Yields the conclusions of the demo."""
     yield (
         "SQL has the context of the model after each frame, including what was cut off, corrected or replaced."
     )
-    if found.effects:
+    if result.effects:
         yield (
             "A worker was killed during an order, and the order was placed once. A table of jobs would have run it "
             "again or lost it; here the call was ambiguous until the kitchen reported the result."

@@ -119,12 +119,12 @@ class _Performance:
         """Query the history, prove the result, and erase a second conversation. Returns whether all was right."""
         await closing.look_back(self.console, self.connection, self.plan.context_id, played)
         with self.times.of("proof"):
-            found = await proof.proved(self.connection, self.plan.context_id, played, self.harbour)
+            result = await proof.proved(self.connection, self.plan.context_id, played, self.harbour)
             async with Client(self.used.settings) as client:
                 forgotten = await forgetting.forget(client, self.plan.second_id, self.stage)
-        closing.print_verdict(self.console, played, found)
+        closing.print_verdict(self.console, played, result)
         closing.print_forgotten(self.console, forgotten)
-        return found.right and forgotten.right
+        return result.right and forgotten.right
 
     def _kill_worker(self, page: render.Conversation) -> None:
         page.note(f"kill -9 {self.kill(self.plan.function_service)}")

@@ -38,14 +38,14 @@ def doctor(
         settings = Settings.from_env()
     except SettingsError as error:
         remedy = "Correct or unset it; `frameledger config` then lists all settings."
-        found = [Finding("settings", "fail", problem, remedy) for problem in error.problems]
+        findings = [Finding("settings", "fail", problem, remedy) for problem in error.problems]
     else:
-        found = [Finding("settings", "ok", "All settings are valid."), *asyncio.run(_findings(settings))]
+        findings = [Finding("settings", "ok", "All settings are valid."), *asyncio.run(_findings(settings))]
     if as_json:
-        output.print_json(found)
+        output.print_json(findings)
     else:
-        _print(found, output.console())
-    if any(finding.state == "fail" for finding in found):
+        _print(findings, output.console())
+    if any(finding.state == "fail" for finding in findings):
         raise typer.Exit(1)
 
 
@@ -60,12 +60,12 @@ async def _findings(settings: Settings) -> list[Finding]:
         log.setLevel(before)
 
 
-def _print(found: Iterable[Finding], console: Console) -> None:
+def _print(findings: Iterable[Finding], console: Console) -> None:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for finding in found:
+    for finding in findings:
         text = render_context.text(finding.found)
         if finding.remedy and finding.state != "ok":
             text.append(f"\n{finding.remedy}", "dim")

@@ -13,15 +13,15 @@ NAMED = 3
 
 async def unknown_types(connection: Connection) -> Finding:
     """Checks the frames of the last days for types that are unknown to this release."""
-    found = await other_releases.unknown_frames(connection)
+    frames = await other_releases.unknown_frames(connection)
     since = f"the last {other_releases.UNKNOWN_DAYS} days"
-    if found is None:
+    if frames is None:
         return Finding("types", "ok", f"All frames of {since} have known types.")
-    count = f"{found.count:,}" if found.count < other_releases.COUNTED else f"At least {found.count:,}"
-    newest = f"newest {found.newest_type} from {found.newest_source or 'an unnamed source'}"
-    meant = meant_type(found.newest_type)
+    count = f"{frames.count:,}" if frames.count < other_releases.COUNTED else f"At least {frames.count:,}"
+    newest = f"newest {frames.newest_type} from {frames.newest_source or 'an unnamed source'}"
+    meant = meant_type(frames.newest_type)
     guess = "" if meant is None else f" Was {meant} meant?"
-    what = "1 frame of an unknown type" if found.count == 1 else f"{count} frames of unknown types"
+    what = "1 frame of an unknown type" if frames.count == 1 else f"{count} frames of unknown types"
     return Finding(
         "types",
         "warn",
@@ -33,11 +33,11 @@ async def unknown_types(connection: Connection) -> Finding:
 
 async def without_time(connection: Connection) -> Finding:
     """Checks for messages without a time, which an older release wrote."""
-    found = await other_releases.messages_without_time(connection)
-    if not found:
+    message_count = await other_releases.messages_without_time(connection)
+    if not message_count:
         return Finding("times", "ok", "Every message has its time.")
-    count = f"{found:,}" if found < other_releases.COUNTED else f"At least {found:,}"
-    what = "1 message has" if found == 1 else f"{count} messages have"
+    count = f"{message_count:,}" if message_count < other_releases.COUNTED else f"At least {message_count:,}"
+    what = "1 message has" if message_count == 1 else f"{count} messages have"
     return Finding(
         "times",
         "warn",

@@ -19,11 +19,11 @@ WITHIN = 2 * CHECK_SECONDS
 async def findings(settings: Settings) -> list[Finding]:
     """Returns the findings about the services of a running `up`; none if `up` is not running."""
     asked = _addresses(settings)
-    found = await asyncio.gather(*(asyncio.to_thread(_ask, address) for address in asked.values()))
-    return of(dict(zip(asked, found, strict=True)))
+    answers = await asyncio.gather(*(asyncio.to_thread(_ask, address) for address in asked.values()))
+    return of(dict(zip(asked, answers, strict=True)))
 
 
-def of(found: Mapping[str, Mapping[str, str]]) -> list[Finding]:
+def of(readiness: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     """Converts the readiness checks of these processes to findings."""
     wrong = [
         Finding(
@@ -32,11 +32,11 @@ def of(found: Mapping[str, Mapping[str, str]]) -> list[Finding]:
             f"The {name} is not ready: {'; '.join(f'{check}: {result}' for check, result in checks.items())}",
             f"See `frameledger status` and the log of the {name}.",
         )
-        for name, checks in found.items()
+        for name, checks in readiness.items()
         if any(result != OK for result in checks.values())
     ]
-    if found and not wrong:
-        return [Finding("ready", "ok", f"{', '.join(found).capitalize()} are ready.")]
+    if readiness and not wrong:
+        return [Finding("ready", "ok", f"{', '.join(readiness).capitalize()} are ready.")]
     return wrong
 
 

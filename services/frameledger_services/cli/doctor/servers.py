@@ -64,43 +64,43 @@ async def findings(connection: AsyncConnection[Any]) -> list[Finding]:
     return list(of(await server.look(connection)))
 
 
-def of(found: Server) -> Iterator[Finding]:
+def of(state: Server) -> Iterator[Finding]:
     """Converts the server's state to findings."""
-    if found.is_standby or found.is_read_only:
-        what = "a standby" if found.is_standby else "set to read only"
+    if state.is_standby or state.is_read_only:
+        what = "a standby" if state.is_standby else "set to read only"
         yield Finding(
             "read only",
             "fail",
             f"This database is {what}: nothing can be stored.",
             "Use the address of the primary. Of several hosts in the address, the writable one is chosen.",
         )
-    if found.waiting:
+    if state.waiting:
         yield Finding(
             "standbys",
             "fail",
-            f"{found.waiting:,} commits wait for a standby, the longest for {found.waiting_seconds:,.0f} s.",
+            f"{state.waiting:,} commits wait for a standby, the longest for {state.waiting_seconds:,.0f} s.",
             "Restart the standby, or remove it from synchronous_standby_names.",
         )
-    if found.asynchronous:
+    if state.asynchronous:
         yield Finding(
             "standbys",
             "warn",
-            f"{found.asynchronous:,} standbys are asynchronous: a failover to one may lose the newest commits. Frames "
+            f"{state.asynchronous:,} standbys are asynchronous: a failover to one may lose the newest commits. Frames "
             "are folded again from the log; calls whose claim is lost become ambiguous.",
             "Add them to synchronous_standby_names if a failover must lose nothing.",
         )
-    if not found.sees_all:
+    if not state.sees_all:
         yield Finding(
             "standbys",
             "ok",
             "Standbys and old transactions are unknown: this database user sees only its own sessions.",
             "GRANT pg_read_all_stats to this user.",
         )
-    if found.oldest_seconds > LONG_SECONDS:
+    if state.oldest_seconds > LONG_SECONDS:
         yield Finding(
             "old rows",
             "warn",
-            f"A transaction of {found.oldest} has been open for {found.oldest_seconds:,.0f} s: PostgreSQL retains all "
+            f"A transaction of {state.oldest} has been open for {state.oldest_seconds:,.0f} s: PostgreSQL retains all "
             "row versions since then, and batches of projectors take longer.",
             "End it if it is not needed; run long reports on a standby.",
         )

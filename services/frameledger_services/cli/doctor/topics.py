@@ -16,14 +16,14 @@ async def described(settings: Settings) -> dict[str, TopicDescription]:
         return await brokers.describe([topic.name for topic in topic_specs(settings)], configs=True)
 
 
-def findings(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[Finding]:
+def findings(settings: Settings, topics: Mapping[str, TopicDescription]) -> Iterator[Finding]:
     """Yields the findings about the described topics."""
-    wrong = problems(topic_specs(settings), found)
+    wrong = problems(topic_specs(settings), topics)
     for sentence in wrong:
         yield Finding("topics", "fail", sentence, "See `frameledger topics`.")
     if not wrong:
-        yield Finding("topics", "ok", f"All {len(found)} topics exist with the expected configuration.")
-    for topic in found.values():
+        yield Finding("topics", "ok", f"All {len(topics)} topics exist with the expected configuration.")
+    for topic in topics.values():
         yield from copies(topic)
 
 

@@ -102,13 +102,13 @@ def _user() -> str | None:
 
 async def _looked_up(settings: Settings, context: str, *, force: bool) -> Erasable:
     """Returns what the database has of a conversation. Ends the command if it has nothing and no receipt."""
-    found = await backend.query(settings, erasures.erasable, context)
-    if not found.is_there and found.erased_at is None and not force:
+    conversation = await backend.query(settings, erasures.erasable, context)
+    if not conversation.is_there and conversation.erased_at is None and not force:
         output.fail(
             str(NoSuchContextError(context)),
             "`frameledger list` lists the conversations. --force also erases one that only Kafka has or will have.",
         )
-    return found
+    return conversation
 
 
 async def _newest(settings: Settings, context: str) -> Receipt:
@@ -146,7 +146,7 @@ async def _retention(settings: Settings) -> str | None:
     name = TopicNames(settings.topic_prefix).frames
     try:
         async with broker.connect(settings) as brokers:
-            found = await brokers.describe([name], configs=True)
+            topics = await brokers.describe([name], configs=True)
     except (BrokerError, SettingsError):
         return None
-    return found[name].config.get("retention.ms") if name in found else None
+    return topics[name].config.get("retention.ms") if name in topics else None

@@ -43,12 +43,12 @@ def list_(
     """
     with backend.exit_on_error():
         settings = Settings.from_env()
-        found = asyncio.run(backend.query(settings, dead_letters.newest, positions.topic(settings), limit))
+        rejected = asyncio.run(backend.query(settings, dead_letters.newest, positions.topic(settings), limit))
     if as_json:
-        for one in found:
+        for one in rejected:
             typer.echo(json.dumps(rejected_json.summary(one)))
         return
-    if not found:
+    if not rejected:
         typer.echo("There are no dead letters.")
         return
     table = Table(box=None, pad_edge=False)
@@ -58,7 +58,7 @@ def list_(
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("retried", no_wrap=True)
     table.add_column("error", overflow="fold")
-    for one in found:
+    for one in rejected:
         table.add_row(
             positions.written(one),
             f"{one.recorded_at.astimezone(UTC):%m-%d %H:%M:%SZ}",
@@ -83,10 +83,10 @@ def show(
     with backend.exit_on_error():
         settings = Settings.from_env()
         place = positions.parse(settings, where)
-        found = asyncio.run(backend.query(settings, dead_letters.at, [place]))
-    if not found:
+        rejected = asyncio.run(backend.query(settings, dead_letters.at, [place]))
+    if not rejected:
         positions.refuse_missing(place)
-    (one,) = found
+    (one,) = rejected
     if raw:
         sys.stdout.flush()
         sys.stdout.buffer.write(one.value or b"")

@@ -38,11 +38,11 @@ def parked(
     Example: `frameledger parked --json`
     """
     with backend.exit_on_error():
-        found = asyncio.run(backend.query(Settings.from_env(), parked_conversations))
+        conversations = asyncio.run(backend.query(Settings.from_env(), parked_conversations))
     if as_json:
-        output.print_json(found)
+        output.print_json(conversations)
         return
-    if not found:
+    if not conversations:
         typer.echo("No conversation is parked.")
         return
     table = Table(box=None, pad_edge=False)
@@ -51,7 +51,7 @@ def parked(
     table.add_column("frames", justify="right", no_wrap=True)
     table.add_column("parked at (UTC)", no_wrap=True)
     table.add_column("error", overflow="fold")
-    for one in found:
+    for one in conversations:
         at = f"{one.parked_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
         table.add_row(
             render_context.text(one.context_id),
@@ -62,7 +62,7 @@ def parked(
         )
     console = output.console()
     console.print(table)
-    for one in found:
+    for one in conversations:
         context = shlex.quote(render_context.text(one.context_id).plain)
         typer.echo(f"After fixing the cause: frameledger unpark {context}")
 

@@ -36,15 +36,15 @@ async def retry(settings: Settings, places: Sequence[LogPosition], *, again: boo
         done = Retried()
         for first in range(0, len(asked), dead_letters.AT_ONCE):
             page = asked[first : first + dead_letters.AT_ONCE]
-            found = {positions.of(one): one for one in await dead_letters.at(connection, page)}
+            rejected = {positions.of(one): one for one in await dead_letters.at(connection, page)}
             for place in places and page:
-                if place in found:
+                if place in rejected:
                     continue
                 if first == 0:
                     positions.refuse_missing(place)
                 # Records of earlier pages are published, which must be told.
                 done.left.append((place, "there is no dead letter at this position."))
-            for place, one in found.items():
+            for place, one in rejected.items():
                 why = _why_not(one, again=again)
                 if why is None:
                     try:

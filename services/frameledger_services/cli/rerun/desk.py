@@ -47,13 +47,13 @@ class Desk:
 
     async def rerun(self, run: batch.RunAt) -> ComparedAnswers:
         """Rerun one version with the configured number of repetitions."""
-        found = await self.connections.read(original, run.context_id, run.version)
-        rerunner = self._rerunner(found)
-        answers = [await rerunner.rerun(found) for _ in range(self._asked.times)]
-        return compared(found, answers, self._asked.prices)
+        recorded = await self.connections.read(original, run.context_id, run.version)
+        rerunner = self._rerunner(recorded)
+        answers = [await rerunner.rerun(recorded) for _ in range(self._asked.times)]
+        return compared(recorded, answers, self._asked.prices)
 
-    def _rerunner(self, found: Original) -> Rerunner:
-        name = self._asked.provider or (found.answer.provider if found.answer else None)
+    def _rerunner(self, recorded: Original) -> Rerunner:
+        name = self._asked.provider or (recorded.answer.provider if recorded.answer else None)
         if name not in self._rerunners:
             if name is not None:
                 plugins.require_key(name, self._asked.settings)

@@ -53,7 +53,7 @@ def line(one: ComparedAnswers) -> Text:
     return text.append(said or "the same", "yellow" if said else "green")
 
 
-def summary(found: Summary, console: Console) -> None:
+def summary(totals: Summary, console: Console) -> None:
     """Print the summary of many reruns."""
     counts = Table(box=None, pad_edge=False)
     for heading in (
@@ -66,19 +66,19 @@ def summary(found: Summary, console: Console) -> None:
     ):
         counts.add_column(heading, justify="right")
     counts.add_row(
-        *(f"{count:,}" for count in (found.reruns, found.same, found.text_differs, found.calls_differ)),
-        f"{found.failed:,}",
-        f"{found.calls_not_available:,}",
+        *(f"{count:,}" for count in (totals.reruns, totals.same, totals.text_differs, totals.calls_differ)),
+        f"{totals.failed:,}",
+        f"{totals.calls_not_available:,}",
     )
     console.print(counts)
     console.print()
     used = Table(box=None, pad_edge=False)
     for heading in ("", "input tokens", "output tokens", "seconds", "price"):
         used.add_column(heading, justify="right" if heading else "left")
-    used.add_row("recorded", *_used(found.recorded))
-    used.add_row("rerun", *_used(found.rerun))
+    used.add_row("recorded", *_used(totals.recorded))
+    used.add_row("rerun", *_used(totals.rerun))
     console.print(used)
-    _say_unpriced(found.unpriced, console)
+    _say_unpriced(totals.unpriced, console)
 
 
 def _say_unpriced(models: Collection[str], console: Console) -> None:

@@ -23,12 +23,12 @@ async def rerun_one(asked: RerunOptions, context_id: str, at: moment.At | None, 
     """Rerun a version, by default the one that the newest run read. Returns whether all answers are equal."""
     async with desk_with(asked) as desk:
         version = await desk.connections.read(_version, context_id, at)
-        found = await desk.rerun(batch.RunAt(context_id, version))
+        comparison = await desk.rerun(batch.RunAt(context_id, version))
     if as_json:
-        typer.echo(json.dumps(to_json.compared(found), ensure_ascii=False))
+        typer.echo(json.dumps(to_json.compared(comparison), ensure_ascii=False))
     else:
-        render.show(found, output.console())
-    return found.same
+        render.show(comparison, output.console())
+    return comparison.same
 
 
 async def rerun_all(
@@ -41,12 +41,12 @@ async def rerun_all(
 ) -> bool:
     """Rerun every completed run of these conversations, and of those with a frame `since`, and write the report.
     Returns whether all answers are equal."""
-    found, console = Summary(), output.console()
+    totals, console = Summary(), output.console()
     try:
         with report.writing(path) as written:
 
             def tell(one: ComparedAnswers) -> None:
-                found.add(one)
+                totals.add(one)
                 said = to_json.compared(one)
                 written.add(said)
                 if as_json:
@@ -59,26 +59,26 @@ async def rerun_all(
                     desk.connections, context_ids, None if since is None else since.time
                 )
                 await batch.in_order(runs, desk.rerun, tell, jobs)
-            written.end(found)
+            written.end(totals)
     except OSError as error:
         output.fail(
             f"The report {path} cannot be written: {error.strerror}.", "Choose another file with --report."
         )
     if as_json:
-        typer.echo(json.dumps({"summary": found.to_json(), "report": str(path)}))
-    elif not found.reruns:
+        typer.echo(json.dumps({"summary": totals.to_json(), "report": str(path)}))
+    elif not totals.reruns:
         typer.echo("The selected conversations have no completed run. The provider was not called.")
     else:
         console.print()
-        render.summary(found, console)
+        render.summary(totals, console)
         console.print(f"\nFull report: {path}", soft_wrap=True)
-    return found.same == found.reruns
+    return totals.same == totals.reruns
 
 
 async def _version(connection: AsyncConnection[Any], context_id: str, at: moment.At | None) -> int:
-    found = await moment.find(connection, context_id, at)
+    conversation = await moment.find(connection, context_id, at)
     if at is not None:
-        return found.version
+        return conversation.version
     newest = await reruns.run_versions(connection, context_id)
     if not newest:
         output.fail(

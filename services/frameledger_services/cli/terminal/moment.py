@@ -72,19 +72,20 @@ Option = Annotated[
 async def find(connection: AsyncConnection[Any], context_id: str, at: At | None) -> Moment:
     """Returns the requested version. Ends the command if the conversation or that version does not exist."""
     asked = at or At()
-    found = await moments.moment(connection, context_id, version=asked.version, time=asked.time)
-    if found is None:
+    conversation = await moments.moment(connection, context_id, version=asked.version, time=asked.time)
+    if conversation is None:
         output.fail(
             str(NoSuchContextError(context_id)),
             "`frameledger list` lists the conversations; `frameledger tail` shows the latest records of the log.",
         )
-    if not found.exists:
-        erased = found.erased_version
+    if not conversation.exists:
+        erased = conversation.erased_version
         output.fail(
-            f"The conversation {context_id!r} has no version {found.version}.",
-            f"It has {erased} to {found.newest}." + (" Earlier versions were erased." if erased else ""),
+            f"The conversation {context_id!r} has no version {conversation.version}.",
+            f"It has {erased} to {conversation.newest}."
+            + (" Earlier versions were erased." if erased else ""),
         )
-    return found
+    return conversation
 
 
 async def find_range(

@@ -76,15 +76,15 @@ class _Watch:
         try:
             first = await self._snapshot()
             if as_json:
-                await self._repeat(first, lambda found: output.print_json([found]), once=once)
+                await self._repeat(first, lambda rates: output.print_json([rates]), once=once)
             elif once:
-                await self._repeat(first, lambda found: output.console().print(self._page(found)), once=True)
+                await self._repeat(first, lambda rates: output.console().print(self._page(rates)), once=True)
             else:
                 with Live(console=output.console(), screen=True, auto_refresh=False) as live:
                     live.update(self._page(_between(first, first)), refresh=True)
                     await self._repeat(
                         first,
-                        lambda found: live.update(self._page(found), refresh=True),
+                        lambda rates: live.update(self._page(rates), refresh=True),
                         lambda error: live.update(self._trouble(error), refresh=True),
                     )
         finally:
@@ -114,15 +114,15 @@ class _Watch:
                 return
             before = after
 
-    def _page(self, found: Sample) -> RenderableType:
-        return screen.page(found, self._title)
+    def _page(self, rates: Sample) -> RenderableType:
+        return screen.page(rates, self._title)
 
     def _trouble(self, error: DatabaseUnavailableError) -> RenderableType:
         return screen.trouble(self._title, str(error), f"Retrying every {self._every:g} s.")
 
     async def _snapshot(self) -> _Looked:
-        found = await self._connections.read(take_snapshot, self._topic)
-        return found, await asyncio.to_thread(stages.read, self._addresses)
+        snapshot = await self._connections.read(take_snapshot, self._topic)
+        return snapshot, await asyncio.to_thread(stages.read, self._addresses)
 
 
 def _between(before: _Looked, after: _Looked) -> Sample:

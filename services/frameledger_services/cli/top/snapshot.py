@@ -134,6 +134,6 @@ def _services(workers: Sequence[serving.LiveWorker]) -> list[Service]:
     names = sorted({one.service for one in workers})
     of = {name: [one for one in workers if one.service == name] for name in names}
     return [
-        Service(name, len(found), sum(one.slots for one in found), sum(one.busy for one in found))
-        for name, found in of.items()
+        Service(name, len(members), sum(one.slots for one in members), sum(one.busy for one in members))
+        for name, members in of.items()
     ]

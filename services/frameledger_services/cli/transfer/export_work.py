@@ -86,13 +86,13 @@ async def context(
     # Imported here: importing the adapters takes time.
     from frameledger_services.transfer import chat
 
-    found = await backend.query(settings, moment.find, context_id, at)
-    stored = await backend.query(settings, contexts.context, context_id, found.version)
+    conversation = await backend.query(settings, moment.find, context_id, at)
+    stored = await backend.query(settings, contexts.context, context_id, conversation.version)
     text = json.dumps(chat.request_parts(stored), indent=2, ensure_ascii=False) + "\n"
     # A lone surrogate, which a message may have, cannot be encoded in UTF-8; JSON has an escape for it.
     content = text.encode(errors="backslashreplace")
     file.write(content)
-    done.conversations, done.frames, done.bytes = 1, found.version, len(content)
+    done.conversations, done.frames, done.bytes = 1, conversation.version, len(content)
 
 
 async def _each(

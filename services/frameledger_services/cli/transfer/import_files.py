@@ -90,8 +90,8 @@ async def _import(settings: Settings, path: Path, refolded: list[Checked]) -> Im
 
 
 async def _check(connection: AsyncConnection[Any], path: Path, refolded: list[Checked]) -> Imported:
-    def noted(found: Iterator[Checked]) -> Iterator[Checked]:
-        for one in found:
+    def noted(conversations: Iterator[Checked]) -> Iterator[Checked]:
+        for one in conversations:
             if one.refolded:
                 refolded.append(one)
             yield one

@@ -36,13 +36,13 @@ def reach(settings: Settings) -> list[PartitionProgress] | None:
         return None
 
 
-def table(found: Sequence[PartitionProgress]) -> Table:
+def table(partitions: Sequence[PartitionProgress]) -> Table:
     """Returns the progress as a table."""
     rows = Table(box=None, pad_edge=False)
     for heading in ("partition", "next offset", "gap", "lag"):
         rows.add_column(heading, justify="right", no_wrap=True)
     rows.add_column("read by", overflow="fold")
-    for one in found:
+    for one in partitions:
         rows.add_row(
             str(one.partition),
             str(one.next_offset),
@@ -53,9 +53,9 @@ def table(found: Sequence[PartitionProgress]) -> Table:
     return rows
 
 
-def as_json(found: Sequence[PartitionProgress] | None) -> list[dict[str, Any]] | None:
+def as_json(partitions: Sequence[PartitionProgress] | None) -> list[dict[str, Any]] | None:
     """Returns the progress as JSON. Fields are added, never renamed."""
-    return None if found is None else [asdict(one) for one in found]
+    return None if partitions is None else [asdict(one) for one in partitions]
 
 
 async def _reach(settings: Settings) -> list[PartitionProgress]:

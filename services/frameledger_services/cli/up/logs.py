@@ -109,8 +109,8 @@ class LogFile:
 
 
 def _files(folder: Path, names: list[str] | None) -> dict[str, LogFile]:
-    found = {path.stem: LogFile(path) for path in sorted(folder.glob("*.log"))}
-    return {name: file for name, file in found.items() if not names or name in names}
+    files = {path.stem: LogFile(path) for path in sorted(folder.glob("*.log"))}
+    return {name: file for name, file in files.items() if not names or name in names}
 
 
 class _Page:

@@ -116,11 +116,11 @@ def _published(said: dict[str, Any], frame: AnyFrame | PublishedFrame) -> Publis
     place = read_place(said["place"].encode())
     if place is None:
         raise ValueError("a place is wanted")
-    found = frame if isinstance(frame, PublishedFrame) else acknowledged(place, frame)
+    published = frame if isinstance(frame, PublishedFrame) else acknowledged(place, frame)
     if "outcome" not in said:
-        return found
+        return published
     return replace(
-        found,
+        published,
         version=said["version"],
         outcome=said["outcome"],
         reason=said["reason"],

@@ -54,10 +54,10 @@ def problem_of(response: Answer) -> dict[str, Any]:
     if not response.content:
         return {"type": _WITHOUT_BODY.get(response.status, "")}
     try:
-        found = json.loads(response.content)
+        problem = json.loads(response.content)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return problem if isinstance(problem, dict) else {}
 
 
 def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerError:

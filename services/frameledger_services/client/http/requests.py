@@ -160,12 +160,12 @@ class Requests:
         reason = str(error).replace(" ssl:default", "") or (
             "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
         )
-        found = GatewayUnavailableError(
+        unavailable = GatewayUnavailableError(
             f"The gateway {self.url} does not answer: {reason.rstrip('.')}. Check that it runs, and that this is its "
             "address."
         )
-        found.__cause__ = error
-        return found
+        unavailable.__cause__ = error
+        return unavailable
 
 
 def _session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
@@ -191,15 +191,15 @@ def _proxy(url: URL) -> URL | None:
     named = proxies.get(url.scheme) or proxies.get("all")
     if not named:
         return None
-    found = URL(named if "://" in named else f"http://{named}")
-    if found.scheme not in ("http", "https"):
+    proxy = URL(named if "://" in named else f"http://{named}")
+    if proxy.scheme not in ("http", "https"):
         raise SettingsError(
             [
-                f"The environment names a proxy of another kind than http, {found.scheme}://{found.host}. Set NO_PROXY "
+                f"The environment names a proxy of another kind than http, {proxy.scheme}://{proxy.host}. Set NO_PROXY "
                 f"for {url.host}, or name an http proxy."
             ]
         )
-    return found
+    return proxy
 
 
 async def _answer(response: aiohttp.ClientResponse) -> Answer:
