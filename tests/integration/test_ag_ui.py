@@ -226,6 +226,8 @@ def test_functions_that_run_here_are_shown_with_their_results(front_end, stage):
         "TOOL_CALL_END",
         "TOOL_CALL_RESULT",
     ]
+    # What is stored is what was told: there is nothing to state again.
+    assert types(told).count("MESSAGES_SNAPSHOT") == 1
     question, look, call, result, answer = told["messages"]
     assert (question["role"], look["content"]) == ("user", "I look.")
     assert call["toolCalls"][0]["function"] == {"name": "train_position", "arguments": "{}"}

@@ -4,23 +4,42 @@ that are stored."""
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.laws.arbitrary import HIGH_HALF, LOW_HALF
+from tests.laws.arbitrary import HIGH_HALF, LOW_HALF, as_from_a_record
 from tests.laws.simulation.play import play
 from tests.laws.strategies import CONTEXT, Moment, conversations, moments
 from tests.support.ag_ui import Consumer
 
+from frameledger import derived
 from frameledger.evolve import State
 from frameledger.evolve.changes import CallDispatched, CallStarted, MessageAppended
 from frameledger.evolve.text import plus, trimmed
-from frameledger.frames import AnyFrame
-from frameledger_services.gateway.ag_ui.following import ANSWERS
+from frameledger.frames import (
+    AnyFrame,
+    Frame,
+    LLMAssistantPushAggregationFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMMessagesAppendFrame,
+    LLMMirrorFrame,
+    LLMRunFrame,
+    LLMTextFrame,
+    LLMThoughtStartFrame,
+    TranscriptionFrame,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
+)
+from frameledger.frames.base import SecondInput
+from frameledger.ids import ContextId, Version
 from frameledger_services.gateway.ag_ui.messages import shown
 from frameledger_services.gateway.ag_ui.streamed_text import StreamedText
 from frameledger_services.gateway.ag_ui.translation import QUIET, Translation
-from frameledger_services.store.shown_messages import ShownMessage
+from frameledger_services.projector.rows import readable
+from frameledger_services.store.shown_messages import ShownMessage, WrittenMessage
 
 
 @dataclass
@@ -64,9 +83,19 @@ def begun(moment: Moment) -> list[CallStarted]:
     return [change for change in changes if isinstance(change, CallStarted) and change.key in dispatched]
 
 
-def writes_input(moment: Moment) -> bool:
-    written = [change.message for change in moment.step.changes if isinstance(change, MessageAppended)]
-    return any(message.get("role") not in ANSWERS for message in written)
+def written(moment: Moment) -> list[WrittenMessage]:
+    """The messages that the frame wrote."""
+    return [
+        WrittenMessage(
+            int(moment.after.version),
+            (int(moment.after.place.era), int(change.position)),
+            readable(change.message)[0],
+            change.run_id,
+            makes_calls=bool(change.message.get("tool_calls")),
+        )
+        for change in moment.step.changes
+        if isinstance(change, MessageAppended)
+    ]
 
 
 def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
@@ -85,8 +114,9 @@ def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
             consumer.take_all(translation.started(stored))
         outcome = moment.step.outcome
         of_frame = moment.after.version, moment.frame, outcome, moment.step.reason
-        taken = translation.take(*of_frame, begun(moment), writes_input=writes_input(moment))
+        taken = translation.take(*of_frame, begun(moment), written(moment))
         consumer.take_all(taken)
+        assert not consumer.reads_text or moment.after.speech.response, "a text is open that is over"
         following = found[number + 1][0].frame.type if number + 1 < len(found) else None
         if translation.is_stale and following not in QUIET:
             consumer.take_all(translation.restated(messages))
@@ -101,6 +131,51 @@ def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
     assert consumer.ended in ("RUN_FINISHED", "RUN_ERROR")
 
 
+RUN = derived.run_id(ContextId(CONTEXT), Version(1))
+ASKED = (LLMRunFrame(), LLMFullResponseStartFrame(run_id=RUN))
+CALL = {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "f"}}]}
+RESULT = {"role": "tool", "tool_call_id": "c1", "content": "7"}
+
+
+def asks(way: SecondInput, *messages: dict[str, Any]) -> LLMMessagesAppendFrame:
+    return LLMMessagesAppendFrame(messages=messages, run_llm=True, second_input=way)
+
+
+def logged(*frames: Frame) -> tuple[AnyFrame, ...]:
+    """These frames as they come from the log."""
+    return tuple(as_from_a_record(frame) for frame in frames)
+
+
+@pytest.mark.regression("gateway 39")
+@example(logged(*ASKED, LLMTextFrame(text="Yes", run_id=RUN), asks("interrupt")), 0, 60)
+@example(
+    logged(
+        *ASKED,
+        LLMTextFrame(text="Yes", run_id=RUN),
+        LLMThoughtStartFrame(run_id=RUN),
+        UserStartedSpeakingFrame(second_input="interrupt"),
+        TranscriptionFrame(text="Stop."),
+        UserStoppedSpeakingFrame(),
+        UserStoppedSpeakingFrame(),
+    ),
+    0,
+    60,
+)
+@example(logged(*ASKED, LLMTextFrame(text=HIGH_HALF, run_id=RUN), asks("interrupt", RESULT)), 0, 60)
+@example(logged(*ASKED, asks("coalesce", RESULT), LLMFullResponseEndFrame(run_id=RUN)), 0, 60)
+@example(logged(*ASKED, asks("coalesce", CALL, RESULT), LLMFullResponseEndFrame(run_id=RUN)), 0, 60)
+@example(
+    logged(
+        *ASKED,
+        LLMTextFrame(text="Yes", run_id=RUN),
+        LLMAssistantPushAggregationFrame(run_id=RUN),
+        LLMMirrorFrame(mirror="elsewhere", react=True),
+        LLMFullResponseStartFrame(run_id=RUN, attempt=2),
+        LLMTextFrame(text="No", run_id=RUN, attempt=2),
+    ),
+    5,
+    60,
+)
 @given(conversations(erases=True), st.integers(0, 30), st.integers(1, 60))
 def test_a_client_holds_what_is_stored_and_its_protocol_is_kept_wherever_it_comes_in(frames, begin, end):
     follow(frames, begin, end)

@@ -38,19 +38,23 @@ class WrittenMessage:
     """Its era and position."""
 
     role: str | None
+    run_id: str | None = None
+    """The run that said it, if one did."""
+
+    makes_calls: bool = False
 
 
 async def written_after(
     connection: Connection, context_id: str, place: tuple[int, int], version: int
 ) -> list[WrittenMessage]:
-    """Returns the messages behind a place, an era and a position, in the history that there is at a version, in
-    order."""
+    """Returns the messages behind a place, an era and a position, that were written up to a version, in order; also
+    those that are no longer there, or read otherwise by now."""
     cursor = await connection.execute(
         _WRITTEN, {"id": context_id, "era": place[0], "position": place[1], "version": version}
     )
     return [
-        WrittenMessage(valid_from, (era, position), role)
-        for valid_from, era, position, role in await cursor.fetchall()
+        WrittenMessage(valid_from, (era, position), role, run_id, makes_calls)
+        for valid_from, era, position, role, run_id, makes_calls in await cursor.fetchall()
     ]
 
 
@@ -84,9 +88,9 @@ _MESSAGES = r"""
 """
 
 _WRITTEN = """
-    SELECT valid_from, era, position, role
+    SELECT DISTINCT ON (era, position)
+        valid_from, era, position, role, run_id, json_text(message, 'tool_calls') IS NOT NULL
     FROM messages
-    WHERE context_id = %(id)s AND era = era_at(%(id)s, %(version)s)
-        AND (era, position) > (%(era)s, %(position)s) AND valid_from <= %(version)s
-    ORDER BY position
+    WHERE context_id = %(id)s AND (era, position) > (%(era)s, %(position)s) AND valid_from <= %(version)s
+    ORDER BY era, position, valid_from
 """

@@ -20,13 +20,15 @@ from frameledger_services.store import client_calls, conversation_state
 from frameledger_services.store.client_calls import BegunCall
 from frameledger_services.store.client_requests import AskedRun
 from frameledger_services.store.connections import DatabaseUnavailableError
-from frameledger_services.store.shown_messages import ShownMessage, shown_messages, written_after
+from frameledger_services.store.shown_messages import (
+    ShownMessage,
+    WrittenMessage,
+    shown_messages,
+    written_after,
+)
 
 WORDS = frozenset(("LLMTextFrame", "TextFrame", "VisionTextFrame", "LLMThoughtTextFrame"))
-"""Types of frames with which no call begins, and of which there are most."""
-
-ANSWERS = frozenset(("assistant", "tool"))
-"""Roles of messages that are told by the events of answers and calls."""
+"""Types of frames with which no call begins and no message is written, and of which there are most."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -117,13 +119,12 @@ class FollowedRun:
         return events
 
     async def _frames(self, chunk: Chunk) -> AsyncIterator[EventBatch]:
-        begun, inputs = await self._begun(chunk), await self._inputs(chunk)
+        begun, written = await self._begun(chunk), await self._written(chunk)
         for frame, following in zip_longest(chunk.frames, chunk.frames[1:]):
             assert frame.payload is not None
-            became = frame.outcome, frame.reason
-            calls = begun.get(frame.version, ())
+            of_frame = frame.version, decode(frame.payload), frame.outcome, frame.reason
             events = self._translation.take(
-                frame.version, decode(frame.payload), *became, calls, writes_input=frame.version in inputs
+                *of_frame, begun.get(frame.version, ()), written.get(frame.version, ())
             )
             if self._translation.is_stale and not (following and following.type in QUIET):
                 events += self._translation.restated(await self._messages(frame.version))
@@ -139,14 +140,15 @@ class FollowedRun:
                 found.setdefault(call.version, []).append(call)
         return found
 
-    async def _inputs(self, chunk: Chunk) -> frozenset[int]:
-        """The versions among these frames at which a message was written that is no answer."""
-        if all(frame.type in WORDS for frame in chunk.frames):
-            return frozenset()
-        written = await self._read(written_after, self.thread_id, self._newest, chunk.frames[-1].version)
-        if written:
-            self._newest = written[-1].place
-        return frozenset(one.version for one in written if one.role not in ANSWERS)
+    async def _written(self, chunk: Chunk) -> Mapping[int, Sequence[WrittenMessage]]:
+        """The messages that were written with these frames, by version."""
+        found: dict[int, list[WrittenMessage]] = {}
+        if any(frame.type not in WORDS for frame in chunk.frames):
+            upto = chunk.frames[-1].version
+            for message in await self._read(written_after, self.thread_id, self._newest, upto):
+                found.setdefault(message.version, []).append(message)
+                self._newest = message.place
+        return found
 
     async def _goes_on(self, chunk: Chunk) -> bool:
         """Whether something goes on for which the conversation waits, or it has more frames by now."""

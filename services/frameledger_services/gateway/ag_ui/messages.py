@@ -22,6 +22,9 @@ from frameledger_services.store.shown_messages import ShownMessage
 Message = dict[str, Any]
 """A message as its JSON object in the protocol."""
 
+SHOWN_ROLES = frozenset(("user", "system", "developer", "assistant", "tool"))
+"""Roles of messages that a client sees."""
+
 
 def nth(name: str, number: int) -> str:
     """Returns the name of the first, second ... of those that share one."""

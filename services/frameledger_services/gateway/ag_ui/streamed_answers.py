@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Protocol
 
 from frameledger.frames import LLMFullResponseStartFrame, LLMThoughtTextFrame, TextFrame
 from frameledger_services.gateway.ag_ui.client_copy import ClientCopy
 from frameledger_services.gateway.ag_ui.messages import nth
 from frameledger_services.gateway.ag_ui.streamed_message import Event, OpenText, OpenThought
+
+
+class Written(Protocol):
+    """A message that a frame wrote."""
+
+    @property
+    def role(self) -> str | None: ...
+    @property
+    def run_id(self) -> str | None: ...
+    @property
+    def makes_calls(self) -> bool: ...
 
 
 class StreamedAnswers:
@@ -21,6 +33,9 @@ class StreamedAnswers:
         self._answers: str | None = None
         """The run of the response that is open, or was last. None before one has started: what an earlier one goes on
         with is not shown before it is stored."""
+
+        self._name = ""
+        """The name of its first message of text: its run's, which has it stored, unless it is not stored under that."""
 
         self._is_unnamed = False
         self._texts: Counter[str] = Counter()
@@ -35,6 +50,13 @@ class StreamedAnswers:
         """Returns whether what is open may be of this run; None is a run that nobody names."""
         return run_id is None or self._answers in (None, run_id) or self._is_unnamed
 
+    def may_have_said(self, message: Written) -> bool:
+        """Returns whether a message may be the text that is open. That of a response which names no run may be any
+        text of the assistant: the messages are stated again behind it."""
+        if message.role != "assistant" or message.makes_calls:
+            return False
+        return self._is_unnamed or (message.run_id is not None and message.run_id == self._answers)
+
     def start(self, version: int, frame: LLMFullResponseStartFrame) -> Iterator[Event]:
         """Begin a response."""
         yield from self.close()
@@ -46,13 +68,15 @@ class StreamedAnswers:
             self._copy.is_stale = self._copy.is_stale or frame.run_id in self._texts or self._is_unnamed
             self._answers, self._is_unnamed = frame.run_id, False
             self._texts[frame.run_id] = 0
+        # A mirror keeps what an attempt before had said: that may have the run's name.
+        self._name = f"said-{version}" if self._copy.is_told_anew else self._answers
 
     def say(self, frame: TextFrame, *, carries_spaces: bool) -> Iterator[Event]:
         """Add a piece of text."""
         if not frame.append_to_context or self._answers is None:
             return
         if self._text is None:
-            self._text = OpenText(nth(self._answers, self._texts[self._answers] + 1))
+            self._text = OpenText(nth(self._name, self._texts[self._answers] + 1))
         yield from self._text.events(self._text.streamed.add(frame.text, carries_spaces))
 
     def close(self) -> Iterator[Event]:

@@ -9,6 +9,7 @@ stated again: `is_stale` says so, once no text is open, and `restated` makes the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -23,8 +24,8 @@ from frameledger.frames import (
     UnknownFrame,
 )
 from frameledger_services.gateway.ag_ui.client_copy import ClientCopy
-from frameledger_services.gateway.ag_ui.messages import shown
-from frameledger_services.gateway.ag_ui.streamed_answers import StreamedAnswers
+from frameledger_services.gateway.ag_ui.messages import SHOWN_ROLES, shown
+from frameledger_services.gateway.ag_ui.streamed_answers import StreamedAnswers, Written
 from frameledger_services.gateway.ag_ui.streamed_calls import BegunCall, StreamedCalls, WaitingCall
 from frameledger_services.gateway.ag_ui.streamed_message import Event
 from frameledger_services.gateway.ag_ui.usage import RunUsage
@@ -105,18 +106,24 @@ class Translation:
         outcome: str = "applied",
         reason: str | None = None,
         begun: Sequence[BegunCall] = (),
-        *,
-        writes_input: bool = False,
+        written: Sequence[Written] = (),
     ) -> list[Event]:
-        """Returns the events of a stored frame; `begun` are the calls of the client's functions that began with it.
-        `writes_input` says that it wrote a message that is no answer: one of its own, or one that was held until the
-        answer before was over (R7.5)."""
-        events = list(self._of_frame(version, frame, outcome, reason))
+        """Returns the events of a stored frame; `begun` are the calls of the client's functions that began with it,
+        `written` the messages that were written with it.
+
+        An answer's text that was written is over for its client too, whatever frame ended it: another input may
+        interrupt it (R7.4). What was written and is told by no event somebody else said: with this frame, or with one
+        whose messages were held until the answer was over (R7.5).
+        """
+        events: list[Event] = []
+        if any(self._answers.may_have_said(message) for message in written):
+            events += self._answers.close_text()
+        events += self._of_frame(version, frame, outcome, reason)
         for call in begun:
             events += self._calls.begin(call.tool_call_id, call.function_name, call.arguments)
         if events:
             self._stated = None
-        self._copy.is_stale = self._copy.is_stale or writes_input
+        self._copy.is_stale = self._copy.is_stale or _of_events(events) != _of_messages(written)
         return events
 
     def _of_frame(self, version: int, frame: AnyFrame, outcome: str, reason: str | None) -> Iterable[Event]:
@@ -179,13 +186,10 @@ class Translation:
                 yield from self._calls.settle(frame)
             case "FunctionCallCancelFrame":
                 yield from self._calls.cancel(frame)
-            case (
-                "LLMMessagesUpdateFrame"
-                | "LLMMessageRewriteFrame"
-                | "LLMMirrorFrame"
-                | "LLMContextFrame"
-                | "LLMContextEraseFrame"
-            ):
+            case "LLMMessagesUpdateFrame" | "LLMMessageRewriteFrame" | "LLMMirrorFrame" | "LLMContextFrame":
+                self._copy.is_stale = self._copy.is_told_anew = True
+            case "LLMContextEraseFrame":
+                yield from self._answers.close()
                 self._copy.is_stale = self._copy.is_told_anew = True
             case "EndFrame" | "CancelFrame":
                 yield from self._answers.close()
@@ -196,11 +200,7 @@ class Translation:
                 | "UserStartedSpeakingFrame"
                 | "UserStoppedSpeakingFrame"
                 | "TranscriptionFrame"
-            ):
-                # These may write a message that somebody else said.
-                self._copy.is_stale = True
-            case (
-                "LLMRunFrame"
+                | "LLMRunFrame"
                 | "LLMSetToolChoiceFrame"
                 | "LLMUpdateSettingsFrame"
                 | "LLMEnablePromptCachingFrame"
@@ -244,3 +244,15 @@ class Translation:
         yield from self._answers.close()
         self._was_stopped = True
         self._copy.is_stale = self._copy.is_stale or frame.heard_text is not None
+
+
+def _of_events(events: Iterable[Event]) -> Counter[str]:
+    """How many messages these events add to those of the client, by kind."""
+    told = Counter(event["type"] for event in events)
+    texts, calls = told["TEXT_MESSAGE_END"], told["TOOL_CALL_START"]
+    return +Counter({"assistant": texts, "calls": calls, "tool": calls})
+
+
+def _of_messages(written: Iterable[Written]) -> Counter[str]:
+    """How many of these messages a client is shown, by kind."""
+    return Counter("calls" if one.makes_calls else one.role for one in written if one.role in SHOWN_ROLES)
