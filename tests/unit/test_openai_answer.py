@@ -146,7 +146,7 @@ def test_failures():
     # Of a function, of another run, and not the end.
     passing = (
         ErrorFrame(code="x", run_id="r1", tool_call_id="c"),
-        ErrorFrame(code="x", run_id="r0", fatal=True),
+        ErrorFrame(code="x", run_id="r0"),
         ErrorFrame(code="retried", run_id="r1"),
     )
     answer, sent = heard(start(), *passing, says("One"), end())

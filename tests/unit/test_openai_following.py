@@ -9,7 +9,13 @@ from uuid import uuid4
 import pytest
 from tests.bounds import IN_PROCESS
 
-from frameledger.frames import LLMFullResponseEndFrame, LLMFullResponseStartFrame, LLMTextFrame, encode_frame
+from frameledger.frames import (
+    ErrorFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+    encode_frame,
+)
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
@@ -132,3 +138,29 @@ def test_an_answer_that_is_read_late_has_nothing_of_the_next_ones(is_away):
         return following.is_over, following.answer.text
 
     assert asyncio.run(follow()) == (True, "Mine.\n\nAnother." if is_away else "Mine.")
+
+
+@pytest.mark.regression("gateway 40")
+@pytest.mark.parametrize("is_interrupted", [True, False], ids=["behind an input", "behind calls"])
+def test_an_answer_fails_whose_next_run_fails_before_it_begins(is_interrupted):
+    """The run of an input that interrupts goes on with the answer, as the one with the results of calls does."""
+    *begun, end = answered(4, "Mine.", "r1", 3)
+    error = stored(8, ErrorFrame(run_id="r2", fatal=True, code="no_worker", message="Nobody."), "r2")
+    about = {"is_all": True, "exists": True, "erased_version": None, "ended": False}
+    head = StreamHead(8, "quiet", False, None)
+    chunk = Chunk(b"", 8, **about, frames=[*begun, *([] if is_interrupted else [end]), error], head=head)
+
+    class NothingBeyond(Database):
+        async def read(self, function, *_):
+            assert function is answered_requests.first_beyond
+
+    async def follow():
+        parts = Parts(Settings(), None, NothingBeyond(), Hub(chunk), asyncio.Event())
+        following = Following(parts, Asked("talk", 3))
+        await following.next(IN_PROCESS)
+        return following.is_over, following.answer.failure
+
+    is_over, failure = asyncio.run(follow())
+    assert is_over
+    assert failure is not None
+    assert failure.code == "no_worker"

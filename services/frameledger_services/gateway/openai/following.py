@@ -165,8 +165,13 @@ class Following:
         self._status = None if chunk.head is None else chunk.head.status
 
     def _has_other_runs(self, chunk: Chunk) -> bool:
-        """Whether there is a run behind another: it goes on with the answer, or gives one to somebody else."""
-        begun = [one.run_id for one in chunk.frames if one.type in STARTS and one.outcome == "applied"]
+        """Whether there is a run behind another: it goes on with the answer, or gives one to somebody else. One that
+        failed before it began is known by its error."""
+        begun = [
+            one.run_id
+            for one in chunk.frames
+            if one.outcome == "applied" and (one.type in STARTS or (one.type == "ErrorFrame" and one.run_id))
+        ]
         return len({*begun, self.answer.current_run_id} if self.answer.has_begun else {*begun}) > 1
 
     async def _first_beyond(self) -> int | None:
