@@ -466,3 +466,16 @@ def test_two_timekeepers_end_a_call_once(database):
         assert await desk.value("SELECT count(*) FROM rejected_frames") == 0
 
     at_desk(database, test)
+
+
+@pytest.mark.regression("worker 53")
+@pytest.mark.parametrize("secs", [1e12, 1.7e308])
+def test_a_deadline_beyond_all_times_is_never_reached_and_holds_up_no_other_call(database, secs):
+    async def test(desk):
+        await desk.say(CTX, calls("for ever", "short"))
+        await desk.say(CTX, begin("for ever", attempt=1, timeout_secs=secs))
+        await desk.say(CTX, begin("short", attempt=1, timeout_secs=1))
+        found = await desk.look(limits(call=FAR))
+        assert [one.frame.tool_call_id for one in found] == ["short"]
+
+    at_desk(database, test)

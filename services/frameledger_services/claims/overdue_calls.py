@@ -13,6 +13,10 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import BY_CLIENT
 from frameledger_services.store.overdue import JUDGED, MOST_ROWS, WINDOW, ago, rows
 
+NEVER_SECONDS = 1e10
+"""A deadline of more, some 300 years, is one of so many. Any client may name one that PostgreSQL can subtract from no
+time: the statement would fail, and with it the timekeeper, for all conversations."""
+
 CallStatus = Literal["announced", "dispatched", "running", "waiting"]
 
 
@@ -58,7 +62,7 @@ async def past_deadline(
                 call.status IN ('announced', 'dispatched', 'running') AND call.requested_at < {ago("grace")}
                 AND CASE call.status WHEN 'announced' THEN {_FIRST_IN_QUEUE_SINCE}
                     ELSE coalesce(call.dispatched_at, call.started_at, call.requested_at) END < {ago("grace")}
-                    - make_interval(secs => coalesce(call.timeout_secs, %(limit)s))
+                    - make_interval(secs => least(coalesce(call.timeout_secs, %(limit)s), {NEVER_SECONDS}))
                 AND NOT (call.status = 'announced' AND run.status IS NOT DISTINCT FROM 'open')
             """,
         ),
