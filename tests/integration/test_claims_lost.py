@@ -8,6 +8,9 @@ from tests.support.claim_workers import FUNCTIONS, run, workers
 LEASE = 600.0
 """Seconds, more than a test takes and less than `a_lease_passes`."""
 
+HIGHEST = 2**31 - 1
+"""The highest attempt that a frame can name."""
+
 pytestmark = pytest.mark.regression("fault 5")
 
 
@@ -85,6 +88,28 @@ def test_an_attempt_is_above_every_one_that_is_folded(scene):
             await other.release([call.id])
             (taken,) = await other.take_over_calls(5)
             assert taken.call_attempt == 5
+
+    run(scenario())
+
+
+@pytest.mark.regression("worker 54")
+def test_the_highest_attempt_of_all_is_claimed_again_under_its_number_and_holds_up_no_other_work(scene):
+    async def scenario():
+        effect, beside = await scene.ask("a", "c")
+        call, call_beside = await scene.call("b", "f", "f")
+        await scene.tell(
+            ("a", response(effect.run_id, HIGHEST, "x")), ("b", start_of(call, HIGHEST, "x", safe=True))
+        )
+        async with workers(scene.address, {}, FUNCTIONS | {"serves": ("f",)}) as (one, other):
+            runs = (await one.claim_runs([effect, beside])).claimed
+            assert [run.attempt for run in runs] == [HIGHEST, 1]
+            await a_lease_passes(one)
+            calls = (await other.claim_calls([call, call_beside])).claimed
+            assert [call.call_attempt for call in calls] == [HIGHEST, 1]
+            await one.release([effect.id])
+            await other.release([call.id])
+            assert [run.attempt for run in await one.take_over_runs(5)] == [HIGHEST]
+            assert [call.call_attempt for call in await other.take_over_calls(5)] == [HIGHEST]
 
     run(scenario())
 

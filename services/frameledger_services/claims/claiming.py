@@ -167,7 +167,7 @@ _CLAIM_RUNS = f"""
             WITH ORDINALITY AS asked (effect_id, context_id, version, run_id, place)
     ), mine AS (
         SELECT claimable.*, me.worker_id, me.service,
-            greatest(had.attempt, runs.attempt) + 1 AS attempt, {rules.RUN_COLUMNS}
+            {rules.attempt_after("had.attempt", "runs.attempt")} AS attempt, {rules.RUN_COLUMNS}
         FROM me
         CROSS JOIN claimable
         {rules.ACTIVE_CONTEXT}
@@ -202,7 +202,7 @@ _CLAIM_CALLS = f"""
             AS asked (effect_id, context_id, version, requested_version, ordinal, tool_call_id, place)
     ), mine AS (
         SELECT claimable.*, me.worker_id, me.service,
-            greatest(had.attempt, tool_calls.attempt) + 1 AS attempt, {rules.CALL_COLUMNS}
+            {rules.attempt_after("had.attempt", "tool_calls.attempt")} AS attempt, {rules.CALL_COLUMNS}
         FROM me
         CROSS JOIN claimable
         {rules.ACTIVE_CONTEXT}

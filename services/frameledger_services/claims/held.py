@@ -8,6 +8,10 @@ from frameledger_services.claims import rules
 from frameledger_services.claims.values import Finish
 from frameledger_services.database_types import Connection
 
+_OF_ITS_RUN = """
+    (SELECT runs.attempt FROM runs WHERE runs.context_id = claims.context_id AND runs.run_id = claims.run_id)
+"""
+
 
 async def next_attempt(
     connection: Connection, worker_id: str, effect_id: str, token: str, attempt: int
@@ -19,10 +23,8 @@ async def next_attempt(
     it has the claim, and gives the work up.
     """
     cursor = await connection.execute(
-        """
-        UPDATE claims SET taken_at = clock_timestamp(), attempt = 1 + greatest(attempt, (
-            SELECT runs.attempt FROM runs WHERE runs.context_id = claims.context_id AND runs.run_id = claims.run_id
-        ))
+        f"""
+        UPDATE claims SET taken_at = clock_timestamp(), attempt = {rules.attempt_after("attempt", _OF_ITS_RUN)}
         WHERE effect_id = %s AND worker_id = %s AND token = %s AND attempt = %s
             AND finished_at IS NULL AND released_at IS NULL
         RETURNING attempt

@@ -17,6 +17,10 @@ RECENTLY = "5 minutes"
 """A worker that died longer ago than this, without deregistering, is not expected to be restarted."""
 
 
+HIGHEST_ATTEMPT = 2**31 - 1
+"""The highest attempt that a frame can name, and a column hold."""
+
+
 def alive(worker: str) -> str:
     """Returns the condition that a row of `workers` is a live worker, by its own lease."""
     return (
@@ -58,6 +62,15 @@ def served(name: str) -> str:
                 AND {name} = ANY (lister.serves)
         ))
     """
+
+
+def attempt_after(*attempts: str) -> str:
+    """SQL: the attempt above the highest of these, of which those that are NULL do not count.
+
+    Any client may name the highest number that a frame can have: that one is given out again, under another claim. An
+    overflow would fail the statement, for all work in it and all workers.
+    """
+    return f"least(greatest({', '.join(attempts)}), {HIGHEST_ATTEMPT - 1}) + 1"
 
 
 def started_by_another(work: str, claim: str) -> str:

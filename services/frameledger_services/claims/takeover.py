@@ -127,10 +127,11 @@ _CLAIMABLE = """
         AND claimable.finished_at IS NULL
 """
 
-_TAKE = """
+_TAKE = f"""
     UPDATE claims
     SET worker_id = mine.new_worker_id, service = mine.new_service, token = DEFAULT,
-        attempt = greatest(claims.attempt, mine.started_attempt) + 1, taken_at = clock_timestamp(), released_at = NULL
+        attempt = {rules.attempt_after("claims.attempt", "mine.started_attempt")},
+        taken_at = clock_timestamp(), released_at = NULL
     FROM mine
     WHERE claims.effect_id = mine.effect_id
 """

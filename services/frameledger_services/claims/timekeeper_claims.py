@@ -129,12 +129,12 @@ async def claim(connection: Connection, worker_id: str, service: str, calls: Seq
     A worker that had one of them and was not dead after all learns from its heartbeat that it lost it.
     """
     cursor = await connection.execute(
-        """
+        f"""
         INSERT INTO claims AS claim
             (effect_id, kind, context_id, version, requested_version, ordinal, tool_call_id, service, worker_id,
             attempt)
         SELECT wanted.effect_id, 'call', call.context_id, call.dispatched_version, call.requested_version,
-            call.ordinal, call.tool_call_id, %s, %s, greatest(wanted.attempt, call.attempt) + 1
+            call.ordinal, call.tool_call_id, %s, %s, {rules.attempt_after("wanted.attempt", "call.attempt")}
         FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::int[], %s::int[])
             AS wanted (effect_id, context_id, requested_version, ordinal, attempt)
         JOIN tool_calls AS call USING (context_id, requested_version, ordinal)
