@@ -15,6 +15,7 @@ from tests.support.databases import made
 from frameledger import derived
 from frameledger.ids import ContextId, Version
 
+TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 COLUMNS = 120
 TEXTS = ("text", "character varying")
 # As long as the ids that most people use.
@@ -103,6 +104,27 @@ def claim(connection, effect_id, worker_id, **fields) -> None:
             worker_id=worker_id,
             **fields,
         )
+
+
+@pytest.mark.regression("worker 55")
+def test_the_most_tokens_that_answers_can_name_make_no_view_fail(database):
+    log, most = Log(), 2**63 - 1
+    usage = dict.fromkeys(TOKENS, most)
+    for context_id in ("a", "b"):
+        for frame in (
+            {"type": "LLMFullResponseStartFrame", "provider": "p", "model": "m"},
+            {"type": "LLMFullResponseEndFrame", "finish_reason": "stop", "usage": usage},
+        ) * 2:
+            log.add(context_id, json.dumps(frame).encode())
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        connection.execute("INSERT INTO prices (model, input, output, currency) VALUES ('m', 2, 10, 'EUR')")
+        views = {view for view, _, _ in connection.execute(OF_VIEWS).fetchall()}
+        for view in sorted(views):
+            connection.execute(f"SELECT * FROM {view}").fetchall()
+        cursor = connection.execute("SELECT sum(input_tokens), sum(output_tokens) FROM facts_conversations")
+        [[read, written]] = cursor.fetchall()
+    assert min(read, written) >= 10**12
 
 
 OF_VIEWS = """

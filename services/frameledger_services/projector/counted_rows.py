@@ -22,6 +22,10 @@ from frameledger_services.projector.rows import Rows, clean
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
+MOST_TOKENS = 10**12
+"""A row has at most so many of each kind. A frame may name any number up to that of 8 bytes, and two of those make a
+sum that fails each view and each limit of tokens, for all conversations."""
+
 Row = dict[str, Any]
 
 
@@ -66,6 +70,13 @@ def write_counted(
             )
 
 
+def used(usage: Usage, *, partial: bool) -> Row:
+    """Returns the columns of what an answer used. `partial`: more may follow, or is not known."""
+    counts = {name: getattr(usage, name) for name in TOKENS}
+    row: Row = {name: None if count is None else min(count, MOST_TOKENS) for name, count in counts.items()}
+    return row | {"usage_partial": partial}
+
+
 def _going_on(frame: AnyFrame, before: State, now: Response | None, logged_at: Any) -> Row:
     changed: Row = {}
     was = before.speech.response
@@ -78,7 +89,7 @@ def _going_on(frame: AnyFrame, before: State, now: Response | None, logged_at: A
     ):
         changed["first_text_at"] = logged_at
     if isinstance(frame, LLMTextFrame) and frame.usage is not None:
-        changed |= _used(frame.usage, partial=True)
+        changed |= used(frame.usage, partial=True)
     if isinstance(frame, ErrorFrame):
         changed |= {"error": clean(frame.message), "error_code": _clean(frame.code)}
     return changed
@@ -88,7 +99,7 @@ def _ended(frame: AnyFrame, was: Response) -> Row:
     if isinstance(frame, LLMFullResponseEndFrame):
         failed = frame.finish_reason == "error"
         ended: Row = {"status": "failed" if failed else "ended", "finish_reason": frame.finish_reason}
-        return ended if frame.usage is None else ended | _used(frame.usage, partial=failed)
+        return ended if frame.usage is None else ended | used(frame.usage, partial=failed)
     if isinstance(frame, InterruptionFrame):
         said = None if frame.heard_text is None else clean(trimmed(was.text)) or None
         return {"status": "interrupted", "said": said}
@@ -96,10 +107,6 @@ def _ended(frame: AnyFrame, was: Response) -> Row:
         return {"status": "failed", "error": clean(frame.message), "error_code": _clean(frame.code)}
     # Another answer began, or the conversation ended.
     return {"status": "context_ended" if isinstance(frame, EndFrame | CancelFrame) else "replaced"}
-
-
-def _used(usage: Usage, *, partial: bool) -> Row:
-    return {name: getattr(usage, name) for name in TOKENS} | {"usage_partial": partial}
 
 
 def _clean(text: str | None) -> str | None:

@@ -43,7 +43,7 @@ from frameledger.frames import (
     UserStoppedSpeakingFrame,
 )
 from frameledger_services.projector.call_rows import write_call
-from frameledger_services.projector.counted_rows import TOKENS, write_counted
+from frameledger_services.projector.counted_rows import used, write_counted
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.rows import Rows, clean, open_row
 
@@ -224,7 +224,7 @@ class _Writing:
                         self._used(change.run_id, self.frame.usage, partial=partial)
 
     def _used(self, run_id: str, usage: Usage, *, partial: bool) -> None:
-        self._run(run_id).update({name: getattr(usage, name) for name in TOKENS}, usage_partial=partial)
+        self._run(run_id).update(used(usage, partial=partial))
 
     def _new_run(self, run_id: str) -> None:
         self.head.counters.runs += 1

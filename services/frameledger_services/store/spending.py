@@ -115,7 +115,8 @@ RUNS_IN_MINUTE = """
     ) AS found
 """
 
-_SUMS = "coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0), coalesce(sum(cost), 0)"
+# The tokens of a row of an earlier release may be more than a bigint has room for, added up.
+_SUMS = "coalesce(sum(coalesce(input_tokens, 0)::numeric + coalesce(output_tokens, 0)), 0), coalesce(sum(cost), 0)"
 
 OF_CONVERSATION = f"""
     SELECT {_SUMS}
