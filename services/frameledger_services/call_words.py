@@ -6,37 +6,46 @@ from __future__ import annotations
 
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE
 
+LONGEST_NAME = 200
+"""Characters of a function's name in what settles its call. No provider takes a name of more than 128."""
+
+
+def shown(name: str) -> str:
+    """Returns the name, shortened: a frame that announces a call may be full of it, and then none that has it beside
+    more could be published. No rule of the fold looks at the name in a settlement."""
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}..."
+
 
 def missing(name: str) -> str:
-    return MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE.format(function_name=name)
+    return MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE.format(function_name=shown(name))
 
 
 def late(name: str) -> str:
-    return f"The function `{name}` was not run: it was not started in time."
+    return f"The function `{shown(name)}` was not run: it was not started in time."
 
 
 def ambiguous(name: str) -> str:
     return (
-        f"It is unknown whether `{name}` took effect: it was started, and its outcome was never reported. Do not call "
-        "it again on your own. Tell the user that this has to be checked."
+        f"It is unknown whether `{shown(name)}` took effect: it was started, and its outcome was never reported. Do "
+        "not call it again on your own. Tell the user that this has to be checked."
     )
 
 
 def failed(name: str) -> str:
-    return f"The function `{name}` failed."
+    return f"The function `{shown(name)}` failed."
 
 
 def no_json(name: str) -> str:
-    return f"The function `{name}` finished, but its result cannot be shown: it is not JSON."
+    return f"The function `{shown(name)}` finished, but its result cannot be shown: it is not JSON."
 
 
 def too_large(name: str) -> str:
-    return f"The function `{name}` finished, but its result is too large to be shown. Request less."
+    return f"The function `{shown(name)}` finished, but its result is too large to be shown. Request less."
 
 
 def not_run(name: str) -> str:
-    return f"The function `{name}` was not run: its service is stopping. You may call it again."
+    return f"The function `{shown(name)}` was not run: its service is stopping. You may call it again."
 
 
 def stopped(name: str) -> str:
-    return f"The function `{name}` did not finish: its service is stopping. You may call it again."
+    return f"The function `{shown(name)}` did not finish: its service is stopping. You may call it again."

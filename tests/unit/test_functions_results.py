@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from tests.bounds import IN_PROCESS, scaled
-from tests.support.calls_in_memory import InMemory, NeverFolded, OneCall, outcomes, run_call
+from tests.support.calls_in_memory import CALL, InMemory, NeverFolded, OneCall, outcomes, run_call
 from tests.support.turns import turns
 
 from frameledger.frames import FunctionCallResultProperties
-from frameledger.record import outgoing
+from frameledger.record import MAX_VALUE_BYTES, outgoing
 from frameledger_services import call_words
 from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
 from frameledger_services.functions import (
@@ -80,6 +81,29 @@ class Encoding(InMemory):
         for frame in frames:
             outgoing(frame, context_id, source="test")
         await super().publish(context_id, *frames, causation_id=causation_id)
+
+
+NAMED_AT_LENGTH = replace(CALL, function_name="f" * (MAX_VALUE_BYTES * 2 // 3))
+"""Announced and started in frames that are just small enough for the log."""
+
+
+@pytest.mark.regression("worker 56")
+@pytest.mark.parametrize("options", [Options(), Options(safe_to_retry=True)], ids=["unsafe", "safe"])
+def test_a_call_whose_name_fills_a_frame_is_settled_like_any_other(options):
+    async def handler(params):
+        raise ValueError("x" * MAX_VALUE_BYTES)
+
+    frames = asyncio.run(run_call(handler, options, leased=Encoding(), call=NAMED_AT_LENGTH))
+    assert outcomes(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "failed"]
+
+
+@pytest.mark.regression("worker 56")
+def test_a_result_whose_error_fills_a_frame_fails_its_call():
+    async def handler(params):
+        return ClosedSession(OSError("x" * MAX_VALUE_BYTES))
+
+    frames = asyncio.run(run_call(handler, leased=Encoding()))
+    assert outcomes(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "failed"]
 
 
 @pytest.mark.regression("worker 6")

@@ -264,3 +264,14 @@ def test_a_cancel_tool_refuses_with_reasons():
     assert isinstance(many, NothingCancelled)
     assert "and 80 more" in many.why
     assert len(many.why) < 10_000
+
+
+@pytest.mark.regression("worker 56")
+def test_what_is_wrong_is_told_in_few_words_however_long_the_keys_of_arguments_are():
+    def label(counts: dict[str, list[int]]): ...
+
+    signature, arguments = signature_of(label), {"counts": {"k" * 100_000: list("abcdef")}}
+    for check in (ArgumentsChecker(signature.schema).check, signature.converted):
+        with pytest.raises(ArgumentsError) as refused:
+            check(arguments)
+        assert len(str(refused.value)) < 10_000

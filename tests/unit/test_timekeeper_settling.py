@@ -55,6 +55,13 @@ def test_the_same_row_gives_the_same_bytes(settle, row):
     assert encode_frame(settle(row).frame) == encode_frame(settle(replace(row)).frame)
 
 
+@pytest.mark.regression("worker 56")
+@pytest.mark.parametrize(("settle", "row"), [(settling.call_overdue, CALL), (by_us, OF_AN_ATTEMPT[1][1])])
+def test_what_settles_a_call_is_small_however_long_its_name_is(settle, row):
+    named = replace(row, function_name="f" * 100_000)
+    assert len(encode_frame(settle(named).frame)) < 10_000
+
+
 @pytest.mark.parametrize(("settle", "row"), OF_A_VERSION + OF_AN_ATTEMPT)
 def test_the_cause_of_a_settlement_is_what_opened_what_it_settles(settle, row):
     assert settle(row).causation_id == CAUSE

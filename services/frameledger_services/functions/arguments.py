@@ -12,6 +12,7 @@ from jsonschema.exceptions import SchemaError as BadSchemaError
 
 from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
+from frameledger_services.call_words import shown
 
 MOST_COMPLAINTS = 5
 """Listed in a message to the model, which corrects a few mistakes at a time."""
@@ -52,7 +53,7 @@ class ArgumentsChecker:
         complaints = []
         try:
             for error in self._validator.iter_errors(dict(arguments)):
-                where = ".".join(str(part) for part in error.absolute_path)
+                where = _short(".".join(str(part) for part in error.absolute_path))
                 complaints.append(f"{where}: {_short(error.message)}" if where else _short(error.message))
                 if len(complaints) == MOST_COMPLAINTS:
                     break
@@ -82,7 +83,8 @@ def parsed(arguments: Any) -> dict[str, Any]:
 
 def bad_arguments_message(function_name: str, why: ArgumentsError) -> str:
     """Returns the result that the model reads."""
-    return f"The function `{function_name}` was not run: {why}. Call it again with arguments that fit its schema."
+    name = shown(function_name)
+    return f"The function `{name}` was not run: {why}. Call it again with arguments that fit its schema."
 
 
 def _kind(value: Any) -> str:

@@ -23,6 +23,7 @@ from frameledger.frames import (
 )
 from frameledger.frames.calls import Waiting
 from frameledger.ids import ContextId, ToolCallId, Version
+from frameledger_services import call_words
 from frameledger_services.functions.options import Options
 from frameledger_services.store.tool_calls import CallKey, CallSnapshot
 
@@ -170,7 +171,7 @@ class CallAttempt:
         """The call was stopped, and has no result."""
         return FunctionCallCancelFrame(
             id=self.frame_id("cancel"),
-            function_name=self.function_name,
+            function_name=call_words.shown(self.function_name),
             tool_call_id=self.tool_call_id,
             run_llm=run_llm,
             call_attempt=self._settling_attempt,
@@ -185,7 +186,7 @@ class CallAttempt:
             fatal=False,
             code=FUNCTION_FAILED,
             tool_call_id=self.tool_call_id,
-            message=f"The call {self.tool_call_id} of {self.function_name} failed: {details}",
+            message=f"The call {self.tool_call_id} of {call_words.shown(self.function_name)} failed: {details}",
         )
 
     @property
@@ -197,7 +198,7 @@ class CallAttempt:
     def _result(self, kind: str, result: Any, *, own: bool = True, **more: Any) -> FunctionCallResultFrame:
         return FunctionCallResultFrame(
             id=self.frame_id(kind),
-            function_name=self.function_name,
+            function_name=call_words.shown(self.function_name),
             tool_call_id=self.tool_call_id,
             result=result,
             call_attempt=self._settling_attempt,

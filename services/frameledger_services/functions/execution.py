@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_DETAILS = 8_000
-"""Characters of a traceback that are published: its last ones, which say most."""
+"""Characters of a traceback that are published: its last ones, which say most. Of an exception's own text, the first
+ones: a frame has to have room for it."""
 
 UNREPORTED = "RuntimeError: the handler ended, and how it ended is not known"
 
@@ -201,8 +202,8 @@ def _raised(error: BaseException) -> Raised:
 
 
 def text_of(error: BaseException) -> str:
-    """Returns the text of an exception. Never raises."""
+    """Returns the text of an exception, its first characters if it is long. Never raises."""
     try:
-        return f"{error}"
+        return f"{error}"[:MOST_DETAILS]
     except BaseException as failure:
         return f"<its text cannot be read: {type(failure).__name__}>"

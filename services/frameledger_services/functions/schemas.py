@@ -24,6 +24,9 @@ PARAMS = "params"
 """The usual name of the parameter that gets the `FunctionCallParams`. Without a type it could be an argument of the
 model, so it needs one."""
 
+MOST_CHARACTERS = 300
+"""Of a mistake in the arguments and of its place: the model chooses the keys of a dictionary."""
+
 _log = logs.get_logger("functions")
 
 
@@ -207,8 +210,8 @@ def _untitled(schema: Any) -> Any:
 
 
 def _words(error: ValidationError) -> str:
-    """Returns what is wrong with the arguments, without their values, which may be long."""
+    """Returns what is wrong with the arguments, without their values and the rest of their keys, which may be long."""
     return "; ".join(
-        f"{'.'.join(str(part) for part in one['loc']) or 'the arguments'}: {one['msg']}"
+        f"{'.'.join(map(str, one['loc']))[:MOST_CHARACTERS] or 'the arguments'}: {one['msg'][:MOST_CHARACTERS]}"
         for one in error.errors(include_url=False, include_input=False)[:10]
     )

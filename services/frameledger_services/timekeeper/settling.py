@@ -150,7 +150,7 @@ def _ended(rule: str, call: OverdueCall | HeldCall, *, call_attempt: int | None 
 def _cancelled(rule: str, call: OverdueCall | HeldCall, call_attempt: int | None = None) -> Settlement:
     frame = FunctionCallCancelFrame(
         id=_call_id(rule, call),
-        function_name=call.function_name,
+        function_name=call_words.shown(call.function_name),
         tool_call_id=call.tool_call_id,
         run_llm=not call.interrupted,
         call_attempt=call_attempt,
@@ -162,7 +162,7 @@ def _cancelled(rule: str, call: OverdueCall | HeldCall, call_attempt: int | None
 def _ambiguous(rule: str, call: OverdueCall | HeldCall, call_attempt: int | None) -> Settlement:
     frame = FunctionCallResultFrame(
         id=_call_id(rule, call),
-        function_name=call.function_name,
+        function_name=call_words.shown(call.function_name),
         tool_call_id=call.tool_call_id,
         result=call_words.ambiguous(call.function_name),
         run_llm=False if call.interrupted else None,
@@ -195,7 +195,7 @@ def _did_not_run(call: HeldCall) -> Settlement:
         rule, text = "call_not_started", call_words.late(call.function_name)
     frame = FunctionCallResultFrame(
         id=_attempt_id(rule, call),
-        function_name=call.function_name,
+        function_name=call_words.shown(call.function_name),
         tool_call_id=call.tool_call_id,
         result=text,
         call_attempt=call.call_attempt,
