@@ -342,3 +342,34 @@ class LateThreads(HandlerExecutor):
 
         vars(execution)["stop"] = stop_and_go_on
         return execution
+
+
+@pytest.mark.regression("worker 57")
+def test_results_that_come_faster_than_they_are_published_do_not_put_off_the_deadline():
+    running: list[CallLifecycle] = []
+    between = FunctionCallResultProperties(is_final=False)
+
+    class PastTheDeadline(InMemory):
+        async def publish(self, context_id, *frames, causation_id):
+            await super().publish(context_id, *frames, causation_id=causation_id)
+            if isinstance(frames[0], FunctionCallResultFrame):
+                running[0]._state.deadline = 0.0
+
+    async def handler(params):
+        reports = [params.result_callback(number, properties=between) for number in range(3)]
+        await asyncio.gather(*reports, return_exceptions=True)
+        await asyncio.Event().wait()
+
+    frames = asyncio.run(
+        run_call(
+            handler,
+            Options(cancel_on_interruption=False),
+            leased=PastTheDeadline(),
+            meanwhile=running.append,
+        )
+    )
+    assert outcomes(frames) == [
+        "FunctionCallInProgressFrame",
+        "FunctionCallResultFrame",
+        "FunctionCallCancelFrame",
+    ]

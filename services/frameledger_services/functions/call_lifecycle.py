@@ -36,6 +36,7 @@ from frameledger_services.functions.call_state import CallDependencies, CallStat
 from frameledger_services.functions.execution import NotBegun
 from frameledger_services.functions.handler import CallHandler
 from frameledger_services.functions.plan import CallPlan
+from frameledger_services.functions.reports import ResultReport
 from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Ending, LeaseLostError, StopReason
@@ -261,6 +262,10 @@ class CallLifecycle:
             elif (event := inbox.take()) is not None:
                 if isinstance(event, NotBegun):
                     return None
+                if state.is_late and isinstance(event, ResultReport) and not event.is_final:
+                    # These may come faster than they are published. What ended the handler may be behind them.
+                    event.reply.set_exception(state.refusal())
+                    return await self._handler.stop_late()
                 if await self._handler.handle(event):
                     return "done"
             elif state.is_late:
