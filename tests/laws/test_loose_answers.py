@@ -68,3 +68,38 @@ def test_an_answer_is_frames_or_an_error_of_ours(data, answer, event):
         frames += answer.end()
         assert frames[-1].type == "LLMFullResponseEndFrame"
     assert all(encode_frame(frame) for frame in frames)
+
+
+HUGE = 10**30
+
+
+@pytest.mark.regression("worker 58")
+@pytest.mark.parametrize(
+    ("answer", "event"),
+    [
+        (
+            OpenAIAnswer,
+            {
+                "choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}],
+                "usage": {"prompt_tokens": HUGE},
+            },
+        ),
+        (
+            AnthropicAnswer,
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"input_tokens": HUGE}},
+        ),
+        (
+            AnthropicAnswer,
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": "end_turn"},
+                "usage": {"input_tokens": 2**63 - 1, "cache_read_input_tokens": 2**63 - 1},
+            },
+        ),
+    ],
+)
+def test_counts_that_no_frame_can_hold_are_as_good_as_none_and_break_no_answer(answer, event):
+    answer = answer("p", announce)
+    frames = [*answer.take(event), *answer.end()]
+    assert frames[-1].type == "LLMFullResponseEndFrame"
+    assert encode_frame(frames[-1])

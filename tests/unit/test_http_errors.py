@@ -58,6 +58,11 @@ def test_in_a_stream_the_words_say_it(kinds, kind):
         ({"retry-after": "inf"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "tomorrow"}, None),
+        pytest.param(
+            {"retry-after": "Fri, 20 Nov 99999999999 00:00:00 GMT"},
+            None,
+            marks=pytest.mark.regression("worker 58"),
+        ),
         ({}, None),
     ],
 )

@@ -133,7 +133,7 @@ def _shown(message: str, secret: str | None) -> str:
 def _until(date: str) -> float:
     try:
         then = parsedate_to_datetime(date)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for a year or a minute of many digits
         return -1.0
     if then.tzinfo is None:
         then = then.replace(tzinfo=UTC)

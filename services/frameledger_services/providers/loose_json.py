@@ -10,6 +10,9 @@ from typing import Any
 
 JsonObject = dict[str, Any]
 
+_MOST = 2**53
+"""A frame has room for several of these, added up."""
+
 
 def an_object(value: object) -> JsonObject:
     """The object; an empty one instead of anything else."""
@@ -27,5 +30,5 @@ def text(value: object) -> str:
 
 
 def number(value: object) -> int | None:
-    """The whole number, from 0 on."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """The whole number, from 0 on; none that is larger than any count of a server."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None
