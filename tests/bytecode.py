@@ -7,9 +7,13 @@ commands take twice the time, and a whole run starts a thousand processes.
 import fcntl
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tests.bounds import PROGRAM
+from tests.support.polling import pause
 
 VARIABLE = "PYTHONDONTWRITEBYTECODE"
 
@@ -21,12 +25,12 @@ def keep() -> None:
 
 
 @contextmanager
-def compiled_by_one(environment: Path = Path(sys.prefix)) -> Iterator[None]:
+def compiled_by_one(environment: Path = Path(sys.prefix), within: float = PROGRAM) -> Iterator[None]:
     """Import tests in this block: the first process of an environment goes ahead, and those that come meanwhile wait
     until it has compiled them, and go on together. In a new checkout each of them would compile all of it.
 
     The kernel frees the lock of a process that dies; those that waited compile for themselves then. So does everybody
-    where the file system has no locks.
+    where the file system has no locks, and whoever has waited `within` seconds for a process that is frozen.
     """
     place = os.open(environment, os.O_RDONLY)
     try:
@@ -34,7 +38,18 @@ def compiled_by_one(environment: Path = Path(sys.prefix)) -> Iterator[None]:
             try:
                 fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                fcntl.flock(place, fcntl.LOCK_SH)
+                _share(place, time.monotonic() + within)
         yield
     finally:
         os.close(place)
+
+
+def _share(place: int, end: float) -> None:
+    """Returns once nobody goes ahead, or at this moment of the monotonic clock."""
+    while time.monotonic() < end:
+        try:
+            fcntl.flock(place, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pause()
+        else:
+            return

@@ -33,7 +33,8 @@ def patience_for_the_reason(monkeypatch):
 
 @pytest.fixture
 def topic(cluster):
-    """Makes a topic on both brokers, and kills the second: its name, and settings to reach it."""
+    """Makes a topic on both brokers, of which a test may kill the second: its name, and settings to reach it."""
+    cluster.rise()
     settings = Settings(kafka_bootstrap_servers=cluster.bootstrap_servers)
 
     def make(partitions, copies, config):
@@ -48,9 +49,7 @@ def topic(cluster):
 
         return settings, asyncio.run(made())
 
-    yield make
-    cluster.kill()
-    cluster.rise()
+    return make
 
 
 async def until(settings, name, is_so):
@@ -82,7 +81,7 @@ def test_publishing_waits_for_a_leader_that_comes_back(cluster, topic, monkeypat
                     tasks.create_task(one.publish(wanted.name, RECORDS, within=PROGRAM))
                     for one in (before, meanwhile)
                 ]
-                await asyncio.to_thread(cluster.rise)
+                cluster.begin()
             return [one.result() for one in publishing]
 
     assert [len(places) for places in asyncio.run(scenario())] == [len(RECORDS)] * 2
@@ -126,9 +125,9 @@ NEVER = 100 * ON_SERVERS
 
 @pytest.fixture
 def frozen(cluster):
-    """Freezes the second broker, until the test ends."""
+    """Freezes the second broker. It does not go on afterwards: the other one may give it up at any moment."""
     yield cluster.freeze
-    cluster.thaw()
+    cluster.kill()
 
 
 @pytest.mark.regression("trial C4")

@@ -25,24 +25,35 @@ class TwoBrokers:
         self.second = f"{ports.HOST}:{port}"
         self.bootstrap_servers = f"{first.bootstrap_servers},{self.second}"
         self._program = _second(directory / "kafka", home, port)
+        self._process: subprocess.Popen[bytes] | None = None
         self.rise()
 
+    def begin(self) -> None:
+        """Starts the second, unless it is there, and does not wait for it. In the main thread: the kernel ends a server
+        with the thread that started it."""
+        if self._process is None:
+            self._process = start(self._program)
+
     def rise(self) -> None:
-        self._process = start(self._program)
+        """Returns when the second is there and answers. In the main thread too."""
+        self.begin()
+        assert self._process is not None
         wait_until_ready(self._program, self._process)
 
     def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        """Kills it, unless it is not there."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
 
     def freeze(self) -> None:
+        assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
-    def thaw(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-
     def stop(self) -> None:
-        stop(self._program, self._process)
+        if self._process is not None:
+            stop(self._program, self._process)
 
 
 @contextmanager

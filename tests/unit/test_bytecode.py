@@ -37,3 +37,13 @@ def test_the_first_process_imports_alone_and_those_that_waited_together(tmp_path
             pass
     finally:
         os.close(other)
+
+
+def test_whoever_waited_long_enough_for_the_first_process_compiles_for_itself(tmp_path):
+    frozen = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(frozen, fcntl.LOCK_EX)
+        with bytecode.compiled_by_one(tmp_path, within=0.05):
+            pass
+    finally:
+        os.close(frozen)
