@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from itertools import count
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.two_brokers import two_brokers
 
 from frameledger.record import Outgoing
 from frameledger_services.event_log import broker, failover, log_rate_limit, producer, sender
+from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.publish_errors import PublishError
 from frameledger_services.event_log.topics import TopicSpec, problems
@@ -43,9 +45,15 @@ def topic(cluster):
                 while len(ask._client.cluster.brokers()) < 2:
                     await ask._client.force_metadata_update()
                     await look_again()
-                wanted = TopicSpec(f"test-{next(_names)}", partitions, copies, config)
-                await ask.create_missing([wanted])
-                return wanted
+                while True:
+                    wanted = TopicSpec(f"test-{next(_names)}", partitions, copies, config)
+                    # On a busy machine one may be taken for dead for a moment, since its second is over.
+                    with suppress(BrokerError):
+                        await ask.create_missing([wanted])
+                        found = (await ask.describe([wanted.name]))[wanted.name]
+                        if partitions == 1 or len({one.leader for one in found.states.values()}) == 2:
+                            return wanted
+                    await look_again()
 
         return settings, asyncio.run(made())
 
