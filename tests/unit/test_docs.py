@@ -164,6 +164,39 @@ def test_a_module_that_the_readme_of_its_room_does_not_name_is_found():
     assert modules_missing_from("a/README.md", room) == ["a/three.py"]
 
 
+def places_of_recipes(found: dict[str, str]) -> dict[str, bool]:
+    """The files and folders that a README tells to change to add something, and whether they are there. Those with a
+    name of the reader's own are left out: it has a capital letter, a star, or `acme` in it."""
+    there = "".join(f"/{name}\n" for name in found)
+    places = {}
+    for name, text in found.items():
+        recipes = (
+            re.findall(r"^## To add .*?(?=^## |\Z)", text, re.M | re.S) if name.endswith("README.md") else ()
+        )
+        for recipe in recipes:
+            prose = re.sub(r"^ *```.*?^ *```$", "", recipe, flags=re.M | re.S)
+            for place in re.findall(r"`(?:\.\./)*((?:\w+/)*(?:\w+\.\w+|\w+/))`", prose):
+                if place == place.lower() or place.endswith("README.md"):
+                    places[f"{name}: {place}"] = f"/{place}" in there
+    return {place: is_there for place, is_there in places.items() if "acme" not in place}
+
+
+def test_a_recipe_names_files_that_are_there():
+    places = places_of_recipes(texts())
+    assert len(places) > 20
+    assert [place for place, is_there in places.items() if not is_there] == []
+
+
+def test_a_recipe_that_names_a_file_of_yesterday_is_found():
+    recipe = "`gone.py`\n## To add a thing\n`a/one.py`, `../b/`, `two.py`, `GROUP.py`, `acme.py`\n```\n`x.py`\n```\n"
+    found = {"a/README.md": recipe, "a/one.py": "", "b/three.py": ""}
+    assert places_of_recipes(found) == {
+        "a/README.md: a/one.py": True,
+        "a/README.md: b/": True,
+        "a/README.md: two.py": False,
+    }
+
+
 @pytest.mark.parametrize(
     ("page", "listed"),
     [
