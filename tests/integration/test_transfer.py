@@ -7,12 +7,12 @@ import signal
 import psycopg
 import pytest
 from psycopg import AsyncConnection, IsolationLevel
-from tests.support.batches import Log, histories_interleaved, project, rows_of, value_of
+from tests.support.batches import Log, Projecting, histories_interleaved, project, rows_of, value_of
 from tests.support.transferring import exported, imported, killed_while_importing, random_log
 
 from frameledger import record
 from frameledger_services.audit.verify import verify
-from frameledger_services.store import frame_pages
+from frameledger_services.store import binary_copy, frame_pages
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.transfer import import_folding, importing
 from frameledger_services.transfer.importing import ImportRefusedError
@@ -289,3 +289,25 @@ def test_a_projector_that_begins_the_conversation_meanwhile_is_right(database, o
     with psycopg.connect(other) as connection:
         assert value_of(connection, "SELECT text FROM messages WHERE context_id = 'b'") == "mine"
     assert heads(other)["a"] == heads(database)["a"]
+
+
+@pytest.mark.regression("fault 39")
+def test_a_conversation_that_is_erased_while_it_is_imported_is_not_brought_back(database, other):
+    content = small(database)
+    log = Log()
+    log.add("a", b'{"type":"LLMContextEraseFrame","why":"asked"}')
+
+    async def run():
+        async def erase(point):
+            if point == "before first page":
+                async with Projecting(other) as projecting:
+                    await projecting.store(log.records)
+
+        async with await AsyncConnection.connect(other, autocommit=True) as connection:
+            binary_copy.prepare(connection)
+            found = content.splitlines(keepends=True)
+            with pytest.raises(ImportRefusedError, match="'a' was erased here on"):
+                await importing.write(connection, found, lambda _: None, erase)
+
+    asyncio.run(run())
+    assert heads(other) == {}

@@ -118,7 +118,12 @@ async def write(
             continue
         try:
             async with connection.transaction():
+                await failpoint("before first page")
                 await _write(connection, header, pages, done, told, failpoint)
+                # An erasing frame becomes version 1 as ours does: it came before that and shows here, or its projector
+                # waits for our commit, and erases what we wrote.
+                [there] = await transfer.presence(connection, [(header.context_id, header.version)])
+                _check_not_erased(there)
                 await failpoint("before commit")
         except errors.UniqueViolation as error:
             if error.diag.constraint_name == "frames_frame_id_key":
@@ -166,10 +171,7 @@ async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: 
 
 def _is_there(there: StoredPresence, header: Header) -> bool:
     """Whether the conversation of this header is here already. Raises `ImportRefusedError` if another one is."""
-    if there.erased_at is not None:
-        raise ImportRefusedError(
-            f"{header.context_id!r} was erased here on {there.erased_at:%Y-%m-%d}: a file does not bring it back."
-        )
+    _check_not_erased(there)
     if there.version is None:
         return False
     if there.chain != header.chain:
@@ -178,6 +180,13 @@ def _is_there(there: StoredPresence, header: Header) -> bool:
             "the one in the file."
         )
     return True
+
+
+def _check_not_erased(there: StoredPresence) -> None:
+    if there.erased_at is not None:
+        raise ImportRefusedError(
+            f"{there.context_id!r} was erased here on {there.erased_at:%Y-%m-%d}: a file does not bring it back."
+        )
 
 
 def _conversations(found: Iterable[bytes]) -> Iterator[tuple[Header, Iterator[list[FrameLine]]]]:
