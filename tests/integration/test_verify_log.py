@@ -13,6 +13,7 @@ from tests.support.tampering import changed, rechained
 
 from frameledger.ids import ContextId
 from frameledger.partition import partition_for
+from frameledger_services import failpoints
 from frameledger_services.audit.log_comparison import compare_with_log
 from frameledger_services.audit.restore import Restoring
 from frameledger_services.audit.verify_many import connected
@@ -219,7 +220,7 @@ def test_frames_of_a_life_after_an_erasure_are_restored_without_those_that_were_
             assert connection.execute(asked).fetchall() == stored, versions
 
 
-def restored(road, context_id):
+def restored(road, context_id, failpoint=failpoints.none):
     """Restores the missing frames of a conversation from the log. Returns their number."""
 
     async def run():
@@ -227,10 +228,25 @@ def restored(road, context_id):
             connected(road.settings) as connection,
             open_probe(road.settings, road.names.frames) as log,
         ):
-            restoring = Restoring(road.settings, road.names.frames, log)
+            restoring = Restoring(road.settings, road.names.frames, log, failpoint)
             return await restoring.restore(connection, ContextId(context_id))
 
     return asyncio.run(run())
+
+
+@pytest.mark.regression("fault 40")
+def test_what_is_erased_while_it_is_restored_is_not_brought_back(road):
+    publish_and_project(road, [Raw(b"c", say(text)) for text in ("a", "a secret", "b")])
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM frames WHERE version = 2")
+
+    async def erase(_):
+        publish_and_project(road, [Raw(b"c", ERASE), Raw(b"c", say("another life"))])
+
+    assert restored(road, "c", erase) == 0
+    with psycopg.connect(road.address) as connection:
+        assert connection.execute("SELECT version FROM frames ORDER BY version").fetchall() == [(5,)]
 
 
 @pytest.mark.regression("fault 36")

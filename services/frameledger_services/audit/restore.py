@@ -19,11 +19,13 @@ from frameledger.chain import next_link
 from frameledger.ids import ContextId
 from frameledger.record import LoggedFrame, LogPosition, Record
 from frameledger.values import replace
+from frameledger_services import failpoints
 from frameledger_services.audit.erased_lives import Life
 from frameledger_services.database_types import Connection
 from frameledger_services.event_log.log_probe import LogProbe
 from frameledger_services.event_log.reader import records_between
 from frameledger_services.event_log.topics import home_partition
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.frame_row import named_id
 from frameledger_services.projector.rebuild import DamagedFramesError
@@ -41,11 +43,14 @@ from frameledger_services.store.recovery import RecoveryReceipt
 class Restoring:
     """Restores frames from one topic."""
 
-    def __init__(self, settings: Settings, topic: str, probe: LogProbe) -> None:
+    def __init__(
+        self, settings: Settings, topic: str, probe: LogProbe, failpoint: Failpoint = failpoints.none
+    ) -> None:
         self._settings = settings
         self._topic = topic
         self._probe = probe
         self._probing = asyncio.Lock()
+        self._failpoint = failpoint
 
     async def restore(self, connection: Connection, context_id: ContextId) -> int:
         """Restore what is missing of a conversation, gap by gap, each in a transaction of its own. Returns the number
@@ -65,10 +70,11 @@ class Restoring:
         before = await missing_frames.neighbor(connection, context_id, gap.before)
         behind = await missing_frames.neighbor(connection, context_id, gap.behind)
         rows = [row async for row in self._rows(connection, context_id, gap, before, behind, life)]
+        await self._failpoint("before hold")
         async with connection.transaction():
             held = await statements.hold(connection, context_id)
-            if held is None:
-                return 0  # erased meanwhile
+            if held is None or not await _are_there(connection, context_id, before, behind):
+                return 0  # erased meanwhile; in the second case another life has begun
             chain = rows[-1].chain if rows else b""
             closes = (
                 chain == held.chain
@@ -174,6 +180,14 @@ class Restoring:
                     continue
                 seen.add(pair)
                 yield record, logged
+
+
+async def _are_there(connection: Connection, context_id: ContextId, *neighbors: Neighbor | None) -> bool:
+    """Whether the frames beside a gap are still those that were read."""
+    for one in neighbors:
+        if one is not None and await missing_frames.neighbor(connection, context_id, one.version) != one:
+            return False
+    return True
 
 
 async def _is_stored(connection: Connection, pair: tuple[str, UUID]) -> bool:
