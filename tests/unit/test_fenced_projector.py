@@ -1,15 +1,20 @@
-"""A projector that is fenced in the middle of a batch skips none of the records that it read."""
+"""A projector that is fenced in the middle of a batch skips none of the records that it read, and one whose partitions
+are revoked fences nobody."""
 
 import asyncio
 from types import SimpleNamespace
 
+import pytest
 from tests.support.log_in_memory import Feed, Group
 
 from frameledger.record import Record
 from frameledger_services import failpoints
+from frameledger_services.event_log.consumer import TopicPartition
 from frameledger_services.projector import group_member
+from frameledger_services.projector.crashes import Crashes
 from frameledger_services.projector.instance_id import Instance
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
+from frameledger_services.projector.takeover import TakenOver
 
 TOPIC = "llm.frames"
 TOPICS = ProjectorTopics(frames=TOPIC, dead_letters="llm.frames.dlq", effects={}, partitions=2)
@@ -63,3 +68,57 @@ def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeyp
     assert projector._owned == {}
     assert projector._to_take_over == {0, 1}
     assert feed.answer() == []
+
+
+class Partitions:
+    """The rows of two partitions. To take one over begins when it is asked for, and ends when it may."""
+
+    def __init__(self):
+        self.began, self.may_end = asyncio.Event(), asyncio.Event()
+        self.epochs = {0: 0, 1: 0}
+
+    async def take_over(self, connection, log, topic, partition, owner):
+        self.began.set()
+        await self.may_end.wait()
+        self.epochs[partition] += 1
+        return TakenOver(OwnedPartition(partition, self.epochs[partition], 0), Crashes())
+
+
+async def nothing(*_):
+    return []
+
+
+async def no_difference(*_):
+    return None
+
+
+@pytest.mark.regression("fault 41")
+def test_partitions_that_are_revoked_while_they_are_taken_over_are_not_taken_from_their_next_owner(
+    monkeypatch,
+):
+    feed, relay, rows = Feed(RECORDS), SimpleNamespace(enqueue_pages=list), Partitions()
+    places = [TopicPartition(TOPIC, number) for number in (0, 1)]
+    monkeypatch.setattr(group_member.takeover, "take_over", rows.take_over)
+    monkeypatch.setattr(group_member.instance_id, "check", nothing)
+    monkeypatch.setattr(group_member.topic_identity, "difference", no_difference)
+    monkeypatch.setattr(group_member.outbox, "left_behind", nothing)
+
+    async def run():
+        projector = group_member.GroupMember(
+            Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, failpoints.none, Instance("here")
+        )
+        await projector.on_partitions_assigned(places)
+        async with asyncio.TaskGroup() as tasks:
+            taking_over = tasks.create_task(projector._take_over_assigned())
+            await rows.began.wait()
+            revoking = tasks.create_task(projector.on_partitions_revoked(places))
+            # It either waits for what has begun, or is over by now.
+            await asyncio.wait([revoking], timeout=0)
+            rows.may_end.set()
+            await revoking
+            seen = dict(rows.epochs)
+            await taking_over
+        # From here on the next owner has them, whose epoch no other one follows.
+        assert (rows.epochs, projector._owned) == (seen, {})
+
+    asyncio.run(run())

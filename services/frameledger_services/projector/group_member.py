@@ -170,23 +170,26 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await self._check_topic(min(self._to_take_over))
             await instance_id.check(self._connection, self._topics.frames, self._instance)
         for partition in sorted(self._to_take_over):
-            taken = await takeover.take_over(
-                self._connection, self._log, self._topics.frames, partition, self._instance.owner
-            )
-            if partition not in self._to_take_over:
-                continue  # revoked meanwhile
-            self._to_take_over.discard(partition)
-            self._owned[partition] = taken.owned
-            self._isolation.take(taken.owned, taken.crashes)
-            self._feed.follow(partition, taken.owned.next_offset)
-            self._relay.enqueue_pages(
-                await outbox.left_behind(self._connection, self._topics.frames, partition)
-            )
-            try:
-                # The former owner may have caught up, and died before it released them.
-                await self._release_effects([partition])
-            except ProjectorFencedError:
-                self._recover_from_fence({partition})
+            # A revocation waits for it: afterwards it would fence the partition's next owner, which notices that only
+            # with its next batch.
+            async with self._batch_lock:
+                if partition in self._to_take_over:
+                    await self._take_over(partition)
+
+    async def _take_over(self, partition: int) -> None:
+        taken = await takeover.take_over(
+            self._connection, self._log, self._topics.frames, partition, self._instance.owner
+        )
+        self._to_take_over.discard(partition)
+        self._owned[partition] = taken.owned
+        self._isolation.take(taken.owned, taken.crashes)
+        self._feed.follow(partition, taken.owned.next_offset)
+        self._relay.enqueue_pages(await outbox.left_behind(self._connection, self._topics.frames, partition))
+        try:
+            # The former owner may have caught up, and died before it released them.
+            await self._release_effects([partition])
+        except ProjectorFencedError:
+            self._recover_from_fence({partition})
 
     async def _store(self, chunk: RecordChunk) -> None:
         # A partition that was fetched again for a marker alone may have been stored up to there by now.
