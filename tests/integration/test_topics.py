@@ -19,6 +19,7 @@ from frameledger_services.event_log.topics import problems, topic_specs
 from frameledger_services.projector import topic_identity
 from frameledger_services.projector.topic_identity import TopicChangedError
 from frameledger_services.settings import Settings
+from frameledger_services.work.effect_consumer import EffectConsumer
 
 
 def ask(settings, question):
@@ -71,6 +72,18 @@ def test_two_who_make_them_at_once_make_each_once(log_settings):
 def test_to_ask_for_a_topic_does_not_make_it(log_settings):
     assert describe(log_settings) == {}
     assert describe(log_settings) == {}
+
+
+@pytest.mark.regression("fault 42")
+def test_a_worker_whose_topic_is_missing_says_so_and_does_not_make_it(log_settings):
+    async def run():
+        effects = EffectConsumer(log_settings, topic="no.such.topic", group="it", decode=bytes)
+        with pytest.raises(BrokerError, match="There is no topic no.such.topic: make it with"):
+            await effects.start()
+        async with broker.connect(log_settings) as connection:
+            assert await connection.describe(["no.such.topic"]) == {}
+
+    asyncio.run(run())
 
 
 def test_a_topic_made_otherwise_is_a_problem(log_settings):

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from frameledger import effects
 from frameledger.headers import traceparent_of
 from frameledger_services import logs, transient
+from frameledger_services.event_log import broker
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
@@ -66,6 +67,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         **options: Any,
     ) -> None:
         """`options` are passed to aiokafka's consumer."""
+        self._settings = settings
         self._topic = topic
         self._decode = decode
         # A new service begins with the earliest effects. The work of most has ended; the claim statement skips them.
@@ -79,9 +81,13 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         """Set once the group has assigned partitions, or none."""
 
     async def start(self) -> None:
-        """Join the group. Raises `KafkaError` if no broker answers."""
-        self._client.subscribe([self._topic], listener=self)
+        """Join the group. Raises `BrokerError` if there is no such topic, and that or `KafkaError` if no broker
+        answers."""
         try:
+            # aiokafka would look for it for 40 s and not say its name, or create it where brokers do so on request.
+            async with broker.connect(self._settings) as brokers:
+                await brokers.topic(self._topic)
+            self._client.subscribe([self._topic], listener=self)
             await self._client.start()
         except BaseException:
             await closed(self._client.stop())
