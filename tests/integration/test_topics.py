@@ -77,11 +77,11 @@ def test_to_ask_for_a_topic_does_not_make_it(log_settings):
 @pytest.mark.regression("fault 42")
 def test_a_worker_whose_topic_is_missing_says_so_and_does_not_make_it(log_settings):
     async def run():
-        effects = EffectConsumer(log_settings, topic="no.such.topic", group="it", decode=bytes)
-        with pytest.raises(BrokerError, match="There is no topic no.such.topic: make it with"):
+        effects = EffectConsumer(log_settings, topic="unmade", group="it", decode=bytes)
+        with pytest.raises(BrokerError, match="There is no topic unmade: make it with"):
             await effects.start()
         async with broker.connect(log_settings) as connection:
-            assert await connection.describe(["no.such.topic"]) == {}
+            assert await connection.describe(["unmade"]) == {}
 
     asyncio.run(run())
 

@@ -9,12 +9,15 @@ from pathlib import Path
 import psycopg
 import pytest
 from click import Context
+from typer import Exit
 from typer.testing import CliRunner
 
 from frameledger_services.cli import COMMANDS, application
+from frameledger_services.cli.audit.rebuild import fail_of_missing
 from frameledger_services.cli.terminal import backend
 from frameledger_services.cli.terminal.lazy_commands import imported
 from frameledger_services.store.connections import failure
+from frameledger_services.store.transfer import StoredPresence
 
 NOWHERE = "postgresql://127.0.0.1:1/nowhere"
 
@@ -231,6 +234,29 @@ def test_what_a_database_that_answers_refuses_is_not_about_its_address():
         failure("The database", psycopg.errors.InsufficientPrivilege("permission denied for table contexts"))
     )
     assert said == "The database: permission denied for table contexts"
+
+
+@pytest.mark.regression("journey 47")
+def test_a_right_that_a_change_lacks_is_told_with_the_role_that_has_it(capsys):
+    lacks = psycopg.errors.InsufficientPrivilege("permission denied for table contexts")
+    with pytest.raises(Exit), backend.change(role="frameledger_projector"):
+        raise lacks
+    assert capsys.readouterr().err.splitlines() == [
+        "The database rejected the change: permission denied for table contexts",
+        "This command needs the role frameledger_projector: `GRANT frameledger_projector TO` the user of "
+        "FRAMELEDGER_DATABASE_URL.",
+    ]
+
+
+@pytest.mark.regression("journey 47")
+def test_rebuild_names_the_conversations_that_are_not_there_or_says_that_one_changed(capsys):
+    there = StoredPresence("there", 3, None, None)
+    with pytest.raises(Exit):
+        fail_of_missing([there, StoredPresence("gone", None, None, None)])
+    assert capsys.readouterr().err.startswith("These conversations do not exist: 'gone'.\n")
+    with pytest.raises(Exit):
+        fail_of_missing([there])
+    assert capsys.readouterr().err.endswith("it is not folded again.\nRun the command again.\n")
 
 
 def test_doctor_says_once_what_is_to_be_done_about_servers_that_nobody_named(command):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -111,13 +112,23 @@ def rebuild(
     if contexts and done.read_count < len(set(contexts)):
         with backend.exit_on_error():
             there = asyncio.run(backend.query(settings, transfer.presence, [(one, 0) for one in contexts]))
-        missing = ", ".join(dict.fromkeys(repr(one.context_id) for one in there if one.version is None))
-        output.fail(
-            f"These conversations do not exist: {missing}.", "`frameledger list` lists the conversations."
-        )
+        fail_of_missing(there)
     if as_json:
         typer.echo(json.dumps({"summary": asdict(done)}))
     else:
         typer.echo(render_rebuild.summary(done, apply=apply))
     if done.failed_count or (done.differ_count and not apply):
         raise typer.Exit(1)
+
+
+def fail_of_missing(there: Sequence[transfer.StoredPresence]) -> NoReturn:
+    """End the command because some of these conversations were not folded again."""
+    missing = ", ".join(dict.fromkeys(repr(one.context_id) for one in there if one.version is None))
+    if missing:
+        output.fail(
+            f"These conversations do not exist: {missing}.", "`frameledger list` lists the conversations."
+        )
+    output.fail(
+        "A conversation began, or was erased and began anew, while this command ran: it is not folded again.",
+        "Run the command again.",
+    )
