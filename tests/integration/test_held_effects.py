@@ -21,6 +21,7 @@ from frameledger.ids import ContextId, Version
 from frameledger_services import claims
 from frameledger_services.claims import unclaimed
 from frameledger_services.projector import held_effects, writer
+from frameledger_services.projector import rebuild as rebuilding
 from frameledger_services.projector.ownership import ProjectorFencedError
 from frameledger_services.store import held_effects as statements
 from frameledger_services.store import outbox, projections
@@ -308,6 +309,42 @@ def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_ar
                 "SELECT version FROM causes(%s, %s)", (context_id, closing)
             ).fetchall()
             assert causes == [(closing,), (asked,)]
+
+
+@pytest.mark.regression("fault 43")
+@pytest.mark.parametrize("released_at", [None, "before commit", "after commit"], ids=str)
+def test_a_rebuild_requests_nothing_while_the_partition_catches_up_and_what_is_open_is_asked_for_once(
+    database, everything_is_young, monkeypatch, released_at
+):
+    monkeypatch.setattr(rebuilding, "MAX_AGE", AGES)
+    log = Log()
+    log.add("a-run", json.dumps(HI).encode())
+
+    async def run():
+        async with (
+            Held(database) as held,
+            await psycopg.AsyncConnection.connect(database, autocommit=True) as operator,
+        ):
+            await held.store(log.records)
+            await held.connection.execute("DELETE FROM runs")
+            asked = []
+
+            async def release(point):
+                if point == released_at:
+                    asked.extend(await held.let_out())
+
+            arguments = (TOPIC, TOPICS.effects, ContextId("a-run"), "a test")
+            done = await rebuilding.rebuild(operator, *arguments, failpoint=release)
+            assert [work.kind for work in done.begun] == ["run"]
+            rows = [*asked, *done.outbox]
+            return rows if released_at else [*rows, len(rows), *await held.let_out()]
+
+    rows = asyncio.run(run())
+    if released_at is None:
+        assert rows.pop(0) == 0
+    assert effects_of(rows).keys() == tell(log.records).still_open
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT count(*) FROM outbox WHERE kind = 'effect'") == len(rows) == 1
 
 
 @pytest.mark.regression("fault 30")

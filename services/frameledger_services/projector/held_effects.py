@@ -18,8 +18,8 @@ grow with the number of open runs and calls.
 | after the commit | a partition that is not held, and all of its open work in the outbox, which it publishes |
 
 Meanwhile others do not touch the work of such a partition (`claims.rules.ACTIVE_CONTEXT`,
-`store.projections.next_offsets`, `unpark`); and while it has no living owner, they do not touch work that only the
-tables call open (`claims.rules.ACTIVE_OWNED_CONTEXT`).
+`store.projections.next_offsets`, `unpark`, `rebuild`); and while it has no living owner, they do not touch work that
+only the tables call open (`claims.rules.ACTIVE_OWNED_CONTEXT`).
 """
 
 from __future__ import annotations

@@ -7,6 +7,10 @@ is published by the partition's next owner.
 
 Folding again causes no effect. Only work that is open now and was not before is asked for if it is recent, and closed
 by a frame if it is old (`stale_work`). What was open and is not any more is stopped by its worker's next heartbeat.
+
+While the partition's effects are held, since the log may answer such work further on, nothing is asked for: whoever
+releases them finds it open (`held_effects`). If that happened while we were rebuilding, and so unseen, it is asked for
+in a second transaction. If the process dies before that, the timekeeper closes the work as unclaimed.
 """
 
 from __future__ import annotations
@@ -115,13 +119,15 @@ async def rebuild(
         await failpoint("after rows")
         after = await statements.open_work(connection, context_id)
         begun = after - before
-        outbox = await _settle(connection, frames_topic, effects, context_id, held, begun) if begun else []
-        if outbox:
-            await write(connection, Rows(outbox=outbox), (), by_copy=False)
+        asking = _Asking(connection, frames_topic, effects, context_id, begun)
+        is_held = await asking.is_held()
+        outbox = [] if is_held else await asking.ask(held)
         # On disk before anything acts on it. Otherwise it may be lost, and then so is whatever says that it was done.
-        await statements.end(connection, context_id, on_disk=bool(outbox))
+        await statements.end(connection, context_id, on_disk=is_held or bool(outbox))
         await failpoint("before commit")
     await failpoint("after commit")
+    if is_held:
+        outbox = await asking.ask_if_released()
     return Rebuilt(held.version, folding.settled, sorted(begun), sorted(before - after), outbox)
 
 
@@ -199,23 +205,51 @@ async def _honour_erasure(connection: Connection, context_id: ContextId) -> bool
     return found.is_last
 
 
-async def _settle(
-    connection: Connection,
-    topic: str,
-    effects: Mapping[str, str],
-    context_id: str,
-    held: HeldHead,
-    begun: set[OpenWork],
-) -> list[OutboxRow]:
-    """Returns the outbox rows of the work that is open now and was not before."""
-    partition = await parked.partition_of(connection, context_id)
-    if partition is None:
-        return []
-    rows: list[OutboxRow] = []
-    for old in (True, False):
-        work = await held_effects.open_work_of(connection, topic, context_id, held.now - MAX_AGE, old=old)
-        rows += open_work_rows(topic, partition, effects, _only(begun, work), TOO_LATE if old else None)
-    return rows
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """Asks for work that is open since the rebuild, or closes it."""
+
+    connection: Connection
+    topic: str
+    effects: Mapping[str, str]
+    context_id: ContextId
+    begun: set[OpenWork]
+
+    async def is_held(self, *, lock: bool = False) -> bool:
+        """Whether there is any, and its partition's effects are held."""
+        partition = await self._partition()
+        return partition is not None and await held_effects.is_held(
+            self.connection, self.topic, partition, lock=lock
+        )
+
+    async def ask(self, held: HeldHead) -> list[OutboxRow]:
+        """Write the rows of the outbox, in the caller's transaction, which holds the conversation."""
+        partition = await self._partition()
+        if partition is None:
+            return []
+        rows: list[OutboxRow] = []
+        for old in (True, False):
+            work = await held_effects.open_work_of(
+                self.connection, self.topic, self.context_id, held.now - MAX_AGE, old=old
+            )
+            closing = TOO_LATE if old else None
+            rows += open_work_rows(self.topic, partition, self.effects, _only(self.begun, work), closing)
+        if rows:
+            await write(self.connection, Rows(outbox=rows), (), by_copy=False)
+        return rows
+
+    async def ask_if_released(self) -> list[OutboxRow]:
+        """The same in a transaction of its own, unless the effects are still held."""
+        async with self.connection.transaction():
+            # First, as a batch does. It waits for a release under way, which may not see what we committed.
+            if await self.is_held(lock=True):
+                return []
+            held = await statements.hold(self.connection, self.context_id)
+            return [] if held is None else await self.ask(held)
+
+    async def _partition(self) -> int | None:
+        """That of the conversation; None if there is nothing to ask for."""
+        return await parked.partition_of(self.connection, self.context_id) if self.begun else None
 
 
 def _only(

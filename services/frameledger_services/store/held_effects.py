@@ -94,6 +94,20 @@ async def hold(connection: Connection, topic: str, partition: int, epoch: int, u
     )
 
 
+async def is_held(connection: Connection, topic: str, partition: int, *, lock: bool = False) -> bool:
+    """Whether the effects of a partition are held; with `lock` that stays so until the transaction ends."""
+    cursor = await connection.execute(
+        f"""
+        SELECT effects_held_until IS NOT NULL FROM projections
+        WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partition = %s
+        {"FOR SHARE" if lock else ""}
+        """,
+        (PROJECTION, topic, partition),
+    )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
 async def reach(
     connection: Connection, topic: str, partition: int, epoch: int, next_offset: int
 ) -> datetime | None:
