@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 from tests.support.polling import look_again
 
+from frameledger.effects import RunInference
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import problems, topic_specs
@@ -20,6 +21,7 @@ from frameledger_services.projector import topic_identity
 from frameledger_services.projector.topic_identity import TopicChangedError
 from frameledger_services.settings import Settings
 from frameledger_services.work.effect_consumer import EffectConsumer
+from frameledger_services.work.effect_decoding import decode_effect
 
 
 def ask(settings, question):
@@ -77,7 +79,9 @@ def test_to_ask_for_a_topic_does_not_make_it(log_settings):
 @pytest.mark.regression("fault 42")
 def test_a_worker_whose_topic_is_missing_says_so_and_does_not_make_it(log_settings):
     async def run():
-        effects = EffectConsumer(log_settings, topic="unmade", group="it", decode=bytes)
+        effects = EffectConsumer(
+            log_settings, topic="unmade", group="it", decode=partial(decode_effect, RunInference)
+        )
         with pytest.raises(BrokerError, match="There is no topic unmade: make it with"):
             await effects.start()
         async with broker.connect(log_settings) as connection:

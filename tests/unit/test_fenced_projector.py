@@ -10,11 +10,12 @@ from tests.support.log_in_memory import Feed, Group
 from frameledger.record import Record
 from frameledger_services import failpoints
 from frameledger_services.event_log.consumer import TopicPartition
-from frameledger_services.projector import group_member
+from frameledger_services.projector import group_member, instance_id, takeover, topic_identity
 from frameledger_services.projector.crashes import Crashes
 from frameledger_services.projector.instance_id import Instance
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
 from frameledger_services.projector.takeover import TakenOver
+from frameledger_services.store import outbox
 
 TOPIC = "llm.frames"
 TOPICS = ProjectorTopics(frames=TOPIC, dead_letters="llm.frames.dlq", effects={}, partitions=2)
@@ -98,10 +99,10 @@ def test_partitions_that_are_revoked_while_they_are_taken_over_are_not_taken_fro
 ):
     feed, relay, rows = Feed(RECORDS), SimpleNamespace(enqueue_pages=list), Partitions()
     places = [TopicPartition(TOPIC, number) for number in (0, 1)]
-    monkeypatch.setattr(group_member.takeover, "take_over", rows.take_over)
-    monkeypatch.setattr(group_member.instance_id, "check", nothing)
-    monkeypatch.setattr(group_member.topic_identity, "difference", no_difference)
-    monkeypatch.setattr(group_member.outbox, "left_behind", nothing)
+    monkeypatch.setattr(takeover, "take_over", rows.take_over)
+    monkeypatch.setattr(instance_id, "check", nothing)
+    monkeypatch.setattr(topic_identity, "difference", no_difference)
+    monkeypatch.setattr(outbox, "left_behind", nothing)
 
     async def run():
         projector = group_member.GroupMember(

@@ -12,6 +12,7 @@ from frameledger_services.event_log.topics import (
     TopicNames,
     problems,
     topic_specs,
+    unreadable,
 )
 from frameledger_services.settings import Settings
 
@@ -99,6 +100,18 @@ def test_a_dead_letter_may_be_larger_than_what_was_refused():
 def test_topics_as_they_have_to_be_are_no_problem():
     topics = topic_specs(Settings(topic_replication=2, topic_min_insync_replicas=2))
     assert problems(topics, as_wanted(topics)) == []
+
+
+@pytest.mark.regression("fault 44")
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
+def test_a_topic_that_is_compacted_is_not_read_since_no_offset_tells_what_is_gone(policy):
+    frames = as_wanted(topic_specs(Settings()))["llm.frames"]
+    assert unreadable(frames) is None
+    problem = unreadable(with_config(frames, "cleanup.policy", policy))
+    assert problem is not None
+    assert f"cleanup.policy={policy} and needs delete" in problem
+    assert "kafka-configs --alter --topic llm.frames --add-config cleanup.policy=delete" in problem
+    assert unreadable(replace(frames, config={})) is None
 
 
 def test_a_topic_that_is_not_there_is_a_problem_with_its_remedy():

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 
 from frameledger.errors import ConfigurationError
 from frameledger_services.event_log import broker
-from frameledger_services.event_log.topics import TopicDescription, time_problem
+from frameledger_services.event_log.topics import TopicDescription, unreadable
 from frameledger_services.settings import Settings
 from frameledger_services.store import topics
 from frameledger_services.store.topics import StoredTopic
@@ -26,11 +26,11 @@ class TopicChangedError(ConfigurationError):
 
 
 async def describe(settings: Settings, topic: str) -> TopicDescription:
-    """Returns the topic's description. Raises `BrokerError` if it does not exist, or has the publishers' timestamps:
-    those may have any order, and be out of the database's range."""
+    """Returns the topic's description. Raises `BrokerError` if it does not exist, is compacted, or has the publishers'
+    timestamps: those may have any order, and be out of the database's range."""
     async with broker.connect(settings) as brokers:
         found = await brokers.topic(topic)
-    problem = time_problem(found)
+    problem = unreadable(found)
     if problem is not None:
         raise broker.BrokerError(problem)
     return found
