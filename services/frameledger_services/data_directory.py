@@ -46,15 +46,15 @@ def forget(directory: Path) -> None:
 
 def running() -> list[Path]:
     """Returns the data directories in which an `up` of this user is running, and removes the records of killed ones."""
-    found = []
+    directories = []
     with suppress(OSError):
         for note in sorted(_notes().iterdir()):
             directory = Path(note.read_text(encoding="utf-8"))
             if _is_held(directory / RUN / LOCK):
-                found.append(directory)
+                directories.append(directory)
             else:
                 note.unlink(missing_ok=True)
-    return found
+    return directories
 
 
 def _is_held(lock: Path) -> bool:

@@ -476,8 +476,8 @@ class Settings(BaseModel):
 
     def options_of(self, provider: str) -> dict[str, Any]:
         """Returns the options of a provider in `provider_options`; empty if there are none."""
-        found = self.provider_options
-        return {} if found is None else dict(json.loads(found.get_secret_value()).get(provider, {}))
+        options = self.provider_options
+        return {} if options is None else dict(json.loads(options.get_secret_value()).get(provider, {}))
 
 
 class SettingsError(ConfigurationError):

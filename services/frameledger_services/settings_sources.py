@@ -76,13 +76,13 @@ def load(environment: Mapping[str, str] | None = None, *, look_for_running: bool
         settings = settings.model_copy(update={"data_dir": above})
         sources["data_dir"] = f"found in {above.parent}"
     if look_for_running:
-        found = {
+        addresses = {
             name: value
             for name, value in read_running(settings.data_dir).items()
             if getattr(settings, name, "") is None
         }
-        settings = Settings.model_validate({**settings.model_dump(), **found})
-        sources.update(dict.fromkeys(found, RUNNING))
+        settings = Settings.model_validate({**settings.model_dump(), **addresses})
+        sources.update(dict.fromkeys(addresses, RUNNING))
     return Loaded(settings, sources, file)
 
 
@@ -164,8 +164,8 @@ def _data_directory_above() -> Path | None:
         here = Path.cwd()
     except FileNotFoundError:
         return None
-    found = data_directory.nearest(here)
-    return None if found is None or found.parent == here else found
+    nearest = data_directory.nearest(here)
+    return None if nearest is None or nearest.parent == here else nearest
 
 
 def running_file(data_dir: Path) -> Path:
@@ -176,10 +176,10 @@ def running_file(data_dir: Path) -> Path:
 def read_running(data_dir: Path) -> dict[str, str]:
     """Returns the addresses of a running `up`; empty if none runs."""
     try:
-        found: dict[str, str] = json.loads(running_file(data_dir).read_text(encoding="utf-8"))
+        addresses: dict[str, str] = json.loads(running_file(data_dir).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found
+    return addresses
 
 
 def _is_ours(variable: str) -> bool:

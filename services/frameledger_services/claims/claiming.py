@@ -122,10 +122,10 @@ async def _claim(
             **columns,
         },
     )
-    found: list[_Given[E]] = []
+    claimed: list[_Given[E]] = []
     examined: set[int] = set()
     mine: set[str] = set()
-    for is_alive, place, attempt, token, *found_columns in await cursor.fetchall():
+    for is_alive, place, attempt, token, *values in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if place is None:
@@ -135,10 +135,10 @@ async def _claim(
         # The topic may contain the same effect twice.
         if attempt is not None and effect.id not in mine:
             mine.add(effect.id)
-            found.append(_Given(effect, attempt, token, found_columns))
+            claimed.append(_Given(effect, attempt, token, values))
     # Effects after the last one within the limit were not examined.
     is_full = limit is not None and len(examined) >= limit
-    return ClaimResult(found, len(asked) - max(examined, default=0) if is_full else 0)
+    return ClaimResult(claimed, len(asked) - max(examined, default=0) if is_full else 0)
 
 
 def _call_columns(asked: Sequence[effects.CallFunction]) -> dict[str, Any]:

@@ -22,13 +22,13 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
     Raises `WorkerDeadError`.
     """
     cursor = await connection.execute(_TAKE_RUNS, {"worker_id": worker_id, "limit": limit})
-    found = []
+    runs = []
     for is_alive, cause, trace_id, *row in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if row[0] is not None:
             effect_id, context_id, version, run_id, attempt, token, trigger, age_secs = row
-            found.append(
+            runs.append(
                 ClaimedRun(
                     effect_id=effect_id,
                     context_id=ContextId(context_id),
@@ -43,7 +43,7 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
                     taken_over=True,
                 )
             )
-    return sorted(found, key=lambda run: (run.context_id, run.version))
+    return sorted(runs, key=lambda run: (run.context_id, run.version))
 
 
 async def take_over_calls(connection: Connection, worker_id: str, limit: int) -> list[ClaimedCall]:
@@ -53,13 +53,13 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
     `WorkerDeadError`.
     """
     cursor = await connection.execute(_TAKE_CALLS, {"worker_id": worker_id, "limit": limit})
-    found = []
+    calls = []
     for is_alive, cause, trace_id, *row in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if row[0] is not None:
             effect_id, context_id, version, requested_version, ordinal, call, attempt, token, *columns = row
-            found.append(
+            calls.append(
                 rules.claimed_call(
                     rules.CallColumns(*columns),
                     effect_id=effect_id,
@@ -75,7 +75,7 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
                     taken_over=True,
                 )
             )
-    return sorted(found, key=lambda call: (call.context_id, call.requested_version, call.ordinal))
+    return sorted(calls, key=lambda call: (call.context_id, call.requested_version, call.ordinal))
 
 
 async def finish_over(connection: Connection, worker_id: str, limit: int = 1_000) -> int:

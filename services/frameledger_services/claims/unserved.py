@@ -60,9 +60,9 @@ async def open_work(connection: Connection) -> OpenWork:
     """Returns what a timekeeper would watch."""
     async with connection.cursor(row_factory=class_row(OpenWork)) as cursor:
         await cursor.execute(_OPEN)
-        found = await cursor.fetchone()
-    assert found is not None, "a SELECT without FROM has one row"
-    return found
+        row = await cursor.fetchone()
+    assert row is not None, "a SELECT without FROM has one row"
+    return row
 
 
 async def _unserved(connection: Connection, statement: str) -> list[Unserved]:

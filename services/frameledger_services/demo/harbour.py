@@ -64,8 +64,8 @@ class Harbour:
     def bookings(self, calls: Iterable[str]) -> list[dict[str, Any]]:
         """Returns the bookings that these calls made, in order."""
         wanted = set(calls)
-        found = self._rows("SELECT call, attempt, what, berth, at FROM bookings ORDER BY rowid")
-        return [one for one in found if one["call"] in wanted]
+        rows = self._rows("SELECT call, attempt, what, berth, at FROM bookings ORDER BY rowid")
+        return [one for one in rows if one["call"] in wanted]
 
     def _rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
         with closing(self._connect()) as connection:

@@ -53,11 +53,11 @@ async def proved(
 ) -> Proof:
     """Compare a finished conversation, and return the proof."""
     stored = [seen.frame for seen in played.seen]
-    found = await differences(connection, context_id, played.log, stored)
+    differing = await differences(connection, context_id, played.log, stored)
     wrong = await left_open(connection, context_id) + await wrong_effects(connection, context_id, harbour)
     [(runs, calls)] = await (await connection.execute(_ENDED, {"id": context_id})).fetchall()
     effects = len(harbour.bookings(await _started(connection, context_id)))
-    return Proof(tuple(found), tuple(wrong), runs, calls, effects)
+    return Proof(tuple(differing), tuple(wrong), runs, calls, effects)
 
 
 async def differences(
@@ -76,16 +76,16 @@ async def differences(
     contexts = [_text(context) for (context,) in await cursor.fetchall()]
     # The version after the last one does not exist.
     expected = [*(one.context for one in folded), "null"]
-    found = [
+    differing = [
         Difference(version, "context", *pair)
         for version, pair in enumerate(zip(contexts, expected, strict=True))
         if pair[0] != pair[1]
     ]
     if len(stored) != len(folded) - 1:
-        found.append(Difference(0, "number of frames", str(len(stored)), str(len(folded) - 1)))
+        differing.append(Difference(0, "number of frames", str(len(stored)), str(len(folded) - 1)))
     for version, (frame, one) in enumerate(zip(stored, folded[1:], strict=False), start=1):
-        found += _of_frame(version, frame, one)
-    return found
+        differing += _of_frame(version, frame, one)
+    return differing
 
 
 async def left_open(connection: AsyncConnection[Any], context_id: ContextId) -> list[str]:

@@ -136,8 +136,8 @@ async def _until_they_registered(connection: AsyncConnection[Any], programs: Map
     try:
         async with asyncio.timeout(WORKERS_WITHIN):
             while missing:
-                found = await (await connection.execute("SELECT service FROM live_workers()")).fetchall()
-                missing = set(programs) - {service for (service,) in found}
+                registered = await (await connection.execute("SELECT service FROM live_workers()")).fetchall()
+                missing = set(programs) - {service for (service,) in registered}
                 if missing:
                     await asyncio.sleep(LOOK_AGAIN_SECONDS)
     except TimeoutError:
@@ -146,9 +146,9 @@ async def _until_they_registered(connection: AsyncConnection[Any], programs: Map
 
 
 def _with_addresses(settings: Settings) -> Settings:
-    found = {
+    addresses = {
         name: value
         for name, value in read_running(settings.data_dir).items()
         if getattr(settings, name, "") is None
     }
-    return Settings.model_validate({**settings.model_dump(), **found})
+    return Settings.model_validate({**settings.model_dump(), **addresses})

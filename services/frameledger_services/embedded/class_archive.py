@@ -51,8 +51,8 @@ def place(cache: Path, java: Path, jars: Sequence[Path]) -> Path:
     runtime = java.parent.parent
     parts = [(runtime / "release").read_bytes()]
     for file in (runtime / "lib" / "modules", *jars):
-        found = file.stat()
-        parts.append(f"{file} {found.st_size} {found.st_mtime_ns}".encode())
+        status = file.stat()
+        parts.append(f"{file} {status.st_size} {status.st_mtime_ns}".encode())
     return cache / f"{hashlib.sha256(b'|'.join(parts)).hexdigest()[:16]}.jsa"
 
 
@@ -70,10 +70,10 @@ def options_of_start(archive: Path) -> tuple[str, ...]:
     """Returns the options to use the archive, if it exists and no other user can have written it, because Java executes
     its content."""
     try:
-        found = archive.stat()
+        status = archive.stat()
     except OSError:
         return ()
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return ()
     with suppress(OSError):
         # Marks it as used. Fails if the cache is read-only or belongs to another user.

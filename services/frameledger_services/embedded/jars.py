@@ -106,9 +106,9 @@ def _fetch(jar: Jar, *, cache: Path, repository: str | None) -> Jar:
                 f"The Maven repository does not have {jar.coordinate}.",
                 "Set FRAMELEDGER_MAVEN_REPOSITORY to one that mirrors Maven Central.",
             ) from error
-        if (found := digest(fetched)) != jar.sha256:
+        if (actual := digest(fetched)) != jar.sha256:
             raise EmbeddedError(
-                f"{jar.coordinate} failed verification: its sha256 is {found}, not {jar.sha256}.",
+                f"{jar.coordinate} failed verification: its sha256 is {actual}, not {jar.sha256}.",
                 "The Maven repository or a proxy delivered a modified file. It was not used.",
             )
         fetched.replace(cache / jar.file_name)

@@ -41,13 +41,13 @@ def packaged(
     """Returns the packaged Java with the locked jars, which are downloaded into the user's cache if missing. Raises
     what `jars.fetch` raises."""
     lock = jars.read_lock()
-    found = find_java(java)
+    executable = find_java(java)
     place = (cache or default_cache()) / f"kafka-{lock.kafka}"
     files = jars.fetch(lock, place, repository=repository, say=say)
-    if found != _packaged_java():
-        return Software(found, tuple(files), lock.kafka)
-    archive = class_archive.place(place, found, files) if class_archive.is_free(os.environ) else None
-    return Software(found, tuple(files), lock.kafka, QUIET, archive)
+    if executable != _packaged_java():
+        return Software(executable, tuple(files), lock.kafka)
+    archive = class_archive.place(place, executable, files) if class_archive.is_free(os.environ) else None
+    return Software(executable, tuple(files), lock.kafka, QUIET, archive)
 
 
 def installed(home: Path, *, java: Path | None = None) -> Software:

@@ -138,9 +138,9 @@ def _holder(port: int) -> str:
     """Returns the process that uses the port, as far as it is visible: the one that listens on it, not its children;
     otherwise the ones with connections from it."""
     try:
-        at_it = [found for found in psutil.net_connections("tcp") if found.laddr and found.laddr.port == port]
-        listening = [found for found in at_it if found.status == psutil.CONN_LISTEN]
-        pids = {found.pid for found in listening or at_it}
+        at_port = [one for one in psutil.net_connections("tcp") if one.laddr and one.laddr.port == port]
+        listening = [one for one in at_port if one.status == psutil.CONN_LISTEN]
+        pids = {one.pid for one in listening or at_port}
         names = [
             f"process {pid} ({psutil.Process(pid).name()})" for pid in sorted(pid for pid in pids if pid)
         ]

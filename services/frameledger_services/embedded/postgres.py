@@ -173,10 +173,10 @@ def _make_cluster(directory: Path, place: ClusterLocation, version: int) -> None
 
 
 def _check_version(data: Path, version: int) -> None:
-    found = (data / "PG_VERSION").read_text(encoding="ascii").strip()
-    if found != str(version):
+    stored_version = (data / "PG_VERSION").read_text(encoding="ascii").strip()
+    if stored_version != str(version):
         raise EmbeddedError(
-            f"{data} was created by PostgreSQL {found}; this Frameledger runs {version}.",
+            f"{data} was created by PostgreSQL {stored_version}; this Frameledger runs {version}.",
             "Start it with the release of Frameledger that created it and save it with pg_dump, or rebuild it from "
             "Kafka in a new data directory (--data-dir).",
         )

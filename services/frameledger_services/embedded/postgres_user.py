@@ -97,14 +97,14 @@ def _may_enter(folder: Path, user: pwd.struct_passwd) -> bool:
     for place in [folder.resolve(), *folder.resolve().parents]:
         if not place.exists():
             continue
-        found = place.stat()
-        if found.st_uid == user.pw_uid:
+        status = place.stat()
+        if status.st_uid == user.pw_uid:
             needed = stat.S_IXUSR
-        elif found.st_gid == user.pw_gid:
+        elif status.st_gid == user.pw_gid:
             needed = stat.S_IXGRP
         else:
             needed = stat.S_IXOTH
-        if not found.st_mode & needed:
+        if not status.st_mode & needed:
             return False
     return True
 

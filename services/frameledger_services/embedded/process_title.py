@@ -63,9 +63,9 @@ def _show_as(words: Sequence[str], environment: Mapping[str, str]) -> bool:
     text = ctypes.create_string_buffer(arguments + variables)
     begin = ctypes.addressof(text)
     fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    found = {name: int(fields[number - FIRST_FIELD]) for name, number in _FIELDS.items()}
+    addresses = {name: int(fields[number - FIRST_FIELD]) for name, number in _FIELDS.items()}
     places = _Map(
-        **found,
+        **addresses,
         arg_start=begin,
         arg_end=begin + len(arguments),
         env_start=begin + len(arguments),

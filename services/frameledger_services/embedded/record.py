@@ -107,15 +107,15 @@ def find_process(pid: int | None, started: float | None) -> psutil.Process | Non
 
 def working_in(directory: Path, executable: str) -> list[psutil.Process]:
     """Returns the processes that run a program of this name in this working directory."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.cwd() == str(directory) and Path(process.exe()).name == executable:
-                found.append(process)
+                processes.append(process)
         except psutil.Error:
             # The process ended, or belongs to another user.
             continue
-    return found
+    return processes
 
 
 def start_time(pid: int) -> float:

@@ -78,8 +78,8 @@ def read(path: Path) -> Prices:
     """Returns the price list in a TOML file (`.toml`) or a JSON one (any other name). Raises `PricesError`."""
     try:
         text = path.read_text(encoding="utf-8")
-        found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-        return Prices(_prices.validate_python(found))
+        content = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        return Prices(_prices.validate_python(content))
     except OSError as error:
         raise PricesError(f"The price list {path} cannot be read: {error.strerror}.{_FORM}") from error
     except ValidationError as error:

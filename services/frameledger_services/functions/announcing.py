@@ -68,9 +68,9 @@ async def announce(
             raise CallsRefusedError(context_id, current.reason or str(current.outcome), ids)
     # Outside the time for folding: the calls are announced, and only this process runs them.
     calls = _calls(session, context_id, announcement, Version(current.version or 0))
-    found = await read_while_leased(session, lambda: statuses.read_all(calls), calls=len(calls))
+    snapshots = await read_while_leased(session, lambda: statuses.read_all(calls), calls=len(calls))
     open_calls, refused = list[CallAttempt](), list[str]()
-    for call, stored in zip(calls, found, strict=True):
+    for call, stored in zip(calls, snapshots, strict=True):
         if stored.status is None:
             refused.append(call.tool_call_id)
         else:

@@ -43,10 +43,10 @@ def load(module: str) -> AppModule:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except Exception as error:
         raise ModuleError(_why(module, error, here)) from error
-    registry = getattr(found, REGISTRY, None)
+    registry = getattr(imported, REGISTRY, None)
     if not isinstance(registry, FunctionRegistry):
         raise ModuleError(
             f"The module {module!r} has no {REGISTRY}. Write `{REGISTRY} = FunctionRegistry()` in it, and "
@@ -54,7 +54,7 @@ def load(module: str) -> AppModule:
         )
     if not registry.serves() and not registry.serves_all:
         raise ModuleError(f"The {REGISTRY} of the module {module!r} has no functions.")
-    return AppModule(registry, getattr(found, RESOURCES, None))
+    return AppModule(registry, getattr(imported, RESOURCES, None))
 
 
 def _why(module: str, error: Exception, here: str) -> str:

@@ -35,8 +35,8 @@ class ArgumentsChecker:
         else:
             parameters = dict(schema)
         try:
-            found = jsonschema.validators.validator_for(parameters, jsonschema.Draft202012Validator)
-            found.check_schema(parameters)
+            validator_class = jsonschema.validators.validator_for(parameters, jsonschema.Draft202012Validator)
+            validator_class.check_schema(parameters)
         except BadSchemaError as error:
             raise ValueError(
                 f"The schema of the arguments is not a valid JSON Schema: {error.message}"
@@ -46,7 +46,7 @@ class ArgumentsChecker:
             # list, RecursionError.
             raise ValueError(f"The schema of the arguments cannot be read: {error}") from error
         # An empty registry: references to other documents are not fetched.
-        self._validator = found(parameters, registry=referencing.Registry())
+        self._validator = validator_class(parameters, registry=referencing.Registry())
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Check the arguments. Raises ArgumentsError with the first mistakes, or if the check itself fails."""

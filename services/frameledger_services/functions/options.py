@@ -79,8 +79,8 @@ def tool_options(
 
 def marked_on(handler: object) -> OptionOverrides:
     """Returns the options that `@tool_options` set on a handler."""
-    found = getattr(handler, _MARK, None)
-    return found if isinstance(found, OptionOverrides) else OptionOverrides()
+    overrides = getattr(handler, _MARK, None)
+    return overrides if isinstance(overrides, OptionOverrides) else OptionOverrides()
 
 
 def _first(*choices: bool | None) -> bool:

@@ -105,10 +105,10 @@ class FunctionRegistry:
         """As `unregister_function`, for the function that this handler serves. Raises `UnknownFunctionError` if it is
         not registered."""
         # Equal, not identical: each access to a bound method makes a new object.
-        found = [item for item in self._items() if item.function == handler]
-        if not found:
+        items = [item for item in self._items() if item.function == handler]
+        if not items:
             raise UnknownFunctionError(f"{handler!r} is not registered. Registered are: {self._listed()}.")
-        self.unregister_function(found[0].function_name)
+        self.unregister_function(items[0].function_name)
 
     def has_function(self, function_name: str) -> bool:
         """Returns whether this process serves the function, with a handler of its own or with the catch-all."""

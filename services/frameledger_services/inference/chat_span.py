@@ -95,7 +95,7 @@ def _attributes(run: ClaimedRun, model: LLMService[Any], request: Request | None
             names.GEN_AI_REQUEST_STREAM: True,
             names.GEN_AI_REQUEST_TEMPERATURE: _number(body.get("temperature")),
             names.GEN_AI_REQUEST_MAX_TOKENS: next(
-                (found for name in MOST_TOKENS if (found := _number(body.get(name))) is not None), None
+                (limit for name in MOST_TOKENS if (limit := _number(body.get(name))) is not None), None
             ),
             names.REQUEST_SHA256: request.sha256,
             names.SERVER_ADDRESS: address,

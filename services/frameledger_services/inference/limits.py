@@ -134,8 +134,8 @@ class RunLimits:
 
     def _limit(self, name: str, own: Mapping[str, Any] | None = None) -> Limit | None:
         """Returns a limit, if there is one: that of the settings, or the conversation's own if that is smaller."""
-        found = getattr(self.settings, f"limit_{name}")
-        limit = Limit(found, f"FRAMELEDGER_LIMIT_{name.upper()}") if found else None
+        value = getattr(self.settings, f"limit_{name}")
+        limit = Limit(value, f"FRAMELEDGER_LIMIT_{name.upper()}") if value else None
         mine = None if own is None else own.get(name.removeprefix("conversation_"))
         if mine is not None and (limit is None or mine < limit.value):
             return Limit(mine, f"{name.removeprefix('conversation_')} of its LLMSetLimitsFrame")

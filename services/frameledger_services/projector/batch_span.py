@@ -30,17 +30,17 @@ def batch_span(topic: str, group: str, batch: Sequence[DecodedRecord]) -> Span:
         for _, logged in batch
         if isinstance(logged, LoggedFrame) and tracing.is_sampled(logged.traceparent)
     ]
-    found: dict[str, LoggedFrame] = {}
+    by_trace: dict[str, LoggedFrame] = {}
     for logged in sampled:
         if not _is_piece(logged.frame):
-            found.setdefault(logged.trace_id or "", logged)
-    if not found:
+            by_trace.setdefault(logged.trace_id or "", logged)
+    if not by_trace:
         return Span(None)
     count = {names.MESSAGING_BATCH_MESSAGE_COUNT: len(batch)}
-    first, *others = found.values()
+    first, *others = by_trace.values()
     if not others:
         return processing(topic, group, first.traceparent, count | of_context(first.context_id))
-    links = tuple(one.traceparent or "" for one in found.values())
+    links = tuple(one.traceparent or "" for one in by_trace.values())
     return processing(topic, group, None, count, links=links[:MOST_LINKS])
 
 

@@ -51,7 +51,7 @@ class Batches:
 
     async def store(
         self,
-        found: Iterable[FetchedRecord],
+        records: Iterable[FetchedRecord],
         owned: Mapping[int, OwnedPartition],
         positions: Mapping[int, int],
     ) -> list[OutboxRow]:
@@ -63,7 +63,7 @@ class Batches:
         """
         with deadline():
             batch = [
-                decode_record(record) if logged is None else (record, logged) for record, logged in found
+                decode_record(record) if logged is None else (record, logged) for record, logged in records
             ]
         with batch_span(self._topics.frames, self._topics.group, batch) as self._commits.span:
             stored = await self._unstorable.store(batch, owned, positions)

@@ -218,10 +218,10 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def _check_topic(self, partition: int) -> None:
         """Raise `TopicChangedError` if the topic was deleted and created again: a new topic may have a record that
         equals the last one that was stored, which is all that `takeover` compares."""
-        found = await self._feed.topic(partition)
-        if found is None:
+        description = await self._feed.topic(partition)
+        if description is None:
             raise broker.BrokerError(f"The topic {self._topics.frames} is not there by now.")
-        problem = await topic_identity.difference(self._connection, found)
+        problem = await topic_identity.difference(self._connection, description)
         if problem is not None:
             raise topic_identity.TopicChangedError(problem)
 
@@ -270,7 +270,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
 
 def _batches(
-    found: Sequence[FetchedRecord], ends: dict[int, int], is_isolated: Callable[[int], bool]
+    records: Sequence[FetchedRecord], ends: dict[int, int], is_isolated: Callable[[int], bool]
 ) -> Iterator[tuple[Sequence[FetchedRecord], dict[int, int]]]:
     """Yields batches of bounded size, each with the next offsets of its partitions; the last has all of `ends`.
 
@@ -278,7 +278,7 @@ def _batches(
     """
     chunk: list[FetchedRecord] = []
     size = 0
-    for one in found:
+    for one in records:
         record = one[0]
         alone = is_isolated(record.partition)
         if chunk and (alone or is_isolated(chunk[-1][0].partition) or size >= MAX_BATCH_BYTES):

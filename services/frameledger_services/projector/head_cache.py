@@ -20,11 +20,11 @@ class HeadCache:
         self._bytes = 0
 
     def get(self, context_id: str) -> Head | None:
-        found = self._heads.get(context_id)
-        if found is None:
+        entry = self._heads.get(context_id)
+        if entry is None:
             return None
         self._heads.move_to_end(context_id)
-        return found[0]
+        return entry[0]
 
     def put(self, heads: Iterable[Head]) -> None:
         """Put these heads, with their current weight, and evict others if there is no room."""
@@ -49,6 +49,6 @@ class HeadCache:
         return len(self._heads)
 
     def _drop(self, context_id: str) -> None:
-        found = self._heads.pop(context_id, None)
-        if found is not None:
-            self._bytes -= found[1]
+        entry = self._heads.pop(context_id, None)
+        if entry is not None:
+            self._bytes -= entry[1]

@@ -52,9 +52,9 @@ async def check(connection: AsyncConnection[Any], topic: str, one: Instance) -> 
     """Raise `DuplicateInstanceError` if a partition belongs to another instance of this name that has a session."""
     if one.name is None:
         return
-    found = await projections.duplicate_instance(connection, topic, one.name, one.owner)
-    if found is not None:
-        owner, pid = found
+    duplicate = await projections.duplicate_instance(connection, topic, one.name, one.owner)
+    if duplicate is not None:
+        owner, pid = duplicate
         raise DuplicateInstanceError(
             f"Another projector is connected under the name {one.name}: {owner.partition(' ')[2]}, process {pid} of "
             "the database. Give each its own name (FRAMELEDGER_PROJECTOR_INSTANCE_ID), or end that one; if it is "

@@ -72,20 +72,20 @@ async def log_state(log: LogReader, stored: StoredPosition) -> LogState:
     return LogState(first, end, None if record is None else record_hash(record))
 
 
-def describe_difference(topic: str, stored: StoredPosition, found: LogState) -> str | None:
+def describe_difference(topic: str, stored: StoredPosition, state: LogState) -> str | None:
     """Returns why a partition cannot be read on, as a sentence; None if it can."""
     where = f"{topic}/{stored.partition}"
-    match symptom(stored, found):
+    match symptom(stored, state):
         case "fine":
             return None
         case "shorter":
             return (
-                f"{where} ends at {found.end}, and {stored.next_offset} is next: Kafka lost records that are stored "
+                f"{where} ends at {state.end}, and {stored.next_offset} is next: Kafka lost records that are stored "
                 "here, or the topic was made anew."
             )
         case "expired":
             return (
-                f"{where} begins at {found.first}, and {stored.next_offset} is next: the records between have expired "
+                f"{where} begins at {state.first}, and {stored.next_offset} is next: the records between have expired "
                 "and were never stored here."
             )
         case "another_record":

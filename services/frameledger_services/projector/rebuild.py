@@ -194,15 +194,15 @@ class _Folding:
 async def _honour_erasure(connection: Connection, context_id: ContextId) -> bool:
     """Honour the newest erasure that an older release stored as a frame of an unknown type, if there is one. Returns
     whether nothing of the conversation is left. What was open is stopped by its worker's next heartbeat."""
-    found = await erasures.not_honoured(connection, context_id)
-    if found is None:
+    erasure = await erasures.not_honoured(connection, context_id)
+    if erasure is None:
         return False
-    frame = decode(found.payload)
+    frame = decode(erasure.payload)
     if not isinstance(frame, LLMContextEraseFrame):
         return False
-    erasing = erasure_of(context_id, found.version, frame, found.partition, found.offset)
+    erasing = erasure_of(context_id, erasure.version, frame, erasure.partition, erasure.offset)
     await erasures.erase(connection, [erasing])
-    return found.is_last
+    return erasure.is_last
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,14 +177,14 @@ async def _checked_topics(settings: Settings, connection: Connection) -> Project
     that was filled from another topic."""
     names = TopicNames(settings.topic_prefix)
     await schema.check(connection)
-    found = await topic_identity.describe(settings, names.frames)
+    description = await topic_identity.describe(settings, names.frames)
     async with connection.transaction():
-        await topic_identity.pin(connection, found)
+        await topic_identity.pin(connection, description)
     return ProjectorTopics(
         frames=names.frames,
         dead_letters=names.dead_letters,
         effects=effect_topics(names),
-        partitions=found.partitions,
+        partitions=description.partitions,
         group=f"{settings.topic_prefix}projector",
     )
 

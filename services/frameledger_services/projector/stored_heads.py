@@ -38,17 +38,17 @@ async def load(
         for context_id in older:
             await rebuild(context_id)
         # A rebuild may honour an erasure, and nothing of it be left.
-        loaded = {one: found for one, found in loaded.items() if one not in older}
+        loaded = {one: stored_head for one, stored_head in loaded.items() if one not in older}
         loaded |= await statements.load(connection, older)
     begun = await erasures.beginnings(connection, [one for one in context_ids if one not in loaded])
     heads: dict[str, Head] = {}
     for context_id in context_ids:
-        found = loaded.get(context_id)
-        if found is None:
+        stored_head = loaded.get(context_id)
+        if stored_head is None:
             heads[context_id] = head_after(context_id, begun.get(context_id))
             continue
         try:
-            heads[context_id] = loaded_head(context_id, found)
+            heads[context_id] = loaded_head(context_id, stored_head)
         except RefoldError as behind:
             park(behind.head, str(behind))
             heads[context_id] = behind.head
@@ -69,12 +69,12 @@ def head_after(context_id: ContextId, begins: Beginning | None) -> Head:
     return Head.new(context_id) if begins is None else Head.after_erasure(begins)
 
 
-def _is_to_rebuild(found: StoredHead | None, max_frames: int) -> bool:
+def _is_to_rebuild(stored_head: StoredHead | None, max_frames: int) -> bool:
     return (
-        found is not None
-        and found.row["fold_version"] < stored.FOLD_VERSION
-        and found.row["version"] <= max_frames
-        and found.row["parked_version"] is None
+        stored_head is not None
+        and stored_head.row["fold_version"] < stored.FOLD_VERSION
+        and stored_head.row["version"] <= max_frames
+        and stored_head.row["parked_version"] is None
     )
 
 
@@ -92,12 +92,12 @@ class RefoldError(RefusedError):
         self.head = head
 
 
-def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
+def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
     """Returns a head with its stored state, and the frames after that folded in.
 
     Raises `RefoldError` if a fold fails, and `NewerHeadError`.
     """
-    row = found.row
+    row = stored_head.row
     counters: dict[str, Any] = {}
     attributes: dict[str, Any] = {}
     for column, path in statements.ATTRIBUTES.items():
@@ -121,7 +121,7 @@ def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
         state_bytes=len(row["state"]),
     )
     try:
-        refold(head, found.unfolded)
+        refold(head, stored_head.unfolded)
     except Exception as error:
         # It is parked: what is stored stays as the release left it that could fold this.
         head.saved_version = row["state_version"]

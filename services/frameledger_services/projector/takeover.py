@@ -76,8 +76,8 @@ async def _checked(log: LogReader, topic: str, assigned: Assignment) -> int:
     stored = StoredPosition(
         assigned.partition, assigned.next_offset, assigned.last_offset, assigned.last_hash, None
     )
-    found = await log_state(log, stored)
-    difference = describe_difference(topic, stored, found)
+    state = await log_state(log, stored)
+    difference = describe_difference(topic, stored, state)
     if difference is not None:
         raise LogChangedError(f"{difference} {REMEDY}")
-    return found.end
+    return state.end

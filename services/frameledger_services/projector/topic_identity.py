@@ -29,53 +29,53 @@ async def describe(settings: Settings, topic: str) -> TopicDescription:
     """Returns the topic's description. Raises `BrokerError` if it does not exist, is compacted, or has the publishers'
     timestamps: those may have any order, and be out of the database's range."""
     async with broker.connect(settings) as brokers:
-        found = await brokers.topic(topic)
-    problem = unreadable(found)
+        description = await brokers.topic(topic)
+    problem = unreadable(description)
     if problem is not None:
         raise broker.BrokerError(problem)
-    return found
+    return description
 
 
-async def pin(connection: AsyncConnection[Any], found: TopicDescription) -> None:
+async def pin(connection: AsyncConnection[Any], topic: TopicDescription) -> None:
     """Store the topic's id and number of partitions, unless they are stored. Raises `TopicChangedError` if they differ.
 
     In the caller's transaction. Of a broker without topic ids only the number of partitions is compared.
     """
-    await topics.insert(connection, found.name, found.partitions, found.topic_id)
-    problem = await difference(connection, found)
+    await topics.insert(connection, topic.name, topic.partitions, topic.topic_id)
+    problem = await difference(connection, topic)
     if problem is not None:
         raise TopicChangedError(problem)
 
 
-async def difference(connection: AsyncConnection[Any], found: TopicDescription) -> str | None:
+async def difference(connection: AsyncConnection[Any], topic: TopicDescription) -> str | None:
     """Returns how the topic differs from the one that the database was filled from, as text; None if it does not."""
-    before = await topics.newest(connection, found.name)
+    before = await topics.newest(connection, topic.name)
     if before is None:
         return None
-    if before.partitions != found.partitions:
-        return other_partitions(before, found)
-    if is_same(before, found) is False:
+    if before.partitions != topic.partitions:
+        return other_partitions(before, topic)
+    if is_same(before, topic) is False:
         return (
-            f"The topic {found.name} was deleted and made again since this database was filled from it (its id was "
-            f"{before.topic_id} and is {found.topic_id}), so the offsets that the database knows mean nothing any "
+            f"The topic {topic.name} was deleted and made again since this database was filled from it (its id was "
+            f"{before.topic_id} and is {topic.topic_id}), so the offsets that the database knows mean nothing any "
             "more. `frameledger recover` goes on with the new one, beside what is stored; or bring the broker back "
             "that has the old one."
         )
     return None
 
 
-def is_same(before: StoredTopic, found: TopicDescription) -> bool | None:
+def is_same(before: StoredTopic, topic: TopicDescription) -> bool | None:
     """Returns whether it is the same topic; None if the broker has no topic ids."""
-    if before.topic_id is None or found.topic_id is None:
+    if before.topic_id is None or topic.topic_id is None:
         return None
-    return before.topic_id == found.topic_id
+    return before.topic_id == topic.topic_id
 
 
-def other_partitions(before: StoredTopic, found: TopicDescription) -> str:
+def other_partitions(before: StoredTopic, topic: TopicDescription) -> str:
     """Returns the message for a topic with another number of partitions."""
     return (
-        f"The topic {found.name} had {before.partitions} partitions when this database was filled from it and has "
-        f"{found.partitions} now, so later frames of a conversation would lie in another partition than the "
+        f"The topic {topic.name} had {before.partitions} partitions when this database was filled from it and has "
+        f"{topic.partitions} now, so later frames of a conversation would lie in another partition than the "
         "earlier ones, and their order would be lost. Partitions cannot be taken away again: publish to a new "
         "topic (FRAMELEDGER_TOPIC_PREFIX) and fill an empty database from it."
     )

@@ -97,7 +97,7 @@ class LLMAdapter(ABC):
         `answers` has for each message of the context the id of the answer that it belongs to, or None if that is
         unknown; empty means unknown for all.
         """
-        found: list[LLMContextMessage] = []
+        relevant: list[LLMContextMessage] = []
         known: list[str | None] = []
         for message, answer in zip(context.messages, answers or repeat(None), strict=False):
             if isinstance(message, LLMSpecificMessage) and not self._is_own(message):
@@ -106,10 +106,12 @@ class LLMAdapter(ABC):
                 message = message.message
             if system_replaced and isinstance(message, Mapping) and message.get("role") == "system":
                 continue
-            found.append(message)
+            relevant.append(message)
             known.append(answer)
         offered = {tool.name for tool in tools}
-        checked = called_names.with_accepted_names(pairing.paired(gathering.gathered(found, known)), offered)
+        checked = called_names.with_accepted_names(
+            pairing.paired(gathering.gathered(relevant, known)), offered
+        )
         for place, message in enumerate(checked):
             if not isinstance(message, LLMSpecificMessage):
                 content.check(self.provider, place, message)

@@ -60,13 +60,13 @@ class AnthropicLLMAdapter(LLMAdapter):
         return body | {"messages": conversation.messages, "stream": True} | self._sampling(prompt.settings)
 
     def extra(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        found = dict(fields)
-        if "stop" in found:
-            stop = found.pop("stop")
-            found.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
-        if found.get("response_format") == {"type": "text"}:
-            del found["response_format"]
-        return found
+        body = dict(fields)
+        if "stop" in body:
+            stop = body.pop("stop")
+            body.setdefault("stop_sequences", [stop] if isinstance(stop, str) else stop)
+        if body.get("response_format") == {"type": "text"}:
+            del body["response_format"]
+        return body
 
     def _sampling(self, settings: LLMSettings) -> dict[str, Any]:
         if settings.temperature is not None and settings.temperature > 1:

@@ -37,8 +37,8 @@ def tool_use(call: Mapping[str, Any]) -> Block:
 def tool_result(provider: str, place: int, message: Mapping[str, Any]) -> Block:
     """The block of a tool message; images and documents may stand in it."""
     block = {"type": "tool_result", "tool_use_id": tool_id(message["tool_call_id"])}
-    found = message.get("content")
-    result = found if isinstance(found, str) else of_content(provider, place, message)
+    tool_content = message.get("content")
+    result = tool_content if isinstance(tool_content, str) else of_content(provider, place, message)
     return block | ({"content": result} if result else {})
 
 

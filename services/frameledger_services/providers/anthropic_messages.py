@@ -109,11 +109,11 @@ class AnthropicMessages:
                 self._instruct(role, place, message)
 
     def _instruct(self, role: str, place: int, message: Mapping[str, Any]) -> None:
-        found = blocks_of.of_content(self._provider, place, message)
-        if any(block["type"] != "text" for block in found):
+        blocks = blocks_of.of_content(self._provider, place, message)
+        if any(block["type"] != "text" for block in blocks):
             where = f"message {place + 1} of the request"
             raise UnmappableError(self._provider, f"an image or a file in {where}, whose role is {role!r}")
-        text = "\n".join(block["text"] for block in found)
+        text = "\n".join(block["text"] for block in blocks)
         if not text:
             return
         if not self._placed and not self._thoughts:

@@ -19,17 +19,17 @@ def check(provider: str, place: int, message: Mapping[str, Any]) -> None:
     if not isinstance(role, str) or role not in ROLES:
         raise UnmappableError(provider, f"message {place + 1} of the request, whose role is {role!r}")
     where = f"message {place + 1} of the request ({role})"
-    found = message.get("content")
+    content = message.get("content")
     calls = message.get("tool_calls")
-    if isinstance(found, list | tuple):
-        for number, part in enumerate(found, 1):
+    if isinstance(content, list | tuple):
+        for number, part in enumerate(content, 1):
             _check_part(provider, f"part {number} of {where}", part)
-    elif found is None:
+    elif content is None:
         if role != "assistant":
             raise UnmappableError(provider, f"{where}, which has no content")
-    elif not isinstance(found, str):
+    elif not isinstance(content, str):
         raise UnmappableError(
-            provider, f"{where}, whose content is neither text nor a list but {type(found).__name__}"
+            provider, f"{where}, whose content is neither text nor a list but {type(content).__name__}"
         )
     if calls is not None:
         _check_calls(provider, where, role, calls)
@@ -37,10 +37,10 @@ def check(provider: str, place: int, message: Mapping[str, Any]) -> None:
 
 def parts(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Returns the content of a checked message as parts: text becomes one text part, None becomes no parts."""
-    found = message.get("content")
-    if isinstance(found, str):
-        return [{"type": "text", "text": found}]
-    return found or ()
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content or ()
 
 
 def text_of(message: Mapping[str, Any]) -> str:

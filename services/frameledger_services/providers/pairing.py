@@ -102,11 +102,11 @@ class _Ids:
         self._given: set[str] = set()
 
     def unique(self, name: str) -> str:
-        found, number = name or "call", 2
-        while found in self._given:
-            found, number = f"{name or 'call'}-{number}", number + 1
-        self._given.add(found)
-        return found
+        unique_name, number = name or "call", 2
+        while unique_name in self._given:
+            unique_name, number = f"{name or 'call'}-{number}", number + 1
+        self._given.add(unique_name)
+        return unique_name
 
 
 def _renamed(calls: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -117,9 +117,9 @@ def _renamed(calls: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[M
 
 
 def _as_user(message: LLMContextMessage) -> dict[str, Any]:
-    found = _mapping(message)
-    heading = STRAY_RESULT.format(tool_call_id=encoded(found.get("tool_call_id")).decode())
-    content = found.get("content")
+    fields = _mapping(message)
+    heading = STRAY_RESULT.format(tool_call_id=encoded(fields.get("tool_call_id")).decode())
+    content = fields.get("content")
     if isinstance(content, list | tuple):
         return {"role": "user", "content": [{"type": "text", "text": heading}, *content]}
     return {"role": "user", "content": heading if content is None else f"{heading}\n{content}"}

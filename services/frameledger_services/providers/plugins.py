@@ -77,12 +77,12 @@ def require_key(name: str, settings: Settings) -> None:
 
 
 def _loaded(name: str) -> type[LLMService[Any]]:
-    found = [point for point in entry_points(group=GROUP) if point.name == name]
-    if not found:
+    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not points:
         raise NoSuchProviderError(
             f"There is no provider {name!r}. Installed are: {', '.join(known()) or 'none'}."
         )
-    point = found[0]
+    point = points[0]
     try:
         with extras.needed():
             provider = point.load()

@@ -38,10 +38,10 @@ def cue_of(messages: Sequence[Mapping[str, Any]]) -> Cue:
                 turn += 1
                 cue = Cue(content.text_of(message), None, turn)
             case "tool" | "developer":
-                found = async_tool_messages.parse_message(message)
-                if found is not None:
-                    if found.result is not None:
-                        cue = Cue(found.result, names.get(found.tool_call_id, ""), turn)
+                async_result = async_tool_messages.parse_message(message)
+                if async_result is not None:
+                    if async_result.result is not None:
+                        cue = Cue(async_result.result, names.get(async_result.tool_call_id, ""), turn)
                 elif message["role"] == "tool" and message["content"] != async_tool_messages.IN_PROGRESS:
                     cue = Cue(content.text_of(message), names.get(message["tool_call_id"], ""), turn)
     return cue

@@ -56,9 +56,9 @@ class LLMSettings(BaseModel):
 
 def settings_of_context(provider: str, settings: Mapping[str, Any]) -> LLMSettings:
     """Returns a context's settings. Raises `UnmappableError` for an unknown key or an invalid value, and names it."""
-    found = {name: value for name, value in settings.items() if name not in NOT_REQUESTED}
+    values = {name: value for name, value in settings.items() if name not in NOT_REQUESTED}
     try:
-        return LLMSettings.model_validate(found)
+        return LLMSettings.model_validate(values)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = str(first["loc"][0])

@@ -56,14 +56,14 @@ def tools_of(provider: str, definitions: Iterable[Mapping[str, Any]]) -> tuple[T
     """
     listed = [(tool, definition) for definition in definitions for tool in _read(provider, definition)]
     of_services = {tool.name for tool, definition in listed if not is_of_client(definition)}
-    found: list[Tool] = []
+    tools: list[Tool] = []
     names: set[str | None] = set()
     for tool, definition in listed:
         is_taken = tool.name in names or (is_of_client(definition) and tool.name in of_services)
         if tool.name is None or not is_taken:
-            found.append(tool)
+            tools.append(tool)
             names.add(tool.name)
-    return tuple(found)
+    return tuple(tools)
 
 
 def choice_of(provider: str, choice: object, tools: Iterable[Tool]) -> ToolChoice | None:

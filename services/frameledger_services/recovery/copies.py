@@ -75,18 +75,18 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
     except TooLargeError as error:
         # The error does not name the record, and those after it in its partition were not published.
         places = error.places
-    found, too_large, erasures = [], [], []
+    published, too_large, erasures = [], [], []
     for (stored, copied), place in zip(made, places, strict=True):
         candidates = (copied, *smaller(topic, stored)) if place is None else ()
         if (lies_at := place or await _publish_first(publish, candidates)) is not None:
-            found.append(lies_at)
+            published.append(lies_at)
             if stored.erased_at is not None:
                 erasures.append(
                     RepublishedErasure(stored.context_id, stored.frame_id, lies_at, stored.erased_at)
                 )
         else:
             too_large.append(_too_large(stored, candidates[-1]))
-    return Published(found, len(frames) - len(made), too_large, erasures)
+    return Published(published, len(frames) - len(made), too_large, erasures)
 
 
 async def _publish_first(publish: Publish, candidates: Sequence[Outgoing]) -> LogPosition | None:

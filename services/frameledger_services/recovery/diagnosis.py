@@ -118,19 +118,19 @@ class ByPartition(Generic[_R]):
 def spans(chain: Sequence[RecoveryReceipt], generation: int) -> list[tuple[int, int]]:
     """Returns the generations whose records are on the log where they were stored, each with the offset below which."""
     below = NO_END
-    found = [(generation, below)]
+    ranges = [(generation, below)]
     for began in _backwards(chain, generation):
         if began.happened == "another_log":
             break
         # A later generation may begin at a lower offset than an earlier one: then its records lie there.
         below = min(below, began.begins_at)
-        found.append((began.generation - 1, below))
-    return found
+        ranges.append((began.generation - 1, below))
+    return ranges
 
 
-def generation_at(found: Iterable[tuple[int, int]], offset: int) -> int:
-    """Returns the generation in which the record at an offset was stored. `found` is what `spans` returns."""
-    return min(number for number, below in found if offset < below)
+def generation_at(ranges: Iterable[tuple[int, int]], offset: int) -> int:
+    """Returns the generation in which the record at an offset was stored. `ranges` is what `spans` returns."""
+    return min(number for number, below in ranges if offset < below)
 
 
 def gaps(chain: Sequence[RecoveryReceipt], generation: int, begins_at: int) -> list[tuple[int, int]]:
@@ -140,15 +140,15 @@ def gaps(chain: Sequence[RecoveryReceipt], generation: int, begins_at: int) -> l
     They include copies that were republished earlier and may be lost again: one copy too many does no harm.
     """
     since = begins_at
-    found = [(generation, since)]
+    ranges = [(generation, since)]
     for began in _backwards(chain, generation):
         if began.happened == "another_log":
             break
         # What was republished at its beginning has frames of all generations before it.
         if began.happened == "lost_tail" and not _stands(began, begins_at):
             since = min(since, began.begins_at)
-        found.append((began.generation - 1, since))
-    return found
+        ranges.append((began.generation - 1, since))
+    return ranges
 
 
 def _backwards(chain: Sequence[RecoveryReceipt], generation: int) -> list[RecoveryReceipt]:

@@ -77,18 +77,18 @@ async def examine(settings: Settings, connection: Connection) -> Examination:
     """
     name = TopicNames(settings.topic_prefix).frames
     async with broker.connect(settings) as brokers:
-        found = await brokers.topic(name)
+        description = await brokers.topic(name)
     before = await topics.newest(connection, name)
     if before is None:
-        return Examination(found, None, None, (), {})
-    if before.partitions != found.partitions:
-        raise TopicChangedError(topic_identity.other_partitions(before, found))
-    is_same = topic_identity.is_same(before, found)
+        return Examination(description, None, None, (), {})
+    if before.partitions != description.partitions:
+        raise TopicChangedError(topic_identity.other_partitions(before, description))
+    is_same = topic_identity.is_same(before, description)
     stored = {one.partition: one for one in await projections.stored_positions(connection, name)}
     receipts = await recovery.receipts(connection, name)
     async with open_probe(settings, name) as log:
         looks = []
-        for partition in range(found.partitions):
+        for partition in range(description.partitions):
             position = stored.get(partition) or StoredPosition(partition, 0, None, None, None)
             looks.append((position, await log_state(log, position)))
     changed = [
@@ -103,7 +103,7 @@ async def examine(settings: Settings, connection: Connection) -> Examination:
     ]
     lost = republish.gaps_to_fill(receipts, before.generation, findings)
     return Examination(
-        found, before.generation, is_same, findings, await lost_frames.count_lost(connection, lost)
+        description, before.generation, is_same, findings, await lost_frames.count_lost(connection, lost)
     )
 
 

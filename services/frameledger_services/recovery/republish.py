@@ -60,16 +60,16 @@ def gaps_to_fill(
     receipts: Sequence[RecoveryReceipt], generation: int, findings: Sequence[PartitionFinding]
 ) -> list[LostRange]:
     """Returns what is to be republished: of partitions that lost their tail now, and of unfinished recoveries."""
-    found = []
+    ranges = []
     due = _due(receipts)
     for one in findings:
         partition = one.stored.partition
         chain = [receipt for receipt in receipts if receipt.partition == partition]
         if one.happened == "lost_tail":
-            found += [LostRange(partition, *where) for where in gaps(chain, generation, one.begins_at)]
+            ranges += [LostRange(partition, *where) for where in gaps(chain, generation, one.begins_at)]
         elif partition in due and one.happened != "another_log":
-            found += _lost_before(receipts, due[partition])
-    return found
+            ranges += _lost_before(receipts, due[partition])
+    return ranges
 
 
 async def republish(
@@ -160,14 +160,14 @@ class _Progress:
 
 def _due(receipts: Sequence[RecoveryReceipt]) -> dict[int, RecoveryReceipt]:
     """Returns the newest receipt of each partition of which something is still to be republished."""
-    found: dict[int, RecoveryReceipt] = {}
+    newest: dict[int, RecoveryReceipt] = {}
     for one in sorted(receipts, key=lambda one: one.generation):
         if one.happened == "another_log":
             # A new log does not miss the frames of the old one.
-            found.pop(one.partition, None)
+            newest.pop(one.partition, None)
         elif one.happened == "lost_tail" and not one.is_put_back:
-            found[one.partition] = one
-    return found
+            newest[one.partition] = one
+    return newest
 
 
 def _lost_before(receipts: Sequence[RecoveryReceipt], began: RecoveryReceipt) -> list[LostRange]:

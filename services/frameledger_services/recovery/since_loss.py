@@ -32,13 +32,13 @@ Reads = Callable[[int, int, int | None], AsyncGenerator[Record, None]]
 async def erased_since(connection: Connection, reads: Reads, partition: int, first: int) -> set[str]:
     """Returns the conversations that records of a partition from this offset on erase, and that the projector has not
     erased yet: not those whose erasure was published again."""
-    found = set[tuple[str, UUID]]()
+    erasures = set[tuple[str, UUID]]()
     async with aclosing(reads(partition, first, None)) as records:
         async for record in records:
             if (erasing := _erasing(record)) is not None:
-                found.add((erasing.context_id, frame_uuid(erasing.frame_id)))
-    known = await frame_ids.payloads(connection, found, "erasures")
-    return {context_id for context_id, frame_id in found if (context_id, frame_id) not in known}
+                erasures.add((erasing.context_id, frame_uuid(erasing.frame_id)))
+    known = await frame_ids.payloads(connection, erasures, "erasures")
+    return {context_id for context_id, frame_id in erasures if (context_id, frame_id) not in known}
 
 
 async def said_before(
@@ -57,7 +57,7 @@ async def said_before(
     newest = {one.context_id.encode(): one for one in erasures}
     known = {(one.context_id, one.frame_id) for one in erasures}
     end = max(one.place.offset for one in newest.values())
-    found: dict[bytes, list[Outgoing]] = {key: [] for key in newest}
+    by_key: dict[bytes, list[Outgoing]] = {key: [] for key in newest}
     async with aclosing(reads(partition, first, end)) as records:
         async for record in records:
             erasure = newest.get(record.key or b"")
@@ -70,11 +70,11 @@ async def said_before(
             if isinstance(logged.frame, LLMContextEraseFrame):
                 if (logged.context_id, frame_uuid(logged.frame_id)) not in known:
                     # Since `erased_since`. What lies before it is to stay erased.
-                    found[erasure.context_id.encode()].clear()
+                    by_key[erasure.context_id.encode()].clear()
             elif not _was_logged_before(erasure.erased_at, record):
                 again = _again(replace(record, generation=generation(record.offset)))
-                found[erasure.context_id.encode()].append(again)
-    return [one for said in found.values() for one in said]
+                by_key[erasure.context_id.encode()].append(again)
+    return [one for said in by_key.values() for one in said]
 
 
 def _again(record: Record) -> Outgoing:

@@ -267,11 +267,11 @@ class _Part:
 
 def _last_erasure(frames: Sequence[ParkedFrame]) -> int | None:
     """Returns the index of the last of these frames that erases."""
-    found = None
+    last = None
     for index, one in enumerate(frames):
         if _ERASES in one.payload and isinstance(decode(one.payload), LLMContextEraseFrame):
-            found = index
-    return found
+            last = index
+    return last
 
 
 _ERASES = b"LLMContextEraseFrame"

@@ -75,12 +75,12 @@ async def latest_request(connection: Connection, context_id: str, setting: str) 
 def _answered(row: tuple[Any, ...] | None) -> AnsweredRequest | None:
     if row is None:
         return None
-    found, payload, logged_at, following, until, settings, tools = row
+    request, payload, logged_at, following, until, settings, tools = row
     frame = loads(payload)
     metadata, opened = frame.get("metadata"), frame.get("opened_version")
     noted = _object(_object(_object(metadata).get(REQUEST)).get(RESPONSE))
     return AnsweredRequest(
-        found,
+        request,
         logged_at,
         noted,
         opened if isinstance(opened, int) else None,

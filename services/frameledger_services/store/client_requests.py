@@ -129,8 +129,8 @@ async def has_another_asked(connection: Connection, context_id: str, version: in
             "answering": list(ANSWERING),
         },
     )
-    [(found,)] = await cursor.fetchall()
-    return bool(found)
+    [(exists,)] = await cursor.fetchall()
+    return bool(exists)
 
 
 async def outcomes_of(

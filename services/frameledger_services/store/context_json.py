@@ -82,8 +82,8 @@ async def newest(connection: Connection, context_ids: Sequence[str]) -> list[Con
     async with connection.cursor(binary=True) as cursor:
         # An array of Python's takes psycopg as long as everything else together.
         await cursor.execute(NEWEST, {"ids": orjson.dumps(context_ids).decode()})
-        found = {row[0]: ContextHead(row[1], *row[1:]) for row in await cursor.fetchall()}
-    return [found.get(context_id) for context_id in context_ids]
+        by_id = {row[0]: ContextHead(row[1], *row[1:]) for row in await cursor.fetchall()}
+    return [by_id.get(context_id) for context_id in context_ids]
 
 
 async def contexts(connection: Connection, wanted: Sequence[WantedContext]) -> list[ContextJson | None]:

@@ -97,8 +97,8 @@ async def erasable(connection: Connection, context_id: str) -> Erasable:
             """,
             {"id": context_id},
         )
-        [found] = await cursor.fetchall()
-        return found
+        [row] = await cursor.fetchall()
+        return row
 
 
 async def erase(connection: Connection, erasures: Collection[Erasure]) -> None:

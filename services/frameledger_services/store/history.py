@@ -168,8 +168,8 @@ async def starts_of_run(connection: Connection, context_id: str, run_id: str) ->
 
 async def difference(connection: Connection, context_id: str, a: int, b: int) -> dict[str, Any] | None:
     """Returns what `context_diff` says of two versions, and `eras`, those of a and b; None if one is not there."""
-    found = await difference_text(connection, context_id, a, b)
-    return None if found is None else loads(found[0]) | {"eras": found[1]}
+    texts = await difference_text(connection, context_id, a, b)
+    return None if texts is None else loads(texts[0]) | {"eras": texts[1]}
 
 
 async def difference_text(
@@ -182,16 +182,16 @@ async def difference_text(
         """,
         {"id": context_id, "a": a, "b": b},
     )
-    [(found, *eras)] = await cursor.fetchall()
-    return None if found is None else (found, eras)
+    [(text, *eras)] = await cursor.fetchall()
+    return None if text is None else (text, eras)
 
 
 async def explanation(
     connection: Connection, context_id: str, position: int, version: int
 ) -> dict[str, Any] | None:
     """Returns what `explain_message` says of the message at a position; None if there is none."""
-    found = await explanation_text(connection, context_id, position, version)
-    return None if found is None else loads(found)
+    text = await explanation_text(connection, context_id, position, version)
+    return None if text is None else loads(text)
 
 
 async def explanation_text(
@@ -201,8 +201,8 @@ async def explanation_text(
     cursor = await connection.execute(
         "SELECT explain_message(%s, %s, %s)::text", (context_id, position, version)
     )
-    [(found,)] = await cursor.fetchall()
-    return None if found is None else str(found)
+    [(text,)] = await cursor.fetchall()
+    return None if text is None else str(text)
 
 
 async def last_of_era(connection: Connection, context_id: str, era: int) -> int | None:

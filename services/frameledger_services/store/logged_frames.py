@@ -148,5 +148,5 @@ async def unstored(
                 "frame_id": frame_id,
             },
         )
-        [found] = await cursor.fetchall()
-        return found
+        [counts] = await cursor.fetchall()
+        return counts

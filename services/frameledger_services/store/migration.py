@@ -72,12 +72,12 @@ def _migrate(address: str) -> Migrated:
 def _in_the_way(address: str) -> str:
     """A sentence of who holds our tables just now."""
     with psycopg.connect(address, client_encoding="utf8") as connection:
-        found = connection.execute(_HOLDERS).fetchall()
-    if not found:
+        holders = connection.execute(_HOLDERS).fetchall()
+    if not holders:
         return f"Somebody held a table for more than {LOCK_SECONDS} s."
     who = "; ".join(
         f"{name or 'a session without a name'} of {user} (pid {pid}, its transaction is {seconds} s old: {query})"
-        for pid, name, user, seconds, query in found
+        for pid, name, user, seconds, query in holders
     )
     return f"Tables that have to be changed are held by {who}."
 

@@ -26,12 +26,12 @@ async def tools_on_offer(
         """,
         {"services": None if services is None else list(services)},
     )
-    found: dict[str, dict[str, Any]] = {}
+    schemas: dict[str, dict[str, Any]] = {}
     for (text,) in await cursor.fetchall():
         for offer in json.loads(text).get("functions", ()):
             if offer.get("schema") is not None:
-                found[offer["name"]] = offer["schema"]
-    return dict(sorted(found.items()))
+                schemas[offer["name"]] = offer["schema"]
+    return dict(sorted(schemas.items()))
 
 
 async def cancellable_functions(connection: Connection) -> list[str]:

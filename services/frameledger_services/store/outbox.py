@@ -192,7 +192,7 @@ async def read(connection: Connection, page: OutboxPage) -> list[OutboxRow]:
 async def left_behind(connection: Connection, topic: str, partition: int) -> list[OutboxPage]:
     """Returns the rows that a former owner of a partition did not delete, also those of sealed generations, as pages
     without values: the memory that they take does not depend on the size of the rows."""
-    found = OutboxPages()
+    pages = OutboxPages()
     # No index has this order. A cursor sorts the rows once, where a query for each page would sort them each time.
     async with connection.transaction(), connection.cursor(name="left_behind") as cursor:
         await cursor.execute(
@@ -207,8 +207,8 @@ async def left_behind(connection: Connection, topic: str, partition: int) -> lis
         )
         while rows := await cursor.fetchmany(FETCH_ROWS):
             for generation, offset, ordinal, to_topic, size in rows:
-                found.add_place(topic, partition, to_topic, (generation, offset, ordinal), size)
-    return list(found)
+                pages.add_place(topic, partition, to_topic, (generation, offset, ordinal), size)
+    return list(pages)
 
 
 def _row(values: Sequence[Any]) -> OutboxRow:

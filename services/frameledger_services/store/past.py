@@ -140,15 +140,15 @@ async def calls(connection: Connection, context_id: str) -> list[PastCall]:
 async def run(connection: Connection, context_id: str, run_id: str) -> str | None:
     """Returns the JSON text of `explain_run`; None if there is no such run."""
     cursor = await connection.execute("SELECT explain_run(%s, %s)::text", (context_id, run_id))
-    [(found,)] = await cursor.fetchall()
-    return None if found is None else str(found)
+    [(id_of_run,)] = await cursor.fetchall()
+    return None if id_of_run is None else str(id_of_run)
 
 
 async def era_at(connection: Connection, context_id: str, version: int) -> int:
     """Returns the era of a conversation at a version."""
     cursor = await connection.execute("SELECT era_at(%s, %s)", (context_id, version))
-    [(found,)] = await cursor.fetchall()
-    return int(found)
+    [(era,)] = await cursor.fetchall()
+    return int(era)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,5 +167,5 @@ async def chain(connection: Connection, context_id: str) -> Chain:
         await cursor.execute(
             "SELECT intact, frame_count, broken_at, problem FROM verify_chain(%s)", (context_id,)
         )
-        [found] = await cursor.fetchall()
-        return found
+        [row] = await cursor.fetchall()
+        return row

@@ -60,20 +60,20 @@ async def frames(
 ) -> list[RecordedFrame]:
     """Returns the frames of a conversation after a version and up to another one, in order, `limit` at most."""
     cursor = await connection.execute(_FRAMES, (context_id, after, until, limit))
-    found = [
+    recorded = [
         RecordedFrame(
             *(*frame, None if written is None else WrittenMessage(written, number, position), keeps)
         )
         async for *frame, written, number, position, keeps in cursor
     ]
-    if not found:
+    if not recorded:
         return []
     begun: defaultdict[int, list[BegunCall]] = defaultdict(list)
-    for call in await client_calls.begun(connection, context_id, found[0].version, found[-1].version):
+    for call in await client_calls.begun(connection, context_id, recorded[0].version, recorded[-1].version):
         begun[call.version].append(call)
     return [
         replace(frame, begins=tuple(begun[frame.version])) if frame.version in begun else frame
-        for frame in found
+        for frame in recorded
     ]
 
 

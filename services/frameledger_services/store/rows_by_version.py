@@ -58,16 +58,16 @@ class ServerRows:
         self._next = 0
 
     async def upto(self, version: int) -> list[Row]:
-        found: list[Row] = []
+        rows: list[Row] = []
         while True:
             while self._next < len(self._read):
                 row = self._read[self._next]
                 if row[0] > version:
-                    return found
-                found.append(row)
+                    return rows
+                rows.append(row)
                 self._next += 1
             if not await self._fetch():
-                return found
+                return rows
 
     async def close(self) -> None:
         if self._cursor is not None:

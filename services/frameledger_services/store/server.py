@@ -44,9 +44,9 @@ async def look(connection: Connection) -> Server:
     """What it says now. One statement."""
     async with connection.cursor(row_factory=class_row(Server)) as cursor:
         await cursor.execute(_LOOK)
-        found = await cursor.fetchone()
-    assert found is not None, "without FROM there is one row"
-    return found
+        row = await cursor.fetchone()
+    assert row is not None, "without FROM there is one row"
+    return row
 
 
 async def is_pooled(connection: Connection) -> bool:

@@ -68,8 +68,8 @@ async def shown_messages(connection: Connection, context_id: str, version: int) 
 
 
 def _nth(ids: Any, ordinal: int) -> str | None:
-    found = ids[ordinal] if isinstance(ids, list) and ordinal < len(ids) else None
-    return found if isinstance(found, str) else None
+    id_ = ids[ordinal] if isinstance(ids, list) and ordinal < len(ids) else None
+    return id_ if isinstance(id_, str) else None
 
 
 # An operator cannot look into JSON with an escape that is no text: such a frame's messages go without their ids.

@@ -111,24 +111,24 @@ async def short(connection: Connection, after: Mapping[str, int]) -> AsyncGenera
     waiting, together = dict(after), len(after)
     while waiting:
         asked = dict(islice(waiting.items(), together))
-        found = await _read_together(connection, asked)
-        for context_id, whole in found.items():
+        by_context = await _read_together(connection, asked)
+        for context_id, whole in by_context.items():
             yield context_id, whole
-        for context_id in found if len(asked) > 1 else asked:
+        for context_id in by_context if len(asked) > 1 else asked:
             del waiting[context_id]
-        together = max(1, 2 * len(found))
+        together = max(1, 2 * len(by_context))
 
 
 async def _read_together(connection: Connection, after: Mapping[str, int]) -> dict[str, Short]:
     """Returns the first of these conversations, as many as fit."""
     asked = {"ids": list(after), "after": list(after.values())}
-    found: dict[str, list[StoredFrameRow]] = {context_id: [] for context_id in after}
+    by_context: dict[str, list[StoredFrameRow]] = {context_id: [] for context_id in after}
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(_SHORT_FRAMES, {**asked, "most": PAGE_BYTES})
         for row in await cursor.fetchall():
             if row[_IS_CUT]:
-                found.pop(row[0], None)
-            elif (kept := found.get(row[0])) is not None:
+                by_context.pop(row[0], None)
+            elif (kept := by_context.get(row[0])) is not None:
                 kept.append(StoredFrameRow._make(row[2:]))
     parts: list[dict[str, list[Row]]] = []
     for statement in _SHORT_ROWS:
@@ -138,7 +138,7 @@ async def _read_together(connection: Connection, after: Mapping[str, int]) -> di
         parts.append(of_table)
     return {
         context_id: Short(frames, StoredRows(*(RowsInMemory(part[context_id]) for part in parts)))
-        for context_id, frames in found.items()
+        for context_id, frames in by_context.items()
     }
 
 

@@ -87,12 +87,12 @@ async def conversations(connection: Connection, since: datetime | None) -> Async
             """,
             (after, since, since, IDS_AT_ONCE),
         )
-        found = [context_id for (context_id,) in await cursor.fetchall()]
-        for context_id in found:
+        page = [context_id for (context_id,) in await cursor.fetchall()]
+        for context_id in page:
             yield context_id
-        if len(found) < IDS_AT_ONCE:
+        if len(page) < IDS_AT_ONCE:
             return
-        after = found[-1]
+        after = page[-1]
 
 
 async def count(connection: Connection, since: datetime | None) -> int:

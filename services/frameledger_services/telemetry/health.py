@@ -35,7 +35,7 @@ class Readiness:
     @property
     def is_ready(self) -> bool:
         """Whether all checks succeed."""
-        return all(found == OK for found in self.checks.values())
+        return all(result == OK for result in self.checks.values())
 
 
 class Health:
@@ -76,13 +76,13 @@ class Health:
         with self._asking:
             if self._found is not None and time.monotonic() - self._found[0] < KEPT_SECONDS:
                 return self._found[1]
-            found = self._ask()
-            self._found = time.monotonic(), found
-            return found
+            current = self._ask()
+            self._found = time.monotonic(), current
+            return current
 
     def by_check(self) -> dict[tuple[str, ...], float]:
         """Returns 1 for each check that succeeds and 0 for each that fails: the metric `frameledger_ready`. Blocks."""
-        return {(name,): float(found == OK) for name, found in self.readiness().checks.items()}
+        return {(name,): float(result == OK) for name, result in self.readiness().checks.items()}
 
     def _ask(self) -> Readiness:
         loop = self._loop
@@ -97,8 +97,8 @@ class Health:
 
     async def check(self) -> Readiness:
         """Runs the checks and returns their results. Call it in the loop's own thread."""
-        found = await asyncio.gather(*(_within(check) for check in self._checks.values()))
-        checks = {"loop": OK, **dict(zip(self._checks, found, strict=True))}
+        results = await asyncio.gather(*(_within(check) for check in self._checks.values()))
+        checks = {"loop": OK, **dict(zip(self._checks, results, strict=True))}
         if self._stopping is not None:
             checks["draining"] = "yes" if self._stopping.is_set() else OK
         return Readiness(checks)

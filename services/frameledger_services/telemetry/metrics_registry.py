@@ -54,16 +54,16 @@ class ProcessMetrics(Metrics):
         self.declare(metrics.SPANS)
 
     def counter(self, metric: Counter, *values: str) -> Counting:
-        found: Counting = self._child(metric, values)
-        return found
+        child: Counting = self._child(metric, values)
+        return child
 
     def gauge(self, metric: Gauge, *values: str) -> Showing:
-        found: Showing = self._child(metric, values)
-        return found
+        child: Showing = self._child(metric, values)
+        return child
 
     def histogram(self, metric: Histogram, *values: str) -> Observing:
-        found: Observing = self._child(metric, values)
-        return found
+        child: Observing = self._child(metric, values)
+        return child
 
     def declare(self, *metrics: Metric) -> None:
         with self._lock:
@@ -81,15 +81,15 @@ class ProcessMetrics(Metrics):
     def _child(self, metric: Metric, values: tuple[str, ...]) -> Any:
         key = metric.name, values
         # Without the lock: entries are never replaced.
-        found = self._found.get(key)
-        if found is not None:
-            return found
+        child = self._found.get(key)
+        if child is not None:
+            return child
         with self._lock:
             family = self._family(metric)
-            found = family.labels(*self._bounded(metric, values)) if metric.labels else family
+            child = family.labels(*self._bounded(metric, values)) if metric.labels else family
             if len(self._found) < MOST_FOUND:
-                self._found[key] = found
-            return found
+                self._found[key] = child
+            return child
 
     def _family(self, metric: Metric) -> Any:
         """Returns the prometheus_client object of a metric, created at the first request."""

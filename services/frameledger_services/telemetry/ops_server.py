@@ -70,8 +70,8 @@ def app(metrics: ProcessMetrics, health: Health) -> App:
         body: dict[str, object]
         match environ["PATH_INFO"]:
             case "/metrics":
-                found: Iterable[bytes] = exposition(environ, start_response)
-                return found
+                response: Iterable[bytes] = exposition(environ, start_response)
+                return response
             case "/livez":
                 live = health.is_live
                 body = {"live": live, "seconds_since_tick": round(health.seconds_since_tick(), 3)}

@@ -67,7 +67,7 @@ def start(
 ) -> Span:
     """See `tracing.start`."""
     given = None if parent is None else _extracted(parent)
-    linked = [found for one in links if (found := _extracted(one)).is_valid]
+    linked = [linked_context for one in links if (linked_context := _extracted(one)).is_valid]
     if new_trace:
         linked += [given] if given is not None and given.is_valid else []
         within = context.Context()

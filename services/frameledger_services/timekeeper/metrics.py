@@ -39,9 +39,9 @@ class TimekeeperMetrics:
             return
         self._behind.set(sum(max(0, end - reached.get(partition, 0)) for partition, end in ends.items()))
 
-    def found(self, found: WorkToDo) -> None:
+    def saw_work(self, work: WorkToDo) -> None:
         """Expose the open work."""
         for name, gauge in self._found.items():
-            gauge.set(getattr(found, name))
+            gauge.set(getattr(work, name))
         for kind, rows in self._outbox.items():
-            rows.set(found.outbox_rows.get(kind, 0))
+            rows.set(work.outbox_rows.get(kind, 0))

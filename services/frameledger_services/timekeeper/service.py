@@ -170,9 +170,9 @@ class Timekeeper:
         current = [partition for partition, end in self._ends.items() if reached.get(partition, 0) >= end]
         if current and self._answers_since is not None:
             limits = self._limits.after_outage(now - self._answers_since)
-            found = await sweep(self._connection, limits, sweeper, current)
+            settlements = await sweep(self._connection, limits, sweeper, current)
             await self._failpoint("after sweep")
-            await self._log.publish(found)
+            await self._log.publish(settlements)
             await self._failpoint("after publish")
         self._ends = await self._log.ends(reached)
         if self._answers_since is None:

@@ -35,29 +35,33 @@ async def sweep(
 
     Called again before the frames are folded, it returns some of them again, which are repetitions and count once.
     """
-    found: list[Settlement] = []
+    settlements: list[Settlement] = []
     if limits.run_silent is not None:
-        found += map(settling.run_silent, await overdue_runs.silent(connection, limits.run_silent, current))
+        settlements += map(
+            settling.run_silent, await overdue_runs.silent(connection, limits.run_silent, current)
+        )
     if limits.call is not None:
         late = await overdue_calls.past_deadline(connection, limits.call, limits.call_grace, current)
-        found += map(settling.call_overdue, late)
+        settlements += map(settling.call_overdue, late)
     if limits.waiting_calls:
         waiting = await overdue_calls.waiting(connection, limits.call_grace, current)
-        found += map(settling.waiting_overdue, waiting)
+        settlements += map(settling.waiting_overdue, waiting)
     if limits.client_call is not None:
         left = await overdue_calls.left_by_clients(connection, limits.client_call, current)
-        found += map(settling.call_left, left)
+        settlements += map(settling.call_left, left)
     if limits.user_silent is not None or limits.final_words is not None:
         turns = await overdue.turns(connection, limits.user_silent, limits.final_words, current)
-        found += map(settling.turn_overdue, turns)
+        settlements += map(settling.turn_overdue, turns)
     if limits.bot_silent is not None:
-        found += map(settling.bot_overdue, await overdue.speeches(connection, limits.bot_silent, current))
+        settlements += map(
+            settling.bot_overdue, await overdue.speeches(connection, limits.bot_silent, current)
+        )
     if sweeper.may_judge:
-        found += await _judge(connection, limits, sweeper, current)
+        settlements += await _judge(connection, limits, sweeper, current)
     await timekeeper_claims.finish_settled(connection, sweeper.worker_id)
     calls = await timekeeper_claims.held(connection, sweeper.worker_id, current)
-    found += [settling.held_call(call, sweeper.worker_id) for call in calls]
-    return found
+    settlements += [settling.held_call(call, sweeper.worker_id) for call in calls]
+    return settlements
 
 
 async def purge(connection: Connection, limits: TimeLimits, worker_id: str, *, batch: int = 10_000) -> None:
@@ -83,21 +87,21 @@ async def _judge(
     connection: Connection, limits: TimeLimits, sweeper: Sweeper, current: Sequence[int]
 ) -> list[Settlement]:
     """Apply the rules that declare a worker dead."""
-    found: list[Settlement] = []
+    settlements: list[Settlement] = []
     if limits.run_unclaimed is not None:
         runs = await overdue_runs.unclaimed(connection, limits.run_unclaimed, current)
-        found += map(settling.run_unclaimed, runs)
+        settlements += map(settling.run_unclaimed, runs)
     if limits.interrupted_call is not None:
         calls = await overdue_calls.abandoned(connection, limits.interrupted_call, current)
-        found += map(settling.call_abandoned, calls)
+        settlements += map(settling.call_abandoned, calls)
     if limits.lost_call is not None:
         lost = await overdue_calls.lost(connection, limits.lost_call, current)
         lost += await overdue_calls.queued_at_lost(connection, limits.lost_call, current)
-        found += map(settling.call_lost, lost)
+        settlements += map(settling.call_lost, lost)
     if limits.call_unserved is not None or limits.call_unstarted is not None:
         unstarted = await timekeeper_claims.unstarted(
             connection, limits.call_unserved, limits.call_unstarted, current
         )
         if unstarted:
             await timekeeper_claims.claim(connection, sweeper.worker_id, sweeper.service, unstarted)
-    return found
+    return settlements

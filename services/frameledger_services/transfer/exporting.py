@@ -63,9 +63,9 @@ async def each(connection: Connection, context_ids: AsyncIterable[str], export: 
 
 async def check_there(connection: Connection, context_ids: Sequence[str]) -> None:
     """Raise `NoSuchContextError` for the first of these conversations that is not there."""
-    for found in await transfer.presence(connection, [(context_id, 0) for context_id in context_ids]):
-        if found.version is None:
-            raise NoSuchContextError(found.context_id)
+    for conversation in await transfer.presence(connection, [(context_id, 0) for context_id in context_ids]):
+        if conversation.version is None:
+            raise NoSuchContextError(conversation.context_id)
 
 
 class LineExport:

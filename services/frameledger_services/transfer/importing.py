@@ -72,9 +72,9 @@ Told = Callable[[int], None]
 """Is told how many frames were done."""
 
 
-def check(found: Iterable[bytes], told: Told) -> Iterator[Checked]:
+def check(file_lines: Iterable[bytes], told: Told) -> Iterator[Checked]:
     """Yields the conversations of a file, each once all of it was checked. Raises `BadFileError`, with the line."""
-    for header, pages in _conversations(found):
+    for header, pages in _conversations(file_lines):
         folding = ImportFolding(header)
         for page in pages:
             folding.fold(page)
@@ -101,7 +101,7 @@ async def check_free(connection: Connection, checked: Iterator[Checked]) -> Impo
 
 
 async def write(
-    connection: Connection, found: Iterable[bytes], told: Told, failpoint: Failpoint = failpoints.none
+    connection: Connection, file_lines: Iterable[bytes], told: Told, failpoint: Failpoint = failpoints.none
 ) -> Imported:
     """Import the conversations of a file that was checked; those that are here already are passed over.
 
@@ -109,7 +109,7 @@ async def write(
     nothing of this one.
     """
     done = Imported()
-    for header, pages in _conversations(found):
+    for header, pages in _conversations(file_lines):
         [there] = await transfer.presence(connection, [(header.context_id, header.version)])
         if _is_there(there, header):
             done.there_already += 1
@@ -189,9 +189,9 @@ def _check_not_erased(there: StoredPresence) -> None:
         )
 
 
-def _conversations(found: Iterable[bytes]) -> Iterator[tuple[Header, Iterator[list[FrameLine]]]]:
+def _conversations(file_lines: Iterable[bytes]) -> Iterator[tuple[Header, Iterator[list[FrameLine]]]]:
     """Yields each header with the pages of its frames, which have to be read before the next header is."""
-    rest = lines.read(found)
+    rest = lines.read(file_lines)
     header = next(rest, None)
     while isinstance(header, Header):
         following: list[Header] = []

@@ -233,27 +233,27 @@ def _frame(number: int, values: dict[str, Any]) -> FrameLine:
     )
 
 
-def _text(found: object) -> str:
-    if not isinstance(found, str):
-        raise TypeError(f"{found!r} is no text")
-    return found
+def _text(item: object) -> str:
+    if not isinstance(item, str):
+        raise TypeError(f"{item!r} is no text")
+    return item
 
 
-def _whole_number(found: object) -> int:
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise TypeError(f"{found!r} is no version")
-    return found
+def _whole_number(item: object) -> int:
+    if not isinstance(item, int) or isinstance(item, bool):
+        raise TypeError(f"{item!r} is no version")
+    return item
 
 
-def _link(found: object) -> bytes:
-    link = bytes.fromhex(_text(found))
+def _link(item: object) -> bytes:
+    link = bytes.fromhex(_text(item))
     if len(link) != 32:
         raise ValueError("chain")
     return link
 
 
-def _moment(found: object) -> datetime:
-    moment = datetime.fromisoformat(_text(found))
+def _moment(item: object) -> datetime:
+    moment = datetime.fromisoformat(_text(item))
     if moment.tzinfo is None:
         raise ValueError("logged_at")
     return moment

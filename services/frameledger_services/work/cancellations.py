@@ -71,8 +71,8 @@ async def _follow(
     try:
         await client.start()
         async with broker.connect(settings) as connection:
-            found = await connection.topic(topic)
-        partitions = [TopicPartition(topic, number) for number in range(found.partitions)]
+            description = await connection.topic(topic)
+        partitions = [TopicPartition(topic, number) for number in range(description.partitions)]
         client.assign(partitions)
         await client.seek_to_end(*partitions)
         for partition in partitions:

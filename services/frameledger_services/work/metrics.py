@@ -21,9 +21,9 @@ class WorkMetrics:
         self._waited = metrics.histogram(listed.WORK_QUEUE, service)
         self.leases_lost = metrics.counter(listed.WORK_LEASES_LOST, service)
 
-    def claimed(self, found: Sequence[claims.Claimed]) -> None:
+    def claimed(self, claimed_work: Sequence[claims.Claimed]) -> None:
         """Count the claims of one statement."""
-        for one in found:
+        for one in claimed_work:
             if one.taken_over:
                 self._taken_over.inc()
             else:

@@ -64,9 +64,9 @@ class _Asker:
 
         async def ask() -> float:
             start = time.perf_counter()
-            found = await self.questions[name]()
+            answer = await self.questions[name]()
             took = 1e3 * (time.perf_counter() - start)
-            assert found, "an answer, or the time means nothing"
+            assert answer, "an answer, or the time means nothing"
             return took
 
         return ask

@@ -50,8 +50,8 @@ class BareRoad:
     async def store(self) -> None:
         """Consume until cancelled."""
         while True:
-            found = await self._consumer.getmany(timeout_ms=500)
-            for records in found.values():
+            fetched = await self._consumer.getmany(timeout_ms=500)
+            for records in fetched.values():
                 async with self._connection.cursor() as cursor:
                     await cursor.executemany(
                         "INSERT INTO bare_road (value) VALUES (%s)", [(record.value,) for record in records]

@@ -87,7 +87,7 @@ async def _context_at(connection: AsyncConnection) -> Any:
 
 async def _seconds(read: Callable[[], Awaitable[Any]], messages: int) -> float:
     start = time.perf_counter()
-    found = await read()
+    messages_read = await read()
     took = time.perf_counter() - start
-    assert len(found) == messages, "all that are there, or the comparison means nothing"
+    assert len(messages_read) == messages, "all that are there, or the comparison means nothing"
     return 1e3 * took

@@ -130,8 +130,8 @@ async def _project(client: Any, connection: AsyncConnection[Any], topic: str) ->
     left = sum((await client.end_offsets(places)).values())
     heads = Heads()
     while left > 0:
-        found = await client.getmany(timeout_ms=500, max_records=MAX_RECORDS)
-        left -= await _store(connection, heads, found)
+        fetched = await client.getmany(timeout_ms=500, max_records=MAX_RECORDS)
+        left -= await _store(connection, heads, fetched)
 
 
 async def _partitions(client: Any, topic: str) -> list[int]:
@@ -143,13 +143,13 @@ async def _partitions(client: Any, topic: str) -> list[int]:
 
 
 async def _store(
-    connection: AsyncConnection[psycopg.rows.TupleRow], heads: Heads, found: dict[Any, list[Any]]
+    connection: AsyncConnection[psycopg.rows.TupleRow], heads: Heads, fetched: dict[Any, list[Any]]
 ) -> int:
     frames: list[tuple[Any, ...]] = []
     messages: list[tuple[Any, ...]] = []
     touched: set[str] = set()
     offsets: dict[int, int] = {}
-    for place, some in found.items():
+    for place, some in fetched.items():
         for received in some:
             record = to_record(received)
             key, value = record.key or b"", record.value or b""
