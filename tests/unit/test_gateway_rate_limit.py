@@ -1,6 +1,8 @@
-"""How many requests and streams a token has at once."""
+"""How many requests and streams a token has at once, and how long."""
 
 import asyncio
+import json
+from datetime import UTC, datetime
 
 import pytest
 from tests.support.guarded_gateway import (
@@ -125,7 +127,31 @@ def test_an_answer_of_any_length_counts_as_a_stream(method, path, query, accept,
     assert rate_limit._is_stream(scope) == counts
 
 
-def test_a_stream_ends_at_its_next_piece_once_its_token_is_revoked(gateway):
+def restrict(gateway, name):
+    """By hand, as no command does it."""
+    file = json.loads(gateway.file.read_text())
+    for token in file["tokens"]:
+        token["prefix"] = "other/" if token["name"] == name else token["prefix"]
+    gateway.file.write_text(json.dumps(file))
+
+
+def make_anew(gateway, name):
+    tokens.revoke(gateway.file, name)
+    gateway.token(name)
+
+
+CHANGES = {
+    "revoked": lambda gateway: tokens.revoke(gateway.file, "ci"),
+    "made anew": lambda gateway: make_anew(gateway, "ci"),
+    "restricted": lambda gateway: restrict(gateway, "ci"),
+    "no file": lambda gateway: gateway.file.unlink(),
+    "half a file": lambda gateway: gateway.file.write_text(gateway.file.read_text()[:-9]),
+}
+
+
+@pytest.mark.regression("gateway 42")
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_stream_ends_at_its_next_piece_once_its_token_is_no_longer_the_same(gateway, change):
     token = gateway.token("ci")
 
     async def stream():
@@ -133,7 +159,10 @@ def test_a_stream_ends_at_its_next_piece_once_its_token_is_revoked(gateway):
         assert await one.status() == 200
         await gateway.pieces.put(b": 1\n\n")
         assert (await one.sent.get())["body"] == b": 1\n\n"
-        tokens.revoke(gateway.file, "ci")
+        gateway.token("another")
+        await gateway.pieces.put(b": 2\n\n")
+        assert (await one.sent.get())["body"] == b": 2\n\n"
+        change(gateway)
         await gateway.pieces.put(b"data: of others\n\n")
         last = await one.sent.get()
         assert (last["body"], last["more_body"]) == (b"", False)
@@ -142,3 +171,20 @@ def test_a_stream_ends_at_its_next_piece_once_its_token_is_revoked(gateway):
 
     asyncio.run(stream())
     assert BUGS == []
+
+
+@pytest.mark.regression("gateway 42")
+def test_a_stream_of_a_gateway_without_tokens_ends_at_its_next_piece_once_it_has_some(tmp_path):
+    gateway = Gateway(tmp_path, open_to_all=True)
+
+    async def stream():
+        one = Stream(gateway, "none")
+        assert await one.status() == 200
+        await gateway.pieces.put(b": 1\n\n")
+        assert (await one.sent.get())["body"] == b": 1\n\n"
+        tokens.create(tmp_path / tokens.FILE, "first", ("read",), now=datetime.now(UTC))
+        await gateway.pieces.put(b"data: of others\n\n")
+        assert (await one.sent.get())["more_body"] is False
+        await one.task
+
+    asyncio.run(stream())

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from frameledger_services.cli import application
+from frameledger_services.gateway.access import tokens
 from frameledger_services.gateway.access.live_tokens import LiveTokens
 from frameledger_services.gateway.access.tokens import (
     TokenRefusedError,
@@ -135,6 +136,24 @@ def test_a_running_gateway_sees_what_changes(path):
     revoke(path, "one")
     assert live.of_text(one) is None
     assert live.of_text(two) == token
+
+
+@pytest.mark.regression("gateway 43")
+def test_a_file_that_could_not_be_read_for_a_moment_is_read_again_though_nobody_wrote_it(
+    path, monkeypatch, caplog
+):
+    """So it is while the process has no file descriptor left, or before somebody gives the file to its user."""
+    token, text = made(path, "one")
+    live = LiveTokens(path, required=True)
+
+    def refuse(_):
+        raise TokensFileError("Too many open files.")
+
+    with monkeypatch.context() as away, caplog.at_level("WARNING", "frameledger"):
+        away.setattr(tokens, "load", refuse)
+        assert [live.of_text(text), live.of_text(text)] == [None, None]
+        assert len(caplog.records) == 1
+    assert live.of_text(text) == token
 
 
 @pytest.mark.parametrize("text", ["", "fl_", "Bearer", "fl_0000000000_" + "a" * 43, "fl_ü", "\ud800"])

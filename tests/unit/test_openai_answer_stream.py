@@ -1,4 +1,4 @@
-"""An answer that is sent as it comes, and is broken off."""
+"""Answers that end before they are over: of clients that leave, or may no longer read them."""
 
 import asyncio
 from collections import Counter
@@ -7,6 +7,7 @@ import pytest
 from tests.bounds import IN_PROCESS
 
 from frameledger_services.gateway.access.guard import _RevokedError
+from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.openai.answer_stream import AnswerStream
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.listening import Listening
@@ -19,9 +20,11 @@ class Following:
         self.asked = Asked("talk", 3)
         self.is_over = self.is_closed = False
         self.interruptions = 0
+        self.closed = asyncio.Event()
 
     def close(self):
         self.is_closed = True
+        self.closed.set()
 
     async def next(self, within):
         return False
@@ -40,11 +43,13 @@ class Writer:
         return b""
 
 
+async def receive():
+    """Of a client that stays."""
+    await asyncio.Event().wait()
+
+
 def interruptions_after(error):
     """How often the answer is interrupted if it cannot be sent for this reason."""
-
-    async def receive():
-        await asyncio.Event().wait()
 
     async def send(message):
         if message["type"] == "http.response.body":
@@ -52,7 +57,8 @@ def interruptions_after(error):
 
     async def main():
         following = Following()
-        stream = AnswerStream(Listening(following, Counter(), receive, interrupts=True), Writer())
+        listening = Listening(following, Counter(), receive, lambda: True, interrupts=True)
+        stream = AnswerStream(listening, Writer())
         with pytest.raises(type(error)):
             async with asyncio.timeout(IN_PROCESS):
                 await stream({"type": "http"}, receive, send)
@@ -70,3 +76,19 @@ def test_the_answer_to_a_client_whose_token_is_revoked_is_interrupted():
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), OSError()])
 def test_an_answer_that_the_gateway_itself_breaks_off_goes_on(error):
     assert interruptions_after(error) == 0
+
+
+@pytest.mark.regression("gateway 41")
+def test_the_answer_that_is_awaited_whole_is_interrupted_too_once_the_token_is_revoked(monkeypatch):
+    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0)
+
+    async def main():
+        following, is_good = Following(), iter([True, False])
+        listening = Listening(following, Counter(), receive, lambda: next(is_good), interrupts=True)
+        async with asyncio.timeout(IN_PROCESS):
+            await following.closed.wait()
+        await listening.close()
+        assert listening.is_refused
+        return following.interruptions
+
+    assert asyncio.run(main()) == 1

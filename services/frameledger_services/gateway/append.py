@@ -92,6 +92,7 @@ async def _append(parts: Parts, request: Request) -> Response:
     if wait == 0:
         return outcomes.accepted(request, context_id, published, completed=completed)
     try:
+        # Also if the token is revoked meanwhile: this says what became of what it could publish, and of nothing else.
         stored = await parts.client.until_stored(context_id, published, within=wait)
     except NotVisibleError as error:
         return outcomes.accepted(request, context_id, published, str(error), completed=completed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Literal, get_args
 
 from frameledger.values import value
@@ -11,6 +11,7 @@ Scope = Literal["read", "append", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 _KEY = "frameledger.caller"
+_IS_GOOD = "frameledger.caller_is_good"
 
 
 @value
@@ -50,6 +51,16 @@ def of(scope: Mapping[str, Any]) -> Caller:
     return found
 
 
-def set_caller(scope: MutableMapping[str, Any], caller: Caller) -> None:
-    """Note in an ASGI scope who sent it."""
+def set_caller(
+    scope: MutableMapping[str, Any], caller: Caller, is_good: Callable[[], bool] | None = None
+) -> None:
+    """Note in an ASGI scope who sent it, and what says whether that is still so; None if it is for ever."""
     scope[_KEY] = caller
+    scope[_IS_GOOD] = is_good
+
+
+def is_still_good(scope: Mapping[str, Any]) -> bool:
+    """Returns whether the caller would be the same one now: its token is neither revoked nor expired, and may do what
+    it might. To be asked by what answers for longer than a moment; it takes microseconds."""
+    is_good: Callable[[], bool] | None = scope.get(_IS_GOOD)
+    return is_good is None or is_good()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from starlette.datastructures import URL, Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -44,14 +44,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
-            token = self.admit(scope)
+            self.admit(scope)
         except ProblemError as problem:
             await problems.response(URL(scope=scope), problem)(scope, receive, send)
             return
-        if token is not None:
-            send = self._while_good(token, scope, send)
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, partial(_send_while_good, scope, send))
         except _RevokedError:
             if _can_end_anywhere(scope) or not protocol.abort(scope):
                 return
@@ -59,11 +57,8 @@ class Guard:
             while (await receive())["type"] != "http.disconnect":
                 pass
 
-    def admit(self, scope: Scope) -> Token | None:
-        """Set the caller of the request. Returns its token, or None if it needs none.
-
-        Raises `ProblemError` if the caller may not make the request.
-        """
+    def admit(self, scope: Scope) -> None:
+        """Set the caller of the request. Raises `ProblemError` if it may not make the request."""
         check_single(scope["headers"])
         headers = Headers(scope=scope)
         method, path = scope["method"], path_of(scope)
@@ -76,8 +71,8 @@ class Guard:
                     "forbidden",
                     "A gateway without tokens accepts requests to localhost only.",
                 )
-            caller.set_caller(scope, LOOPBACK)
-            return None
+            caller.set_caller(scope, LOOPBACK, self._is_open if need.needs_token else None)
+            return
         token = self._token(headers)
         if token is None and need.needs_token:
             raise ProblemError("unauthorised", _why_unknown(headers), headers=CHALLENGE)
@@ -87,8 +82,7 @@ class Guard:
                 raise ProblemError("forbidden", f"This request needs a token with the scope {scope_}.")
         if need.needs_token and not need.is_there_for(asking):
             raise _not_there(path, need.context_id)
-        caller.set_caller(scope, asking)
-        return token
+        caller.set_caller(scope, asking, None if token is None else partial(self._is_unchanged, token))
 
     def _token(self, headers: Headers) -> Token | None:
         authorization = headers.get("authorization")
@@ -97,27 +91,31 @@ class Guard:
         scheme, _, text = authorization.partition(" ")
         return self._tokens.of_text(text.strip()) if scheme.lower() == "bearer" else None
 
-    def _while_good(self, token: Token, scope: Scope, send: Send) -> Send:
-        """Ends a long answer at its next piece, once the token is revoked or expired.
+    def _is_open(self) -> bool:
+        return not self._tokens.are_required()
 
-        A conversation's `/stream` has a heartbeat if nothing happens, and ends as if it were complete: its client asks
-        for the rest. Any other answer is broken off, also the streams of AG-UI and of chat completions, because its
-        client would take what it has for the whole.
-        """
+    def _is_unchanged(self, token: Token) -> bool:
+        """Whether the token is good for the same as when its request came."""
+        return self._tokens.of_id(token.id) == token
 
-        async def checked(message: Message) -> None:
-            is_piece = message["type"] == "http.response.body" and message.get("more_body", False)
-            if is_piece and self._tokens.of_id(token.id) is None:
-                if _can_end_anywhere(scope):
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
-                raise _RevokedError
-            await send(message)
 
-        return checked
+async def _send_while_good(scope: Scope, send: Send, message: Message) -> None:
+    """Ends a long answer at its next piece, once its token is revoked, expired or changed.
+
+    A conversation's `/stream` has a heartbeat if nothing happens, and ends as if it were complete: its client asks
+    for the rest. Any other answer is broken off, also the streams of AG-UI and of chat completions, because its
+    client would take what it has for the whole.
+    """
+    is_piece = message["type"] == "http.response.body" and message.get("more_body", False)
+    if is_piece and not caller.is_still_good(scope):
+        if _can_end_anywhere(scope):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        raise _RevokedError
+    await send(message)
 
 
 class _RevokedError(BaseException):
-    """Ends an answer whose token is no longer good. The app would take an `Exception` for a failure of its own."""
+    """Ends an answer whose caller is no longer what it was. The app would take an `Exception` for its own failure."""
 
 
 def _can_end_anywhere(scope: Scope) -> bool:

@@ -23,6 +23,10 @@ _NOBODYS = Token(
 """What a token of an unknown id is compared with, so that this takes as long as for a known one."""
 
 
+UNREAD: tuple[int, ...] = ()
+"""Stands for a file that is there and could not be read."""
+
+
 def _now() -> datetime:
     return datetime.now(UTC)
 
@@ -41,6 +45,8 @@ class LiveTokens:
         self._now = now
         self._seen: tuple[int, ...] | None = None
         self._by_id: dict[str, Token] = {}
+        self._failure: tuple[object, str] | None = None
+        """Why which file could not be read, as the log has it."""
 
     def are_required(self) -> bool:
         """Returns whether a caller needs a token."""
@@ -80,10 +86,20 @@ class LiveTokens:
         self._seen = seen
         self._by_id = {}
         if seen is None:
-            _log.warning("gateway.tokens_unreadable", reason=f"There is no file {self._path}.")
+            self._warn(None, f"There is no file {self._path}.")
             return
         self._required = True
         try:
             self._by_id = {token.id: token for token in tokens.load(self._path)}
         except TokensFileError as error:
-            _log.warning("gateway.tokens_unreadable", reason=str(error))
+            self._warn(seen, str(error))
+            # What was in the way may go without a change of the file: it is tried again.
+            self._seen = UNREAD
+        else:
+            self._failure = None
+
+    def _warn(self, seen: object, reason: str) -> None:
+        """Log, once, why no token is good."""
+        if self._failure != (seen, reason):
+            self._failure = (seen, reason)
+            _log.warning("gateway.tokens_unreadable", reason=reason)

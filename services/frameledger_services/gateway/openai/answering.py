@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Generic, TypeVar
 
 from starlette.requests import Request
@@ -92,13 +93,16 @@ class Answers(Generic[R]):
                 headers=conversation.in_header(asked.context_id),
             ) from None
         interrupts = self._parts.settings.gateway_openai_interrupt
-        return Listening(following, self._followers, request.receive, interrupts=interrupts)
+        is_good = partial(caller.is_still_good, request.scope)
+        return Listening(following, self._followers, request.receive, is_good, interrupts=interrupts)
 
     async def _whole(self, listening: Listening, writer: AnswerWriter) -> Response:
         following = listening.following
         while not following.is_over and not following.is_closed:
             await following.next(event_stream.HEARTBEAT_SECONDS)
-        if not following.is_over:
+        # An answer that is whole is sent in one piece, so the guard does not look at it.
+        listening.check()
+        if listening.is_gone or not following.is_over:
             raise self._why_closed(listening)
         if (failure := following.answer.failure) is not None:
             raise problem_of(failure)
@@ -107,6 +111,8 @@ class Answers(Generic[R]):
         return Response(writer.whole(), media_type="application/json", headers=headers)
 
     def _why_closed(self, listening: Listening) -> ProblemError:
+        if listening.is_refused:
+            return ProblemError("unauthorised", "The token was revoked, changed or has expired meanwhile.")
         if listening.is_gone:
             # Nobody reads this.
             return ProblemError("no-answer", "The client is gone.")

@@ -1,4 +1,4 @@
-"""Interrupts an answer when the client that waits for it disconnects."""
+"""Interrupts an answer when the client that waits for it disconnects, or may no longer read it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from frameledger_services import logs
 from frameledger_services.client import BrokerError
+from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.store.connections import DatabaseError
@@ -23,15 +24,21 @@ class Listening:
         following: Following,
         followers: Counter[Asked],
         receive: Callable[[], Awaitable[object]],
+        is_good: Callable[[], bool],
         *,
         interrupts: bool,
     ) -> None:
-        """`followers` counts the clients of each answer. Without `interrupts` an answer goes on without them."""
+        """`followers` counts the clients of each answer. `is_good` says whether this one may still read it. Without
+        `interrupts` an answer goes on without them."""
         self.following = following
         self.is_gone = False
+        self.is_refused = False
+        """It is gone because its token is no longer good."""
+
         self._followers = followers
         self._followers[following.asked] += 1
         self._interrupts = interrupts
+        self._is_good = is_good
         self._watching = asyncio.create_task(self._watch(receive))
         self._is_closed = False
 
@@ -55,10 +62,23 @@ class Listening:
         except (BrokerError, DatabaseError) as error:
             _log.warning("gateway.not_interrupted", context_id=following.asked.context_id, reason=str(error))
 
+    def check(self) -> None:
+        """Look whether the client may still read the answer; if not, it is gone."""
+        if not self.is_gone and not self._is_good():
+            self.is_refused = True
+            self._go()
+
     async def _watch(self, receive: Callable[[], Awaitable[object]]) -> None:
-        while True:
-            message = await receive()
+        while not self.is_gone:
+            try:
+                async with asyncio.timeout(event_stream.HEARTBEAT_SECONDS):
+                    message = await receive()
+            except TimeoutError:
+                self.check()
+                continue
             if isinstance(message, dict) and message["type"] == "http.disconnect":
-                break
+                self._go()
+
+    def _go(self) -> None:
         self.is_gone = True
         self.following.close()

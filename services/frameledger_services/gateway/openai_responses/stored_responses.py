@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import closing
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -71,7 +72,9 @@ async def read(parts: Parts, request: Request) -> Response:
         following = _follow(parts, wanted, asked, answer)
         writer = ResponseEvents(ResponseWriter(asked, following), answer, -1 if last is None else last)
         # Who only looks on stops nothing by leaving.
-        return AnswerStream(Listening(following, Counter(), request.receive, interrupts=False), writer)
+        is_good = partial(caller.is_still_good, request.scope)
+        listening = Listening(following, Counter(), request.receive, is_good, interrupts=False)
+        return AnswerStream(listening, writer)
     if last is not None:
         raise ProblemError(
             "bad-parameter", "starting_after: only with `stream=true`.", param="starting_after"
