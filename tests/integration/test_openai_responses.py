@@ -128,6 +128,17 @@ def test_a_function_of_the_client_is_called_in_a_response_and_its_output_goes_on
     assert stage.calls("resp-paint") == [("paint", "done", {"painted": True})]
     assert is_valid(stage.messages("resp-paint"))
 
+    # So does one that resends the history, and names what it was told.
+    told = [{"type": "item_reference", "id": one.id} for one in first.output]
+    anew = respond(stage, [said("Please paint."), *told, output, said("Thanks.")], conversation="resp-told")
+    assert anew.output_text == "You said: Thanks."
+    assert [one["role"] for one in stage.messages("resp-told")] == [
+        *("user", "assistant", "assistant", "tool", "user", "assistant"),
+    ]
+    with pytest.raises(openai.NotFoundError) as unknown:
+        respond(stage, [said("Hm."), {"type": "item_reference", "id": "rs_1"}])
+    assert (unknown.value.param, unknown.value.code) == ("input[1]", "item_not_found")
+
 
 def test_a_call_streams_in_events_as_the_official_client_reads_them(stage):
     with stage.client.responses.stream(model="owl", input="Please paint.", tools=[PAINT_HERE]) as stream:

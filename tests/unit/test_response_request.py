@@ -1,11 +1,14 @@
 """What the body of a request for a response means here: its items as messages, its parameters, and what is refused."""
 
+import asyncio
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from frameledger_services.gateway.openai_responses import request
+from frameledger_services.gateway.openai_responses import items, references, request, response_ids
+from frameledger_services.gateway.openai_responses.response_ids import ResponseId
 from frameledger_services.gateway.problems import ProblemError
 
 CALL = {
@@ -91,7 +94,7 @@ def test_calls_of_two_answers_are_two_messages():
     ("item", "param"),
     [
         (5, "input[0]"),
-        ({"type": "item_reference", "id": "msg_1"}, "input[0]"),
+        ({"type": "item_reference"}, "input[0].id"),
         ({"type": "reasoning", "summary": []}, "input[0].type"),
         ({"type": "web_search_call"}, "input[0].type"),
         ({"role": "tool", "content": "x"}, "input[0].role"),
@@ -114,6 +117,39 @@ def test_calls_of_two_answers_are_two_messages():
 )
 def test_an_item_that_no_message_can_say_is_refused_by_its_place(item, param):
     assert refusal(given=[item]) == (param, "invalid_value")
+
+
+@pytest.mark.parametrize("reference", [{"type": "item_reference", "id": "fc_1"}, {"id": "fc_1"}])
+def test_an_item_is_referred_to_by_its_id(reference):
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "I."}],
+    }
+    given = [{"type": "item_reference", "id": "msg_1"}, reference, OUTPUT]
+    stored = {"msg_1": message, "fc_1": {**CALL, "id": "fc_1"}}
+    assert items.messages(given, stored) == items.messages([message, CALL, OUTPUT])
+    with pytest.raises(ProblemError, match="no item with the id 'fc_1'") as unknown:
+        items.messages(given, {"msg_1": message})
+    assert (unknown.value.word, unknown.value.members["param"]) == ("no-such-response", "input[1]")
+
+
+def test_the_id_of_an_item_has_that_of_its_response():
+    of_response = ResponseId("acme/1_2", 7)
+    token = of_response.token
+    for item_id in (f"msg_{token}", f"fc_{token}_0", f"fc_{token}_12"):
+        assert response_ids.parse(str(response_ids.of_item(item_id))) == of_response
+    for other in ("msg_1", "fc_1", "rs_1", "msg_", "fc_", ""):
+        assert response_ids.parse(response_ids.of_item(other) or "") is None
+
+
+def test_items_of_very_many_responses_are_not_looked_for():
+    given = [{"id": f"msg_{ResponseId('talk', version).token}"} for version in range(1, 502)]
+    body: Any = json.dumps({"input": given}).encode()
+    nowhere: Any = None
+    with pytest.raises(ProblemError, match="at most 500 responses"):
+        asyncio.run(references.stored_items(nowhere, nowhere, body))
 
 
 @pytest.mark.parametrize("given", [None, [], 5, {}])

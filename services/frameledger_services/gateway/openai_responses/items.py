@@ -7,6 +7,7 @@ with what to send instead.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from frameledger.surrogates import has_half
@@ -16,6 +17,8 @@ Message = dict[str, Any]
 
 ROLES = ("user", "assistant", "system", "developer")
 
+NOTHING: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
 TEXTS = ("input_text", "output_text", "text")
 
 
@@ -24,20 +27,45 @@ def refuse(param: str | None, why: str, *, code: str = "invalid_value") -> NoRet
     raise ProblemError("bad-parameter", why if param is None else f"{param}: {why}", param=param, code=code)
 
 
-def messages(given: Any) -> tuple[Message, ...]:
-    """Returns the messages that an `input` says. Raises `bad-parameter`."""
+def referenced(item: Any) -> str | None:
+    """Returns the id of the item that an item refers to, if it is a reference; that may leave its type out."""
+    if not isinstance(item, dict) or not isinstance(item.get("id"), str):
+        return None
+    kind = item.get("type")
+    is_reference = kind == "item_reference" or (kind is None and item.keys() <= {"id", "type"})
+    return str(item["id"]) if is_reference else None
+
+
+def messages(given: Any, stored: Mapping[str, Mapping[str, Any]] = NOTHING) -> tuple[Message, ...]:
+    """Returns the messages that an `input` says; `stored` are the items that it refers to, by their ids. Raises
+    `bad-parameter`, and `no-such-response` for an item that is not there."""
     if isinstance(given, str):
         return ({"role": "user", "content": given},)
     if not isinstance(given, list) or not given:
         refuse("input", "text, or a list of one or more items, is wanted.")
     found: list[Message] = []
     for number, item in enumerate(given):
-        message = _message(f"input[{number}]", item)
+        place = f"input[{number}]"
+        if (item_id := referenced(item)) is not None:
+            item = _stored(place, item_id, stored)
+        message = _message(place, item)
         if found and "tool_calls" in message and "tool_calls" in found[-1]:
             found[-1]["tool_calls"] += message["tool_calls"]
         else:
             found.append(message)
     return tuple(found)
+
+
+def _stored(place: str, item_id: str, stored: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    if item_id not in stored:
+        raise ProblemError(
+            "no-such-response",
+            f"{place}: there is no item with the id {item_id[:100]!r}. Ids are those of the output of responses that "
+            "are over; send any other item itself.",
+            param=place,
+            code="item_not_found",
+        )
+    return stored[item_id]
 
 
 def _message(place: str, item: Any) -> Message:
@@ -56,11 +84,12 @@ def _message(place: str, item: Any) -> Message:
                 "content": _content(f"{place}.output", item.get("output")),
             }
         case "item_reference":
-            refuse(place, "send the item itself, or continue with `previous_response_id`.")
+            refuse(f"{place}.id", "the id of an item is wanted.")
         case kind:
             refuse(
                 f"{place}.type",
-                f"{str(kind)[:100]!r} is not supported: items are message, function_call and function_call_output.",
+                f"{str(kind)[:100]!r} is not supported: items are message, function_call, function_call_output and "
+                "item_reference.",
             )
 
 

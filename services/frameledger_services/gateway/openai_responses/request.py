@@ -127,13 +127,14 @@ class ResponseRequest(CompletionRequest):
         return replace(self, messages=(*history, *self.messages), is_only_new=False)
 
 
-def read(body: bytes) -> ResponseRequest:
-    """Returns what a body asks for. Raises the problem `bad-parameter`, which names the parameter."""
+def read(body: bytes, stored: Mapping[str, Mapping[str, Any]] = items.NOTHING) -> ResponseRequest:
+    """Returns what a body asks for; `stored` are the items that its input refers to. Raises the problems
+    `bad-parameter` and `no-such-response`, which name the parameter."""
     given = _parameters(body)
     if given.get("previous_response_id") is not None and given.get("conversation") is not None:
         refuse("conversation", "`previous_response_id` names the conversation already; send one of both.")
     return ResponseRequest(
-        messages=items.messages(given.get("input")),
+        messages=items.messages(given.get("input"), stored),
         model=_model(given.get("model")),
         settings=_settings(given),
         passed_on=_passed_on(given),

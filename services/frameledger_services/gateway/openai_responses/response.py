@@ -13,7 +13,7 @@ from frameledger_services.gateway.openai.failures import REFUSED
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.request import ANY_MODEL
 from frameledger_services.gateway.openai_responses.request import INSTRUCTION
-from frameledger_services.gateway.openai_responses.response_ids import ResponseId
+from frameledger_services.gateway.openai_responses.response_ids import CALL_PREFIX, MESSAGE_PREFIX, ResponseId
 from frameledger_services.store.answered_requests import AnsweredRequest
 
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
@@ -99,7 +99,7 @@ class ResponseWriter:
 
     @property
     def message_id(self) -> str:
-        return f"msg_{self.id.token}"
+        return f"{MESSAGE_PREFIX}{self.id.token}"
 
     def calls(self) -> list[dict[str, Any]]:
         """Returns the calls that are the client's to do."""
@@ -107,7 +107,7 @@ class ResponseWriter:
             return []
         return [
             {
-                "id": f"fc_{self.id.token}_{number}",
+                "id": f"{CALL_PREFIX}{self.id.token}_{number}",
                 "type": "function_call",
                 "status": "completed",
                 "call_id": made["id"],

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from frameledger.record import MAX_KEY_BYTES
 
 PREFIX = "resp_"
+MESSAGE_PREFIX, CALL_PREFIX = "msg_", "fc_"
 MOST_CHARACTERS = 512
 """No id of ours is as long."""
 
@@ -49,3 +50,12 @@ def parse(text: str) -> ResponseId | None:
     found = ResponseId(context_id, int(version))
     # One response has one id: no other spelling of it is one.
     return found if str(found) == text and 0 < found.version < 2**63 else None
+
+
+def of_item(item_id: str) -> str | None:
+    """Returns the id of the response that has this item, if it has the shape of one of ours."""
+    if item_id.startswith(MESSAGE_PREFIX):
+        return PREFIX + item_id.removeprefix(MESSAGE_PREFIX)
+    if item_id.startswith(CALL_PREFIX):
+        return PREFIX + item_id.removeprefix(CALL_PREFIX).rpartition("_")[0]
+    return None

@@ -15,6 +15,7 @@ from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai_responses import request as requests
 from frameledger_services.gateway.openai_responses.continuing import continued
+from frameledger_services.gateway.openai_responses.references import stored_items
 from frameledger_services.gateway.openai_responses.request import ResponseRequest
 from frameledger_services.gateway.openai_responses.response import ResponseWriter
 from frameledger_services.gateway.openai_responses.response_events import PieceByPiece, ResponseEvents
@@ -36,9 +37,12 @@ class Responses:
         """Answer a request."""
         answering.check_may_read(request)
         content = await body.read_bytes(request, body.JSON_TYPES)
+        stored = await stored_items(self._parts, request, content)
         # The schemas of functions may take a second to check: not in the event loop.
         wanted = (
-            await asyncio.to_thread(requests.read, content) if _TOOLS in content else requests.read(content)
+            await asyncio.to_thread(requests.read, content, stored)
+            if _TOOLS in content
+            else requests.read(content, stored)
         )
         wanted, named = await continued(self._parts, request, wanted)
         return await self._answers.answer(request, wanted, named)

@@ -79,9 +79,14 @@ async def read(parts: Parts, request: Request) -> Response:
         raise ProblemError(
             "bad-parameter", "starting_after: only with `stream=true`.", param="starting_after"
         )
+    return _answered(wanted, await written(parts, wanted, asked))
+
+
+async def written(parts: Parts, wanted: ResponseId, asked: AnsweredRequest) -> ResponseWriter:
+    """Returns a response, as far as it is."""
     with closing(_follow(parts, wanted, asked)) as following:
         await _catch_up(following)
-        return _answered(asked, following)
+        return ResponseWriter(asked, following)
 
 
 async def cancel(parts: Parts, request: Request) -> Response:
@@ -97,7 +102,7 @@ async def cancel(parts: Parts, request: Request) -> Response:
         if not following.is_over:
             await _interrupt(parts, following)
         read_log.note(request.scope, wanted.context_id, following.version)
-        return _answered(asked, following)
+        return _answered(wanted, ResponseWriter(asked, following))
 
 
 async def _asked(parts: Parts, request: Request) -> tuple[ResponseId, AnsweredRequest]:
@@ -144,10 +149,9 @@ async def _read_on(following: Following) -> None:
     await following.next(event_stream.HEARTBEAT_SECONDS)
 
 
-def _answered(asked: AnsweredRequest, following: Following) -> Response:
-    content = ResponseWriter(asked, following).whole()
-    headers = {"Cache-Control": "no-store", **conversation.in_header(following.asked.context_id)}
-    return Response(content, media_type="application/json", headers=headers)
+def _answered(wanted: ResponseId, writer: ResponseWriter) -> Response:
+    headers = {"Cache-Control": "no-store", **conversation.in_header(wanted.context_id)}
+    return Response(writer.whole(), media_type="application/json", headers=headers)
 
 
 def _unknown(text: str, param: str | None) -> ProblemError:
