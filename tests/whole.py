@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
-from tests import bounds
+from tests import bounds, bytecode
 from tests.bounds import BENCH
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -105,4 +105,6 @@ def ended_by(number: int, _: object) -> None:
 if __name__ == "__main__":
     for name in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, ended_by)
+    # The tests say it too, but by then pytest has rewritten all of hypothesis, in each of its processes.
+    bytecode.keep()
     sys.exit(tried())
