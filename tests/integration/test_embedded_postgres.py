@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import shutil
 import signal
 import stat
 import tempfile
@@ -149,6 +150,29 @@ def test_root_without_namespaces_keeps_it_elsewhere_if_the_folder_is_closed(tmp_
         assert server.data.is_relative_to(no_namespaces)
         assert str(server.data) in server.program.note
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@root_only
+@pytest.mark.regression("journey 48")
+def test_root_without_namespaces_runs_a_copy_if_it_is_installed_for_root_alone(
+    tmp_path, monkeypatch, no_namespaces
+):
+    """As in a container, in an environment below `/root`, and with umask 077."""
+    packaged = embedded_postgres.installation(18)
+    package, packages = packaged.parent.name, packaged.parents[1]
+    closed = tmp_path / "site-packages"
+    for name in (f"{package}/{packaged.name}", f"{package}.libs"):
+        headers = shutil.ignore_patterns("include")
+        shutil.copytree(packages / name, closed / name, symlinks=True, ignore=headers)
+    for path in (closed, *closed.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & stat.S_IRWXU)
+    monkeypatch.setattr(embedded_postgres, "installation", lambda _: closed / package / packaged.name)
+    for _ in range(2):
+        with embedded_postgres.running(tmp_path / "data") as server:
+            assert_runs_as_system_user(server)
+        assert server.binaries.is_relative_to(no_namespaces)
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
 
 
 @pytest.fixture

@@ -110,12 +110,27 @@ def _may_enter(folder: Path, user: pwd.struct_passwd) -> bool:
 
 
 def _copied(installed: Path) -> Path:
-    """Returns a copy of the binaries that all users can read. It is created once per version."""
+    """Returns a copy of `installed` that all users can read and run. It is created once per version.
+
+    The programs find their libraries relative to themselves, beside the package they are in: so both have the same
+    place in the copy (wheels of manylinux keep libraries in `PACKAGE.libs`).
+    """
+    package = installed.parent
     digest = hashlib.sha256(str(installed).encode() + bytes(str(installed.stat().st_mtime_ns), "ascii"))
-    copy = ELSEWHERE / f"{installed.name}-{digest.hexdigest()[:16]}"
+    copy = ELSEWHERE / f"{package.name}-{installed.name}-{digest.hexdigest()[:16]}"
     if not copy.exists():
         unfinished = copy.with_name(f"{copy.name}.{os.getpid()}")
-        shutil.copytree(installed, unfinished, symlinks=True)
-        unfinished.chmod(0o755)
+        for source in (installed, package.with_name(f"{package.name}.libs")):
+            if source.is_dir():
+                shutil.copytree(source, unfinished / source.relative_to(package.parent), symlinks=True)
+        for path in (unfinished, *unfinished.rglob("*")):
+            _open_to_all(path)
         unfinished.rename(copy)
-    return copy
+    return copy / package.name / installed.name
+
+
+def _open_to_all(path: Path) -> None:
+    """Let all users do what the owner may, except write: the installation may be its owner's alone (umask 077)."""
+    if not path.is_symlink():
+        owners = path.stat().st_mode & (stat.S_IRUSR | stat.S_IXUSR)
+        path.chmod(path.stat().st_mode | owners >> 3 | owners >> 6)
