@@ -143,11 +143,22 @@ def test_a_fork_server_that_answers_too_late_is_ended_so_that_nothing_begins_twi
 IMPORTS = """
 import sys, os
 from importlib import import_module
-before = set(os.listdir("/proc/self/fd"))
+from pathlib import Path
+
+def opened():
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            yield name, os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:  # that of the listing itself
+            continue
+
+before = set(opened())
 for name in sys.argv[1:]:
     import_module(name)
 from frameledger_services.embedded import fork_server
-print(fork_server.has_one_thread(), sorted(set(os.listdir("/proc/self/fd")) - before))
+# A library that keeps its own file open, as newer releases of libffi do, only reads it.
+libraries = Path("/proc/self/maps").read_text()
+print(fork_server.has_one_thread(), [place for _, place in sorted(set(opened()) - before) if place not in libraries])
 """
 
 

@@ -368,7 +368,7 @@ def test_every_class_of_a_frame_is_listed_in_its_module() -> None:
         frame_type
         for frame_type in below(Frame)
         if frame_type.__module__ in {listed.__module__ for listed in FRAME_TYPES.values()}
-        and "type" in vars(frame_type).get("__annotations__", {})
+        and "type" in inspect.get_annotations(frame_type)
     }
     assert of_ours == set(FRAME_TYPES.values())
     assert set(FRAME_TYPES) <= set(frames.__all__)

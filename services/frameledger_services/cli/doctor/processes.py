@@ -60,8 +60,9 @@ def _ask(address: str) -> dict[str, str]:
     try:
         with urllib.request.urlopen(address, timeout=WITHIN) as answer:
             body = answer.read()
-    except urllib.error.HTTPError as error:
-        body = error.read()
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            body = refusal.read()
     except OSError:
         return {"process": AWAY}
     try:
