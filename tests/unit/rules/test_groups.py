@@ -304,6 +304,14 @@ def test_only_the_last_call_that_a_result_waits_for_releases_it():
 
 
 @pytest.mark.rule("R3.7")
+def test_a_result_that_waited_asks_for_nothing_once_a_run_was_requested_for_its_group():
+    waits = [announce("a", "b", "c"), begin("a"), result("a", 1), begin("b"), result("b", 1, run_llm=True)]
+    assert play(waits).asked == [5]
+    assert play(waits, begin("c", sync=False)).asked == [5]
+    assert play(waits, begin("c", sync=False), result("c", 1)).asked == [5, 7]
+
+
+@pytest.mark.rule("R3.7")
 @pytest.mark.parametrize("settled", [result("a", None), result("a", 1, run_llm=False), cancel("a")])
 def test_a_call_that_turns_out_to_be_asynchronous_asks_for_nobody_who_wants_no_run(settled):
     assert play(announce("a", "b"), begin("a"), settled, begin("b", sync=False)).asked == []
