@@ -263,6 +263,14 @@ def test_what_is_held_is_written_when_its_run_is_dropped(ending, opened):
     assert played.state.runs.wanted is None
 
 
+@pytest.mark.rule("R1.6", "R7.5")
+def test_what_is_held_is_written_before_what_is_being_said_when_the_context_ends():
+    held = append("two", run_llm=True, second_input="coalesce")
+    played = play(*TALKING, held, speak(), hear("three"), finish())
+    assert played.texts == ["user: one", "assistant: First", "user: two", "user: three"]
+    assert played.asked == [1, 4]
+
+
 @pytest.mark.rule("R7.5")
 def test_what_is_held_outlives_a_replaced_history():
     played = play(*TALKING, append("two", run_llm=True, second_input="coalesce"), update("a summary"), end(1))
