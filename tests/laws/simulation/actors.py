@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from tests.laws.simulation.world import LEASE, LeaseLostError, Taken, World
+from tests.laws.simulation.claims import LEASE, LeaseLostError
+from tests.laws.simulation.tables import Taken
+from tests.laws.simulation.world import World
 
 from frameledger.effects import Effect
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tests.laws.simulation.actors import Steps, Worker
-from tests.laws.simulation.world import CallRow, Taken
+from tests.laws.simulation.tables import CallRow, Taken
 
 from frameledger.effects import CallFunction, Effect
 from frameledger.frames import (

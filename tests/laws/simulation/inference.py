@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import ClassVar
 
 from tests.laws.simulation.actors import Steps, Worker
-from tests.laws.simulation.world import Taken
+from tests.laws.simulation.tables import Taken
 
 from frameledger.effects import Effect, RunInference
 from frameledger.frames import (

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.laws.simulation.actors import Actor, Projector
+from tests.laws.simulation.claims import LEASE, LeaseLostError
 from tests.laws.simulation.demanding import DemandingPerson, TirelessWorker, check_nothing_said_is_lost
 from tests.laws.simulation.erasing import Operator, check_forgotten, from_the_log, verified
 from tests.laws.simulation.functions import FunctionWorker
@@ -13,7 +14,7 @@ from tests.laws.simulation.inference import InferenceWorker
 from tests.laws.simulation.people import ForgetfulPerson, Person
 from tests.laws.simulation.screens import OfferingWorker, PersonAtScreen, Screen
 from tests.laws.simulation.timekeeping import Timekeeper
-from tests.laws.simulation.world import LEASE, LeaseLostError, World
+from tests.laws.simulation.world import World
 
 STEPS = 3_000
 STEPS_TO_REST = 60_000

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tests.laws.simulation.actors import Steps
 from tests.laws.simulation.functions import DEADLINE, FunctionWorker, Terms
-from tests.laws.simulation.world import CallRow, Claim, RunRow, Taken, effect_of
+from tests.laws.simulation.tables import CallRow, Claim, RunRow, Taken, effect_of
 
 from frameledger.frames import (
     BotStoppedSpeakingFrame,

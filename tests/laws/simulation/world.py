@@ -13,21 +13,21 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from random import Random
 from typing import Any
 
 from tests.laws.arbitrary import as_from_a_record
 from tests.laws.author import WORD
 from tests.laws.simulation import limits
+from tests.laws.simulation.claims import Claims
 from tests.laws.simulation.lives import CONTEXT, Lives
+from tests.laws.simulation.tables import CallRow, RunRow, name_of
 from tests.laws.test_messages import assert_valid
 
 from frameledger import effects
-from frameledger.derived import effect_id
 from frameledger.effects import CallFunction, Cancel, RunInference
 from frameledger.evolve import State, Step
 from frameledger.evolve.changes import (
@@ -53,11 +53,8 @@ from frameledger.evolve.changes import (
 from frameledger.evolve.erasure import is_of_an_earlier_life
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import AnyFrame, Frame, FunctionCallsStartedFrame, LLMTextFrame, OfContext
-from frameledger.ids import ContextId, RunId, ToolCallId, Version
 from frameledger.react import react
 
-LEASE = 5.0
-MISSED_AFTER = 2.0
 STANDBY_BEHIND = 2.0
 """How many seconds of commits are lost at most, when the database is lost."""
 
@@ -73,84 +70,6 @@ class PromiseBrokenError(AssertionError):
     """A promise is broken. The message is the promise; the world's trace tells how it came to that."""
 
 
-class LeaseLostError(Exception):
-    """A worker could not renew its lease: it may not publish any more, and begins anew as another worker."""
-
-
-@dataclass
-class RunRow:
-    """A run as the table `runs` has it."""
-
-    run_id: str
-    requested_version: int
-    opened_version: int | None = None
-    opened_at: float = 0.0
-    attempt: int = 0
-    claim: str | None = None
-    status: str = "requested"
-    last_frame_at: float = 0.0
-
-
-@dataclass
-class CallRow:
-    """A call as the table `tool_calls` has it."""
-
-    key: CallKey
-    tool_call_id: str
-    function_name: str
-    requested_at: float
-    announced_by: tuple[str | None, int] = (None, 0)
-    status: str = "announced"
-    dispatched_version: int | None = None
-    dispatched_at: float = 0.0
-    worker: str | None = None
-    attempt: int = 0
-    claim: str | None = None
-    started_at: float = 0.0
-    safe: bool = False
-    interrupted: bool = False
-    waiting_since: float = 0.0
-    by_client: bool = False
-    """No worker starts it: it waits since its dispatch."""
-
-    @property
-    def is_over(self) -> bool:
-        return self.status in ("done", "failed", "cancelled", "forgotten", "ambiguous")
-
-
-@dataclass
-class Claim:
-    """A row of `claims`: who does what an effect asks for, which attempt of it that is, and the claim's token."""
-
-    effect: RunInference | CallFunction
-    worker: str
-    attempt: int
-    token: str
-    taken_at: float
-    released: bool = False
-    finished_at: float | None = None
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What a worker knows of a claim: what the statement that took it has answered. It never reads it again."""
-
-    effect: RunInference | CallFunction
-    attempt: int
-    token: str
-    started: bool = False
-    """Of a call: somebody had started it."""
-
-
-@dataclass
-class Life:
-    """A row of `workers`: one life of one process, by the database's clock."""
-
-    connected_at: float
-    heartbeat_at: float
-    stopped: bool = False
-
-
 @dataclass
 class Topic:
     """A topic of effects and the offset that the group of its workers has committed."""
@@ -160,12 +79,9 @@ class Topic:
 
 
 @dataclass
-class World:
+class World(Claims):
     """One conversation, and everybody's view of it."""
 
-    rng: Random
-    lossy: float = 0.3
-    now: float = 0.0
     log: list[AnyFrame] = field(default_factory=list)
     logged: list[datetime] = field(default_factory=list)
     """When the log took each."""
@@ -188,8 +104,6 @@ class World:
     """Frames of an earlier life that came behind its erasure."""
 
     outcomes: dict[str, tuple[str, str | None]] = field(default_factory=dict)
-    runs: dict[str, RunRow] = field(default_factory=dict)
-    calls: dict[CallKey, CallRow] = field(default_factory=dict)
     outbox: list[effects.Effect] = field(default_factory=list)
     last_at: float = 0.0
     changed_version: int = 0
@@ -205,14 +119,7 @@ class World:
     cut_off: set[str] = field(default_factory=set)
     """Runs that an interruption found open."""
 
-    # What workers write.
-    lives: dict[str, Life] = field(default_factory=dict)
-    claims: dict[str, Claim] = field(default_factory=dict)
-
     topics: dict[str, Topic] = field(default_factory=lambda: {"inference": Topic(), "functions": Topic()})
-    listeners: dict[str, set[str]] = field(default_factory=dict)
-    """By worker: the run and call ids that it was told to stop."""
-
     executions: dict[CallKey, int] = field(default_factory=dict)
     """How often a function really did what it does: the side of the effect."""
 
@@ -220,11 +127,9 @@ class World:
     """How often a frame was ignored, by the reason."""
 
     failovers: int = 0
-    trace: list[str] = field(default_factory=list)
     _said_by: dict[str, tuple[str | None, int, str | None]] = field(default_factory=dict)
     """By word: run, attempt and claim of the worker that said it."""
 
-    _tokens: int = 0
     _standby: deque[tuple[float, bytes, dict[str, Any]]] = field(default_factory=deque)
     """Commits by time. Values that change in place are pickled, which takes less than a deep copy; most are never
     loaded. Values that are only ever replaced are kept as they are."""
@@ -233,9 +138,6 @@ class World:
     _owners: dict[str, tuple[str, int, str | None]] = field(default_factory=dict)
     _brought: set[tuple[int, int]] = field(default_factory=set)
     _words: int = 0
-
-    def say(self, who: str, what: str) -> None:
-        self.trace.append(f"{self.now:8.2f}  {who:14} {what}")
 
     def broken(self, promise: str) -> PromiseBrokenError:
         told = "\n".join(self.trace[-TRACE_LINES:])
@@ -468,153 +370,6 @@ class World:
             if step is not None and step.outcome == "ignored" and isinstance(frame, LLMTextFrame):
                 self._barred |= set(WORD.findall(frame.text))
 
-    # Statements of workers
-
-    def register(self, worker: str) -> None:
-        self.lives[worker] = Life(self.now, self.now)
-        self.listeners[worker] = set()
-
-    def is_alive(self, worker: str) -> bool:
-        life = self.lives.get(worker)
-        return life is not None and not life.stopped and self.now - life.heartbeat_at < LEASE
-
-    def heartbeat(self, worker: str, held: Mapping[str, str]) -> tuple[set[str], set[str]] | None:
-        """Renew, and learn which of its runs and calls to stop, and which of its claims, by token, are lost; None for
-        who is dead by the database's clock."""
-        if not self.is_alive(worker):
-            return None
-        self.lives[worker].heartbeat_at = self.now
-        over, lost = set(), set()
-        for of_effect, token in held.items():
-            claim = self.claims.get(of_effect)
-            if claim is None or not self._is(claim, worker, token) or self._started_by_another(claim):
-                lost.add(token)
-            elif not self.is_wanted(claim.effect):
-                over.add(target(claim.effect))
-        return over, lost
-
-    def reconnected(self, worker: str, held: Mapping[str, str]) -> None:
-        """It was without the database; what it does not know of it gives back."""
-        if worker in self.lives:
-            self.lives[worker].connected_at = self.now
-            self.give_back_unknown(worker, held, older_than=0.0)
-
-    def give_back_unknown(self, worker: str, held: Mapping[str, str], older_than: float) -> None:
-        for claim in self.claims.values():
-            known = held.get(claim.effect.id) == claim.token
-            if claim.worker == worker and claim.finished_at is None and not known:
-                claim.released |= self.now - claim.taken_at >= older_than
-
-    def is_wanted(self, effect: RunInference | CallFunction) -> bool:
-        """Whether the run or the call is still open and nobody has asked to stop it."""
-        work = self.work_of(effect)
-        if isinstance(work, RunRow):
-            return work.status == "open"
-        return work is not None and not work.is_over and not work.interrupted
-
-    def call(self, effect: CallFunction) -> CallRow | None:
-        return self.calls.get(CallKey(effect.requested_version, effect.ordinal))
-
-    def work_of(self, effect: RunInference | CallFunction) -> RunRow | CallRow | None:
-        return self.runs.get(effect.run_id) if isinstance(effect, RunInference) else self.call(effect)
-
-    def claim(self, worker: str, effect: RunInference | CallFunction) -> Taken | None:
-        """Take an effect that nobody took, or who took it ended without anything to show for it, if its run or call is
-        still there to be worked on."""
-        work, had = self.work_of(effect), self.claims.get(effect.id)
-        if work is None or not self.is_alive(worker) or not self._is_open(work):
-            return None
-        if had is not None and not self._came_to_nothing(had):
-            return None
-        if isinstance(work, CallRow) and work.status == "running":
-            its_own_or_new = not work.attempt or self.now - work.started_at < LEASE
-            if its_own_or_new:
-                return None
-        return self._take(worker, effect, work, had)
-
-    def missed(self) -> Iterator[RunInference | CallFunction]:
-        """The effects of what is open for a while and nobody has had, or whoever had it has nothing to show for it."""
-        before = self.now - MISSED_AFTER
-        runs = (run for run in self.runs.values() if run.status == "open" and run.opened_at < before)
-        calls = (
-            call
-            for call in self.calls.values()
-            if call.status in ("dispatched", "running")
-            and call.dispatched_version is not None
-            and call.dispatched_at < before
-        )
-        found: list[RunInference | CallFunction] = [*map(effect_of_run, runs), *map(effect_of, calls)]
-        for effect in found:
-            if effect.id not in self.claims or self._came_to_nothing(self.claims[effect.id]):
-                yield effect
-
-    def take_over(self, worker: str, wanted: Callable[[Claim], bool]) -> Taken | None:
-        """Take what was released, or the work of a dead worker, with the next attempt; the latter only after a whole
-        lease of being connected."""
-        if not self.is_alive(worker):
-            return None
-        may_judge = self.now - self.lives[worker].connected_at >= LEASE
-        for claim in self.claims.values():
-            is_free = claim.released or (may_judge and not self.is_alive(claim.worker))
-            if claim.finished_at is not None or not is_free or not wanted(claim):
-                continue
-            work = self.work_of(claim.effect)
-            if work is None or not self._is_open(work):
-                claim.finished_at = self.now
-                continue
-            return self._take(worker, claim.effect, work, claim)
-        return None
-
-    def next_attempt(self, worker: str, taken: Taken, attempt: int) -> int | None:
-        """Keep one's own work with the next attempt; None if it is another's by now."""
-        claim = self.claims.get(taken.effect.id)
-        if claim is None or not self._is(claim, worker, taken.token) or claim.attempt != attempt:
-            return None
-        work = self.work_of(claim.effect)
-        claim.attempt = max(attempt, work.attempt if work is not None else 0) + 1
-        return claim.attempt
-
-    def finish(self, worker: str, taken: Taken) -> None:
-        claim = self.claims.get(taken.effect.id)
-        if claim is not None and (claim.worker, claim.token) == (worker, taken.token):
-            claim.finished_at = self.now if claim.finished_at is None else claim.finished_at
-
-    def release(self, worker: str, taken: Taken) -> None:
-        claim = self.claims.get(taken.effect.id)
-        if claim is not None and self._is(claim, worker, taken.token):
-            claim.released = True
-
-    def _take(
-        self, worker: str, effect: RunInference | CallFunction, work: RunRow | CallRow, had: Claim | None
-    ) -> Taken:
-        attempt = max(work.attempt, had.attempt if had is not None else 0) + 1
-        self._tokens += 1
-        token = f"t{self._tokens}"
-        self.claims[effect.id] = Claim(effect, worker, attempt, token, self.now)
-        self.say(worker, f"takes {name_of(effect)}, attempt {attempt}, {token}")
-        return Taken(effect, attempt, token, started=work.status == "running")
-
-    def _is(self, claim: Claim, worker: str, token: str) -> bool:
-        mine = claim.worker == worker and claim.token == token
-        return mine and claim.finished_at is None and not claim.released
-
-    def _is_open(self, work: RunRow | CallRow) -> bool:
-        return work.status in (("open",) if isinstance(work, RunRow) else ("dispatched", "running"))
-
-    def _started_by_another(self, claim: Claim) -> bool:
-        work = self.work_of(claim.effect)
-        if work is None or work.claim is None or not (self._is_open(work) or work.status == "waiting"):
-            return False
-        return work.attempt >= claim.attempt and work.claim != claim.token
-
-    def _came_to_nothing(self, claim: Claim) -> bool:
-        if claim.finished_at is None or self.now - claim.finished_at < LEASE:
-            return False
-        work = self.work_of(claim.effect)
-        if isinstance(work, CallRow):
-            return work.claim is not None and work.claim != claim.token
-        return self._started_by_another(claim)
-
     def execute(self, worker: str, effect: CallFunction, *, safe: bool) -> None:
         """A function does what it does, in the world outside."""
         call = self.call(effect)
@@ -691,34 +446,3 @@ IN_THE_DATABASE = (
     ),
     *("interruptions", "ends", "cut_off", "lives", "claims", "_barred", "_owners"),
 )
-
-
-def effect_of_run(run: RunRow) -> RunInference:
-    """The effect that asked for a run: everybody derives the same id."""
-    version, run_id = Version(run.opened_version or 0), RunId(run.run_id)
-    named = effect_id("run_inference", ContextId(CONTEXT), version, run_id)
-    return RunInference(named, ContextId(CONTEXT), version, run_id)
-
-
-def effect_of(call: CallRow) -> CallFunction:
-    """The effect that dispatched a call: everybody derives the same id."""
-    version = Version(call.dispatched_version or 0)
-    return CallFunction(
-        effect_id("call_function", ContextId(CONTEXT), version, ToolCallId(call.tool_call_id)),
-        ContextId(CONTEXT),
-        version,
-        call.key.requested_version,
-        call.key.ordinal,
-        ToolCallId(call.tool_call_id),
-        call.function_name,
-        None,
-    )
-
-
-def target(effect: RunInference | CallFunction) -> str:
-    """What a cancellation of this effect's work names."""
-    return str(effect.run_id if isinstance(effect, RunInference) else effect.tool_call_id)
-
-
-def name_of(effect: RunInference | CallFunction) -> str:
-    return f"run {effect.run_id[:4]}" if isinstance(effect, RunInference) else f"call {effect.tool_call_id}"

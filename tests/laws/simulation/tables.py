@@ -1,0 +1,117 @@
+"""The rows of the simulated tables, and the effects of which runs and calls are the work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.laws.simulation.lives import CONTEXT
+
+from frameledger.derived import effect_id
+from frameledger.effects import CallFunction, RunInference
+from frameledger.evolve.changes import CallKey
+from frameledger.ids import ContextId, RunId, ToolCallId, Version
+
+
+@dataclass
+class RunRow:
+    """A run as the table `runs` has it."""
+
+    run_id: str
+    requested_version: int
+    opened_version: int | None = None
+    opened_at: float = 0.0
+    attempt: int = 0
+    claim: str | None = None
+    status: str = "requested"
+    last_frame_at: float = 0.0
+
+
+@dataclass
+class CallRow:
+    """A call as the table `tool_calls` has it."""
+
+    key: CallKey
+    tool_call_id: str
+    function_name: str
+    requested_at: float
+    announced_by: tuple[str | None, int] = (None, 0)
+    status: str = "announced"
+    dispatched_version: int | None = None
+    dispatched_at: float = 0.0
+    worker: str | None = None
+    attempt: int = 0
+    claim: str | None = None
+    started_at: float = 0.0
+    safe: bool = False
+    interrupted: bool = False
+    waiting_since: float = 0.0
+    by_client: bool = False
+    """No worker starts it: it waits since its dispatch."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in ("done", "failed", "cancelled", "forgotten", "ambiguous")
+
+
+@dataclass
+class Claim:
+    """A row of `claims`: who does what an effect asks for, which attempt of it that is, and the claim's token."""
+
+    effect: RunInference | CallFunction
+    worker: str
+    attempt: int
+    token: str
+    taken_at: float
+    released: bool = False
+    finished_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a worker knows of a claim: what the statement that took it has answered. It never reads it again."""
+
+    effect: RunInference | CallFunction
+    attempt: int
+    token: str
+    started: bool = False
+    """Of a call: somebody had started it."""
+
+
+@dataclass
+class Life:
+    """A row of `workers`: one life of one process, by the database's clock."""
+
+    connected_at: float
+    heartbeat_at: float
+    stopped: bool = False
+
+
+def effect_of_run(run: RunRow) -> RunInference:
+    """The effect that asked for a run: everybody derives the same id."""
+    version, run_id = Version(run.opened_version or 0), RunId(run.run_id)
+    named = effect_id("run_inference", ContextId(CONTEXT), version, run_id)
+    return RunInference(named, ContextId(CONTEXT), version, run_id)
+
+
+def effect_of(call: CallRow) -> CallFunction:
+    """The effect that dispatched a call: everybody derives the same id."""
+    version = Version(call.dispatched_version or 0)
+    return CallFunction(
+        effect_id("call_function", ContextId(CONTEXT), version, ToolCallId(call.tool_call_id)),
+        ContextId(CONTEXT),
+        version,
+        call.key.requested_version,
+        call.key.ordinal,
+        ToolCallId(call.tool_call_id),
+        call.function_name,
+        None,
+    )
+
+
+def target(effect: RunInference | CallFunction) -> str:
+    """What a cancellation of this effect's work names."""
+    return str(effect.run_id if isinstance(effect, RunInference) else effect.tool_call_id)
+
+
+def name_of(effect: RunInference | CallFunction) -> str:
+    return f"run {effect.run_id[:4]}" if isinstance(effect, RunInference) else f"call {effect.tool_call_id}"
