@@ -33,16 +33,16 @@ def cancel_on_signals() -> list[int]:
     """
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     assert this is not None
-    asked: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int) -> None:
-        if not asked:
-            asked.append(number)
+        if not signals:
+            signals.append(number)
             this.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop, number)
-    return asked
+    return signals
 
 
 def collect_garbage_rarely() -> None:

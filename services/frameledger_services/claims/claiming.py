@@ -124,7 +124,7 @@ async def _claim(
     )
     claimed: list[_Given[E]] = []
     examined: set[int] = set()
-    mine: set[str] = set()
+    claimed_ids: set[str] = set()
     for is_alive, place, attempt, token, *values in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
@@ -133,8 +133,8 @@ async def _claim(
         examined.add(place)
         effect = asked[place - 1]
         # The topic may contain the same effect twice.
-        if attempt is not None and effect.id not in mine:
-            mine.add(effect.id)
+        if attempt is not None and effect.id not in claimed_ids:
+            claimed_ids.add(effect.id)
             claimed.append(_Given(effect, attempt, token, values))
     # Effects after the last one within the limit were not examined.
     is_full = limit is not None and len(examined) >= limit

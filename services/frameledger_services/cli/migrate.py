@@ -56,5 +56,5 @@ def _said(error: psycopg.Error) -> str:
     the statement."""
     if has_no_answer(error):
         return str(failure("The database did not answer", error))
-    said = (error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)
-    return "\n".join(filter(None, said)) or str(error).strip()
+    parts = (error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)
+    return "\n".join(filter(None, parts)) or str(error).strip()

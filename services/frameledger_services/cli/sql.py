@@ -70,10 +70,10 @@ def _arguments(given: Sequence[str]) -> list[str]:
     """Returns psql's arguments: a statement or psql command among them is run with `-c`, because psql would take it for
     a database name. A connection string, and what belongs to an option of psql, are passed unchanged."""
     arguments: list[str] = []
-    for before, said in pairwise(("", *given)):
-        if not _takes_next(before) and _is_statement(said):
+    for before, argument in pairwise(("", *given)):
+        if not _takes_next(before) and _is_statement(argument):
             arguments.append("-c")
-        arguments.append(said)
+        arguments.append(argument)
     return arguments
 
 
@@ -84,10 +84,12 @@ def _takes_next(option: str) -> bool:
     return option.startswith("-") and option[-1] in SHORT_WITH_VALUE
 
 
-def _is_statement(said: str) -> bool:
+def _is_statement(argument: str) -> bool:
     """Returns whether an argument has several words or is a psql command, and is no option or connection string."""
-    words = said.split()
-    return said.startswith("\\") or (len(words) > 1 and "=" not in words[0] and not said.startswith("-"))
+    words = argument.split()
+    return argument.startswith("\\") or (
+        len(words) > 1 and "=" not in words[0] and not argument.startswith("-")
+    )
 
 
 def _psql(*, is_embedded: bool) -> str:

@@ -176,7 +176,7 @@ def _frame_as_json(frame: StoredFrame) -> dict[str, Any]:
 
 def _record_as_json(record: Record) -> dict[str, Any]:
     at = None if record.timestamp_ms is None else datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
-    said: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "context_id": None if record.key is None else record.key.decode(errors="replace"),
         "logged_at": None if at is None else at.isoformat(timespec="milliseconds"),
         "partition": record.partition,
@@ -186,8 +186,8 @@ def _record_as_json(record: Record) -> dict[str, Any]:
         decode(record.value or b"")
     except DecodeError as error:
         raw = None if record.value is None else base64.b64encode(record.value).decode("ascii")
-        return said | {"frame": None, "error": str(error), "value_base64": raw}
-    return said | {"frame": json.loads(record.value or b"")}
+        return entry | {"frame": None, "error": str(error), "value_base64": raw}
+    return entry | {"frame": json.loads(record.value or b"")}
 
 
 def _echo(value: dict[str, Any]) -> None:

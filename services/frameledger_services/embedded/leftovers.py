@@ -40,8 +40,8 @@ def find_living(recorded: Process) -> list[psutil.Process]:
     itself = find_process(recorded.pid, recorded.started)
     living = [itself] if itself is not None else []
     if recorded.own_directory is not None:
-        there = working_in(recorded.own_directory, recorded.executable)
-        living += [process for process in there if process not in living]
+        processes = working_in(recorded.own_directory, recorded.executable)
+        living += [process for process in processes if process not in living]
     return living
 
 

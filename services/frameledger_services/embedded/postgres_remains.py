@@ -34,15 +34,15 @@ def sweep(data: Path) -> None:
         # Killed while it wrote the file, before it had other resources.
         pid_file.unlink(missing_ok=True)
         return
-    there = working_in(data, "postgres")
-    if any(process.pid == postmaster for process in there):
+    orphans = working_in(data, "postgres")
+    if any(process.pid == postmaster for process in orphans):
         raise EmbeddedError(
             f"A PostgreSQL (process {postmaster}) is already running on {data}.",
             f"Stop it first: kill -INT {postmaster}",
         )
-    for orphan in there:
+    for orphan in orphans:
         orphan.kill()
-    psutil.wait_procs(there, timeout=10)
+    psutil.wait_procs(orphans, timeout=10)
     if len(lines) > 6 and sys.platform == "linux":
         _free_segment(int(lines[6].split()[1]), postmaster)
     pid_file.unlink(missing_ok=True)

@@ -108,10 +108,10 @@ def open_log(path: Path) -> BinaryIO:
 def failed(name: str, what: str, log: Path) -> EmbeddedError:
     """Returns the error for a program that failed, with the end of its log, and a remedy if the log has a known
     error."""
-    said = last_lines(log)
-    known = (remedy for words, remedy in REMEDIES.items() if words in said)
+    output = last_lines(log)
+    known = (remedy for words, remedy in REMEDIES.items() if words in output)
     remedy = next(known, f"Its full output is in {log}.")
-    return EmbeddedError(f"{name} {what}:\n{said}\n" if said else f"{name} {what}.", remedy)
+    return EmbeddedError(f"{name} {what}:\n{output}\n" if output else f"{name} {what}.", remedy)
 
 
 def cause(log: Path, since: int = 0) -> str:
@@ -123,8 +123,8 @@ def cause(log: Path, since: int = 0) -> str:
             lines = file.read().decode(errors="replace").splitlines()
     except OSError:
         return ""
-    said = [line.strip()[:LONGEST_LINE] for line in lines if line.strip()]
-    return next((line for line in reversed(said) if FATAL.search(line)), said[-1] if said else "")
+    output = [line.strip()[:LONGEST_LINE] for line in lines if line.strip()]
+    return next((line for line in reversed(output) if FATAL.search(line)), output[-1] if output else "")
 
 
 def last_lines(log: Path, count: int = 8) -> str:

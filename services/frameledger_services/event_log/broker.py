@@ -97,8 +97,8 @@ class Broker:
         Called twice, or by two processes at once, it creates each once. Returns when all of `topics` have leaders.
         Raises `BrokerError`, also when a broker refuses one of them; others may have been created then.
         """
-        there = await self._led(topic.name for topic in topics)
-        missing = [topic for topic in topics if topic.name not in there]
+        existing = await self._led(topic.name for topic in topics)
+        missing = [topic for topic in topics if topic.name not in existing]
         made = []
         if missing:
             answer = await self._ask("create topics", _creation(missing), to_controller=True)

@@ -99,12 +99,12 @@ class _Learning:
         """Returns whether a broker answered; its answer is in `cluster` then."""
         request = MetadataRequest(list(topics) if topics else None)
         nodes = self._nodes()
-        mine: set[asyncio.Task[Any]] = set()
-        while nodes or mine:
+        pending: set[asyncio.Task[Any]] = set()
+        while nodes or pending:
             if nodes:
-                mine.add(self._ask(nodes.pop(0), request))
-            done, mine = await asyncio.wait(
-                mine, timeout=NEXT_SECONDS if nodes else None, return_when=asyncio.FIRST_COMPLETED
+                pending.add(self._ask(nodes.pop(0), request))
+            done, pending = await asyncio.wait(
+                pending, timeout=NEXT_SECONDS if nodes else None, return_when=asyncio.FIRST_COMPLETED
             )
             for answer in (task.result() for task in done):
                 if answer is not None:

@@ -83,14 +83,14 @@ class OnceAMinute(logging.Filter):
         sentence = str(record.msg)
         is_away = sentence.startswith(_AWAY_WORDS)
         now, key = self._now(), AWAY if is_away else f"{record.name} {sentence}"
-        said = self._said.get(key)
-        if said is not None and now - said.at < MINUTE:
-            said.left_out += 1
+        logged = self._said.get(key)
+        if logged is not None and now - logged.at < MINUTE:
+            logged.left_out += 1
             return False
         self._said[key] = _Said(now)
-        left_out = 0 if said is None else said.left_out
-        told = record.getMessage()
-        record.msg = f"{AWAY}: {told}" if is_away else told
+        left_out = 0 if logged is None else logged.left_out
+        message = record.getMessage()
+        record.msg = f"{AWAY}: {message}" if is_away else message
         if left_out:
             record.msg += f" ({left_out} more such lines since the last one)"
         record.args = ()

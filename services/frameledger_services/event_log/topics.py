@@ -170,15 +170,15 @@ def problems(topics: Sequence[TopicSpec], descriptions: Mapping[str, TopicDescri
     return sentences
 
 
-def unreadable(found: TopicDescription) -> str | None:
+def unreadable(description: TopicDescription) -> str | None:
     """Returns why the records of a topic cannot be relied on, with the remedy; None if they can, or that is not known.
 
     The timestamps of its records are not its broker's; or it is compacted, which takes records away of which no offset
     tells, as those of aborted transactions.
     """
-    if "compact" in found.config.get("cleanup.policy", ""):
-        return _config_problem(found, "cleanup.policy", "delete")
-    return _config_problem(found, "message.timestamp.type", "LogAppendTime")
+    if "compact" in description.config.get("cleanup.policy", ""):
+        return _config_problem(description, "cleanup.policy", "delete")
+    return _config_problem(description, "message.timestamp.type", "LogAppendTime")
 
 
 def unwritable(description: TopicDescription, partitions: Iterable[int]) -> str | None:

@@ -66,11 +66,11 @@ def _why(module: str, error: Exception, here: str) -> str:
         )
     if isinstance(error, TypeError) and module.startswith("."):
         return f"The module name {module!r} is relative. Use an absolute name."
-    told = traceback.TracebackException.from_exception(error)
+    trace = traceback.TracebackException.from_exception(error)
     # Leave out this file and the import machinery, which come before the module. An error that Frameledger raises is
     # about the line that calls it, so its own lines are left out too.
     own = (__file__, importlib.__file__, "<frozen importlib")
-    told.stack[:] = itertools.dropwhile(lambda frame: frame.filename.startswith(own), told.stack)
+    trace.stack[:] = itertools.dropwhile(lambda frame: frame.filename.startswith(own), trace.stack)
     if isinstance(error, FrameledgerError):
-        told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(_OURS)]
-    return f"The module {module!r} cannot be imported:\n{''.join(told.format())}".rstrip()
+        trace.stack[:] = [frame for frame in trace.stack if not frame.filename.startswith(_OURS)]
+    return f"The module {module!r} cannot be imported:\n{''.join(trace.format())}".rstrip()

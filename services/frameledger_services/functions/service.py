@@ -233,9 +233,9 @@ class FunctionService(Hooks, work.BackgroundService):
             else call.model_copy(update={"builtin": True})
             for call in function_calls
         ]
-        told = [call for call in function_calls if not call.builtin]
-        if told:
-            await self.notify("on_function_calls_started", told)
+        announced = [call for call in function_calls if not call.builtin]
+        if announced:
+            await self.notify("on_function_calls_started", announced)
         await running.local_calls.run(
             session,
             context_id,

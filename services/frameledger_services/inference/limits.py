@@ -136,9 +136,11 @@ class RunLimits:
         """Returns a limit, if there is one: that of the settings, or the conversation's own if that is smaller."""
         value = getattr(self.settings, f"limit_{name}")
         limit = Limit(value, f"FRAMELEDGER_LIMIT_{name.upper()}") if value else None
-        mine = None if own is None else own.get(name.removeprefix("conversation_"))
-        if mine is not None and (limit is None or mine < limit.value):
-            return Limit(mine, f"{name.removeprefix('conversation_')} of its LLMSetLimitsFrame")
+        limit_of_conversation = None if own is None else own.get(name.removeprefix("conversation_"))
+        if limit_of_conversation is not None and (limit is None or limit_of_conversation < limit.value):
+            return Limit(
+                limit_of_conversation, f"{name.removeprefix('conversation_')} of its LLMSetLimitsFrame"
+            )
         return limit
 
 

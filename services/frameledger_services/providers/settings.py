@@ -40,8 +40,8 @@ class LLMSettings(BaseModel):
 
     def over(self, lower: LLMSettings) -> LLMSettings:
         """Returns these settings, with each None replaced by the value of `lower`. `extra` is merged key by key."""
-        mine = self.model_dump(exclude_none=True)
-        merged = lower.model_dump(exclude_none=True) | mine
+        own = self.model_dump(exclude_none=True)
+        merged = lower.model_dump(exclude_none=True) | own
         if self.extra is not None and lower.extra is not None:
             merged["extra"] = {**lower.extra, **self.extra}
         return LLMSettings(**merged)

@@ -62,10 +62,10 @@ def failure(what: str, error: psycopg.Error) -> DatabaseError:
     from frameledger_services import transient
 
     kind = DatabaseUnavailableError if transient.is_transient(error) else DatabaseRefusedError
-    said = str(error).strip()
+    message = str(error).strip()
     if has_no_answer(error):
-        said += "\nIs it running (`frameledger status`), and is FRAMELEDGER_DATABASE_URL right?"
-    return kind(f"{what}: {said}")
+        message += "\nIs it running (`frameledger status`), and is FRAMELEDGER_DATABASE_URL right?"
+    return kind(f"{what}: {message}")
 
 
 class Connections:

@@ -70,16 +70,16 @@ def _migrate(address: str) -> Migrated:
 
 
 def _in_the_way(address: str) -> str:
-    """A sentence of who holds our tables just now."""
+    """Returns a sentence with the sessions that hold our tables."""
     with psycopg.connect(address, client_encoding="utf8") as connection:
         holders = connection.execute(_HOLDERS).fetchall()
     if not holders:
         return f"Somebody held a table for more than {LOCK_SECONDS} s."
-    who = "; ".join(
+    listed = "; ".join(
         f"{name or 'a session without a name'} of {user} (pid {pid}, its transaction is {seconds} s old: {query})"
         for pid, name, user, seconds, query in holders
     )
-    return f"Tables that have to be changed are held by {who}."
+    return f"Tables that have to be changed are held by {listed}."
 
 
 def script() -> str:

@@ -89,22 +89,22 @@ async def notify_progress(connection: Connection, topic: str, offsets: Mapping[i
     Listeners have to check the tables, since any user may notify. Commits before this call are on disk when it
     returns.
     """
-    told = " ".join([topic, *(f"{partition}:{offset}" for partition, offset in offsets.items())])
-    if not offsets or len(told) > _LONGEST_TOLD:
-        told = ""
+    payload = " ".join([topic, *(f"{partition}:{offset}" for partition, offset in offsets.items())])
+    if not offsets or len(payload) > _LONGEST_TOLD:
+        payload = ""
     # PostgreSQL does not flush the WAL for a transaction that only notifies: hence the WAL message, which is not read.
     await connection.execute(
-        "SELECT pg_logical_emit_message(true, 'frameledger', ''), pg_notify(%s, %s)", (CHANNEL, told)
+        "SELECT pg_logical_emit_message(true, 'frameledger', ''), pg_notify(%s, %s)", (CHANNEL, payload)
     )
 
 
 _LONGEST_TOLD = 7_900
 
 
-def read_notification(told: str) -> tuple[str, dict[int, int]]:
+def read_notification(payload: str) -> tuple[str, dict[int, int]]:
     """Returns the topic and the offsets by partition of a payload of `notify_progress`. A malformed one has no
     offsets."""
-    topic, *offsets = told.split(" ")
+    topic, *offsets = payload.split(" ")
     pairs = [one.split(":") for one in offsets]
     try:
         return topic, {int(partition): int(offset) for partition, offset in pairs}

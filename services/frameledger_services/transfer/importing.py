@@ -110,8 +110,8 @@ async def write(
     """
     done = Imported()
     for header, pages in _conversations(file_lines):
-        [there] = await transfer.presence(connection, [(header.context_id, header.version)])
-        if _is_there(there, header):
+        [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
+        if _is_there(stored, header):
             done.there_already += 1
             for page in pages:
                 told(len(page))
@@ -122,8 +122,8 @@ async def write(
                 await _write(connection, header, pages, done, told, failpoint)
                 # An erasing frame becomes version 1 as ours does: it came before that and shows here, or its projector
                 # waits for our commit, and erases what we wrote.
-                [there] = await transfer.presence(connection, [(header.context_id, header.version)])
-                _check_not_erased(there)
+                [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
+                _check_not_erased(stored)
                 await failpoint("before commit")
         except errors.UniqueViolation as error:
             if error.diag.constraint_name == "frames_frame_id_key":
@@ -160,8 +160,8 @@ async def _write(
 
 async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: Imported) -> None:
     asked = [(one.header.context_id, one.header.version) for one in batch]
-    for one, there in zip(batch, await transfer.presence(connection, asked), strict=True):
-        if _is_there(there, one.header):
+    for one, stored in zip(batch, await transfer.presence(connection, asked), strict=True):
+        if _is_there(stored, one.header):
             to_do.there_already += 1
         else:
             to_do.conversations += 1
@@ -169,23 +169,23 @@ async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: 
             to_do.ended += one.left_open
 
 
-def _is_there(there: StoredPresence, header: Header) -> bool:
+def _is_there(stored: StoredPresence, header: Header) -> bool:
     """Whether the conversation of this header is here already. Raises `ImportRefusedError` if another one is."""
-    _check_not_erased(there)
-    if there.version is None:
+    _check_not_erased(stored)
+    if stored.version is None:
         return False
-    if there.chain != header.chain:
+    if stored.chain != header.chain:
         raise ImportRefusedError(
-            f"There is a conversation {header.context_id!r} here already, of {there.version} versions, and it is not "
+            f"There is a conversation {header.context_id!r} here already, of {stored.version} versions, and it is not "
             "the one in the file."
         )
     return True
 
 
-def _check_not_erased(there: StoredPresence) -> None:
-    if there.erased_at is not None:
+def _check_not_erased(stored: StoredPresence) -> None:
+    if stored.erased_at is not None:
         raise ImportRefusedError(
-            f"{there.context_id!r} was erased here on {there.erased_at:%Y-%m-%d}: a file does not bring it back."
+            f"{stored.context_id!r} was erased here on {stored.erased_at:%Y-%m-%d}: a file does not bring it back."
         )
 
 

@@ -150,26 +150,26 @@ def _parts(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, whole: 
         if part in old and part in new and old[part] == new[part]:
             continue
         sign = "+" if part not in old else "-" if part not in new else "~"
-        said: list[Piece] = [(f"{part} " if part else "", "")]
+        pieces: list[Piece] = [(f"{part} " if part else "", "")]
         if whole:
-            said += [(_json(old[part]), "removed")] if part in old else []
-            said += [(" ", "")] if part in old and part in new else []
-            said += [(_json(new[part]), "added")] if part in new else []
-        yield _Row(sign, "", name, said)
+            pieces += [(_json(old[part]), "removed")] if part in old else []
+            pieces += [(" ", "")] if part in old and part in new else []
+            pieces += [(_json(new[part]), "added")] if part in new else []
+        yield _Row(sign, "", name, pieces)
 
 
 def _print(page: Page, row: _Row) -> None:
     color = {"+": "green", "-": "red", "~": "yellow"}[row.sign]
-    said: list[Piece] = [(render_context.plain(text), style) for text, style in row.said]
+    pieces: list[Piece] = [(render_context.plain(text), style) for text, style in row.said]
     # The signs + and - already mark the whole message.
     if not page.in_color and row.sign == "~":
-        said = list(text_diff.marked(said))
+        pieces = list(text_diff.marked(pieces))
     head: list[Piece] = [
         (f"{row.sign} {row.position:>4}  ", color),
         (f"{pager.padded(escape.one_line(row.who), _WHO)}  ", "cyan"),
     ]
     indent = sum(len(text) for text, _ in head)
-    for line in text_diff.lines(said, max(page.width - indent, 20)):
+    for line in text_diff.lines(pieces, max(page.width - indent, 20)):
         page.line(*head, *line)
         head = [(" " * indent, "")]
 

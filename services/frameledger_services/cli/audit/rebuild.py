@@ -111,8 +111,10 @@ def rebuild(
         done = asyncio.run(rebuild_work.run(settings, chosen, contexts, selection, jobs, view, again=again))
     if contexts and done.read_count < len(set(contexts)):
         with backend.exit_on_error():
-            there = asyncio.run(backend.query(settings, transfer.presence, [(one, 0) for one in contexts]))
-        fail_of_missing(there)
+            presences = asyncio.run(
+                backend.query(settings, transfer.presence, [(one, 0) for one in contexts])
+            )
+        fail_of_missing(presences)
     if as_json:
         typer.echo(json.dumps({"summary": asdict(done)}))
     else:
@@ -121,9 +123,9 @@ def rebuild(
         raise typer.Exit(1)
 
 
-def fail_of_missing(there: Sequence[transfer.StoredPresence]) -> NoReturn:
+def fail_of_missing(presences: Sequence[transfer.StoredPresence]) -> NoReturn:
     """End the command because some of these conversations were not folded again."""
-    missing = ", ".join(dict.fromkeys(repr(one.context_id) for one in there if one.version is None))
+    missing = ", ".join(dict.fromkeys(repr(one.context_id) for one in presences if one.version is None))
     if missing:
         output.fail(
             f"These conversations do not exist: {missing}.", "`frameledger list` lists the conversations."

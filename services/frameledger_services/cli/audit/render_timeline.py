@@ -76,7 +76,7 @@ class Lines:
             did = ", ".join(filter(None, [became, did]))
         did = escape.one_line(did)
         lines = [did] if len(did) <= width else textwrap.wrap(did, width)
-        told: list[list[Piece]] = [[(line, color)] for line in lines]
+        rows: list[list[Piece]] = [[(line, color)] for line in lines]
         text = escape.one_line(entry.said or "")
         if frame.type not in _NOT_WORDS and text:
             text = f'"{text}"'
@@ -84,5 +84,5 @@ class Lines:
             return [[(text, "dim")]]
         # Only a few letters would tell nothing.
         if text and (left := width - len(lines[-1]) - 2) >= min(len(text), 12):
-            told[-1] += [("  ", ""), (pager.fit(text, left), "dim")]
-        return told
+            rows[-1] += [("  ", ""), (pager.fit(text, left), "dim")]
+        return rows

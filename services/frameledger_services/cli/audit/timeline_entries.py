@@ -44,12 +44,12 @@ async def folded(frames: AsyncIterable[TimelineFrame], *, everything: bool) -> A
 
 def as_object(entry: Entry) -> dict[str, object]:
     """Returns the entry as JSON: its first frame, the last version, and the number of frames."""
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "version": entry.version,
         "to_version": entry.to_version,
         "frames": entry.frames,
     }
-    return told | asdict(entry.first) | {"said": entry.said}
+    return fields | asdict(entry.first) | {"said": entry.said}
 
 
 def _goes_on(before: TimelineFrame, frame: TimelineFrame) -> bool:

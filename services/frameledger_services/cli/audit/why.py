@@ -64,8 +64,8 @@ async def _read(
     era: int | None,
     trace_url: str | None,
 ) -> tuple[dict[str, Any], list[str]]:
-    asked = await moment.find(connection, context, at)
-    version: int | None = asked.version
+    conversation = await moment.find(connection, context, at)
+    version: int | None = conversation.version
     if era is not None:
         version = await history.last_of_era(connection, context, era)
         if version is None:
@@ -80,9 +80,9 @@ async def _read(
             f"`frameledger show {shlex.quote(context)} --at {version}` prints the position before each message.",
         )
     written = explanation["readings"][0]["began_by"]["version"]
-    asked = (
+    requested = (
         explanation["run"] and explanation["run"]["asked_by"] and explanation["run"]["asked_by"]["version"]
     )
-    versions = [version for version in (asked, written) if version is not None]
+    versions = [version for version in (requested, written) if version is not None]
     traces = await trace_links.at(connection, context, versions, trace_url)
     return explanation, list(dict.fromkeys(traces[version] for version in versions if version in traces))

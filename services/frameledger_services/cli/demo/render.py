@@ -99,23 +99,23 @@ class Conversation:
         for call, name in self._calls.items():
             # Unique ids are long, and each of these functions is called once.
             text = text.replace(f"{call} = ", "").replace(call, name)
-        said = Text(text if who in ("user", "assistant", "thought") else escape.one_line(text))
+        line = Text(text if who in ("user", "assistant", "thought") else escape.one_line(text))
         if written.rewritten:
-            said.append("  was IN_PROGRESS", "dim")
+            line.append("  was IN_PROGRESS", "dim")
         if who not in WHO or text.endswith(": IN_PROGRESS"):
-            said.stylize("dim")
-        self._row(version, who, said, WHO.get(who, "dim"))
+            line.stylize("dim")
+        self._row(version, who, line, WHO.get(who, "dim"))
 
-    def _row(self, version: int, who: str, said: Text, style: str) -> None:
+    def _row(self, version: int, who: str, line: Text, style: str) -> None:
         if who not in ("user", "assistant", "thought"):
             # Much of it is JSON, of which the beginning suffices.
-            said.truncate(max(20, self._console.width - INDENT), overflow="ellipsis")
-        self._print(Text.assemble((f"{version:>7}  ", "dim"), (f"{who:<11}", style)), said)
+            line.truncate(max(20, self._console.width - INDENT), overflow="ellipsis")
+        self._print(Text.assemble((f"{version:>7}  ", "dim"), (f"{who:<11}", style)), line)
 
-    def _print(self, head: Text, said: Text) -> None:
+    def _print(self, head: Text, words: Text) -> None:
         """Print all lines of a text beside the head, without trailing spaces."""
         indent = len(head)
-        for line in said.wrap(self._console, max(20, self._console.width - indent)):
+        for line in words.wrap(self._console, max(20, self._console.width - indent)):
             line.rstrip()
             self._console.print(Text.assemble(head, line))
             head = Text(" " * indent)
@@ -171,13 +171,13 @@ def addresses(record: Record) -> str:
 def _report(content: Any) -> str | None:
     """Returns the text of a message of the async-tool protocol; None for all others."""
     try:
-        said = json.loads(content)
+        report = json.loads(content)
     except (TypeError, ValueError):
         return None
-    if not isinstance(said, dict) or said.get("type") != "async_tool":
+    if not isinstance(report, dict) or report.get("type") != "async_tool":
         return None
-    result = f": {said['result']}" if "result" in said else ", and the conversation continues"
-    return f"{said['tool_call_id']} {said['status']}{result}"
+    result = f": {report['result']}" if "result" in report else ", and the conversation continues"
+    return f"{report['tool_call_id']} {report['status']}{result}"
 
 
 def _refused(seen: Seen) -> str:

@@ -34,11 +34,11 @@ async def unchanged(
     try:
         async with open_probe(settings, frames.name) as log:
             for stored in await projections.stored_positions(connection, frames.name):
-                said = log_check.describe_difference(
+                difference = log_check.describe_difference(
                     frames.name, stored, await log_check.log_state(log, stored)
                 )
-                if said is not None:
-                    yield Finding("same log", "fail", said, log_check.REMEDY)
+                if difference is not None:
+                    yield Finding("same log", "fail", difference, log_check.REMEDY)
     except transient.BROKER as error:
         why = transient.reason(error)
         yield Finding(
@@ -52,11 +52,13 @@ def owners(
     """Checks that projectors read all partitions."""
     remedy = "Start one: `frameledger run projector`, or everything: `frameledger up`. Its log says why it stopped."
     if not reach:
-        said = f"No projector has ever read {topic}."
+        problem = f"No projector has ever read {topic}."
         if frames is None or frames.leaderless:
             # A running projector may be waiting for the brokers.
-            said += " Brokers are down or do not have the topic; a running projector may be waiting for them."
-        return Finding("projector", "fail", said, remedy)
+            problem += (
+                " Brokers are down or do not have the topic; a running projector may be waiting for them."
+            )
+        return Finding("projector", "fail", problem, remedy)
     count = len(reach) if frames is None else frames.partitions
     orphans = [one.partition for one in reach if not one.is_owned]
     orphans += sorted(set(range(count)) - {one.partition for one in reach})
@@ -65,10 +67,10 @@ def owners(
             "projector", "fail", "No projector is running: published frames are not stored.", remedy
         )
     if orphans:
-        said = (
+        problem = (
             f"No projector reads {numbered(orphans)}. A projector that just started takes them over shortly."
         )
-        return Finding("projector", "fail", said, remedy)
+        return Finding("projector", "fail", problem, remedy)
     owners = {one.owner for one in reach}
     who = "One projector reads" if len(owners) == 1 else f"{len(owners)} projectors read"
     if pooled:
@@ -90,8 +92,8 @@ async def progress(
         async with open_probe(settings, topic) as log:
             ends = {one.partition: (await log.offsets(one.partition))[1] for one in reach}
     except transient.BROKER as error:
-        said = f"The end offsets of the partitions could not be read: {transient.reason(error)}"
-        return Finding("gap", "warn", said, "Run `frameledger doctor` again.")
+        problem = f"The end offsets of the partitions could not be read: {transient.reason(error)}"
+        return Finding("gap", "warn", problem, "Run `frameledger doctor` again.")
     first = _behind(reach, ends)
     now, deadline = first, asyncio.get_running_loop().time() + PATIENCE
     while now and asyncio.get_running_loop().time() < deadline:

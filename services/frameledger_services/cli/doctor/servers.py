@@ -33,14 +33,14 @@ def disk(settings: Settings) -> Iterator[Finding]:
         free = shutil.disk_usage(directory).free
     except OSError:
         return
-    said = f"{_size(free)} are free on the disk of {directory}"
+    free_space = f"{_size(free)} are free on the disk of {directory}"
     if free >= LITTLE:
-        yield Finding("disk", "ok", f"{said}.")
+        yield Finding("disk", "ok", f"{free_space}.")
         return
     yield Finding(
         "disk",
         "fail" if free < LEAST else "warn",
-        f"{said}: Kafka and PostgreSQL stop when it is full, and restart when there is space.",
+        f"{free_space}: Kafka and PostgreSQL stop when it is full, and restart when there is space.",
         "Free disk space. What `frameledger up` runs then restarts by itself within a minute.",
     )
 

@@ -87,10 +87,10 @@ def _age(seconds: float) -> str:
     return f"{seconds:,.0f} s"
 
 
-def _waits(unserved: Unserved, what: str) -> str:
+def _waits(unserved: Unserved, noun: str) -> str:
     if unserved.count == 1:
-        return f"One {what} has waited {unserved.oldest_secs:,.0f} s"
-    return f"{unserved.count:,} {what}s have waited up to {unserved.oldest_secs:,.0f} s"
+        return f"One {noun} has waited {unserved.oldest_secs:,.0f} s"
+    return f"{unserved.count:,} {noun}s have waited up to {unserved.oldest_secs:,.0f} s"
 
 
 def _timekeeper(work: OpenWork) -> Finding:

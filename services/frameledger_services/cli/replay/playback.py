@@ -91,8 +91,11 @@ class _Played:
 
 
 def _echo(played: _Played) -> None:
-    said: dict[str, Any] = asdict(played) | {"at": played.at.isoformat(), "frame": json.loads(played.payload)}
-    said.pop("payload")
+    entry: dict[str, Any] = asdict(played) | {
+        "at": played.at.isoformat(),
+        "frame": json.loads(played.payload),
+    }
+    entry.pop("payload")
     # Half of a surrogate pair is legal JSON and cannot be printed: it is printed as JSON escapes it.
-    text = json.dumps(said, ensure_ascii=False)
+    text = json.dumps(entry, ensure_ascii=False)
     typer.echo(text.encode("utf-8", "backslashreplace").decode())

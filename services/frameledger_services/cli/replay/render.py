@@ -141,9 +141,9 @@ class Screen:
         self._ends_in_space = text[-1:].isspace() if text else self._ends_in_space
         self._console.print(Text(escape.lines(text)), end="", soft_wrap=True)
 
-    def _note(self, said: str, style: str = "dim") -> None:
+    def _note(self, text: str, style: str = "dim") -> None:
         self._end_line()
-        self._console.print(Text(f"  {said}", style), soft_wrap=True)
+        self._console.print(Text(f"  {text}", style), soft_wrap=True)
 
     def _end_line(self) -> None:
         if self._within_line:

@@ -46,11 +46,11 @@ def line(one: ComparedAnswers) -> Text:
         "calls differ": sum(not comparison.same_calls for comparison in differing),
         "failed": failed,
     }
-    said = ", ".join(
+    differences = ", ".join(
         name if len(one.reruns) == 1 else f"{name} {count}×" for name, count in words.items() if count
     )
     text = Text(f"{escape.printable(one.context_id)} at version {one.version}: ")
-    return text.append(said or "the same", "yellow" if said else "green")
+    return text.append(differences or "the same", "yellow" if differences else "green")
 
 
 def summary(totals: Summary, console: Console) -> None:

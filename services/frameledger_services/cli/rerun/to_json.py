@@ -23,7 +23,7 @@ def compared(one: ComparedAnswers) -> dict[str, Any]:
 def _answer(answer: ModelAnswer) -> dict[str, Any]:
     names = {"run_id": answer.run_id, "context_id": answer.context_id}
     return {
-        **{name: said for name, said in names.items() if said is not None},
+        **{name: value for name, value in names.items() if value is not None},
         "provider": answer.provider,
         "model": answer.model,
         "text": answer.text,
@@ -38,8 +38,8 @@ def _answer(answer: ModelAnswer) -> dict[str, Any]:
 
 
 def _call(call: AnswerCall) -> dict[str, Any]:
-    said = {"function_name": call.function_name, "arguments": call.arguments}
-    return said if call.answered is None else {**said, "answered": call.answered}
+    fields = {"function_name": call.function_name, "arguments": call.arguments}
+    return fields if call.answered is None else {**fields, "answered": call.answered}
 
 
 def _differences(comparison: AnswerComparison | None) -> dict[str, Any]:

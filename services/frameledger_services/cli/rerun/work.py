@@ -47,10 +47,10 @@ async def rerun_all(
 
             def tell(one: ComparedAnswers) -> None:
                 totals.add(one)
-                said = to_json.compared(one)
-                written.add(said)
+                result = to_json.compared(one)
+                written.add(result)
                 if as_json:
-                    typer.echo(json.dumps(said, ensure_ascii=False))
+                    typer.echo(json.dumps(result, ensure_ascii=False))
                 else:
                     console.print(render.line(one))
 

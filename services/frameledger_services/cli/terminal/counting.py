@@ -12,17 +12,17 @@ EVERY = 1_000
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[], None]]:
-    """Show a running count during the block. `what` is a format string with `{count:,}`. Yields a function that counts
+def counting(text: str) -> Iterator[Callable[[], None]]:
+    """Show a running count during the block. `text` is a format string with `{count:,}`. Yields a function that counts
     one."""
     console = Console(stderr=True, highlight=False)
     count = 0
-    with console.status(what.format(count=0)) as status:
+    with console.status(text.format(count=0)) as status:
 
         def one() -> None:
             nonlocal count
             count += 1
             if count % EVERY == 0:
-                status.update(what.format(count=count))
+                status.update(text.format(count=count))
 
         yield one

@@ -49,14 +49,14 @@ class Page:
     def line(self, *pieces: Piece) -> None:
         """Print a line, truncated to the page's width with an ellipsis."""
         left = self.width
-        told: list[str] = []
+        parts: list[str] = []
         for text, style in pieces:
             fitting = fit(text, left)
             left -= cell_len(fitting)
-            told.append(self.styled(fitting, style))
+            parts.append(self.styled(fitting, style))
             if fitting != text:
                 break
-        self._file.write("".join(told).rstrip() + "\n")
+        self._file.write("".join(parts).rstrip() + "\n")
 
     def whole(self, text: str, style: str) -> None:
         """Print a line without truncation, because it has text to copy."""

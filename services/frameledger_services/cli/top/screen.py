@@ -80,8 +80,8 @@ def _finished(finished: Finished) -> Text:
     return text.append(f"; {_counted(finished.calls, 'call')}")
 
 
-def _counted(by_status: Mapping[str, int], thing: str) -> str:
-    count = plural(sum(by_status.values()), thing)
+def _counted(by_status: Mapping[str, int], noun: str) -> str:
+    count = plural(sum(by_status.values()), noun)
     kinds = ", ".join(f"{number:,} {status}" for status, number in sorted(by_status.items()))
     return f"{count} ({kinds})" if kinds else count
 

@@ -62,12 +62,14 @@ def import_(
     if as_json:
         typer.echo(json.dumps(asdict(done) | {"refolded": [one.header.context_id for one in checked]}))
         return
-    said = f"Imported {plural(done.conversations, 'conversation')}, {plural(done.frames, 'frame')}."
+    sentence = f"Imported {plural(done.conversations, 'conversation')}, {plural(done.frames, 'frame')}."
     if done.there_already:
-        said += f" {done.there_already:,} {'was' if done.there_already == 1 else 'were'} already imported."
+        sentence += (
+            f" {done.there_already:,} {'was' if done.there_already == 1 else 'were'} already imported."
+        )
     if done.ended:
-        said += f" {done.ended:,} had open work, which an EndFrame closed."
-    typer.echo(said)
+        sentence += f" {done.ended:,} had open work, which an EndFrame closed."
+    typer.echo(sentence)
     for one in checked[:_FEW]:
         name = escape.printable(one.header.context_id)
         typer.echo(

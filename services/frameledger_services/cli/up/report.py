@@ -81,10 +81,10 @@ def status_page(report: Report) -> RenderableType:
     for process, (name, pid, address, state, *rest) in zip(report.processes, rows, strict=True):
         table.add_row(name, pid, address, Text(state, COLOURS.get(process.state, "")), *rest)
     if report.supervisor is None:
-        what = (
+        problem = (
             report.problem or "`up` is no longer running here; `frameledger down` stops what it left running."
         )
-        return Group(table, Text(what, "red"))
+        return Group(table, Text(problem, "red"))
     return table
 
 

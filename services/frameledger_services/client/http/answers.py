@@ -57,20 +57,20 @@ def newest_version(response: Answer) -> int:
 def stored_context(context_id: str, content: bytes) -> StoredContext:
     """Returns the context that an answer is."""
     try:
-        said = loads(content.decode())
-        wire = {name: said[name] for name in ("messages", "tools", "tool_choice", "settings")}
-        answers = said["answers"]
+        fields = loads(content.decode())
+        wire = {name: fields[name] for name in ("messages", "tools", "tool_choice", "settings")}
+        answers = fields["answers"]
         return StoredContext(
             ContextId(context_id),
-            Version(said["version"]),
+            Version(fields["version"]),
             LLMContext.from_wire(wire, copy=False),
-            prompt_caching=said["prompt_caching"],
-            skip_tts=said["skip_tts"],
+            prompt_caching=fields["prompt_caching"],
+            skip_tts=fields["skip_tts"],
             # For a token that is shown no words it is no list.
             answers=tuple(answers) if isinstance(answers, list) else (),
-            positions=tuple(said["positions"]),
-            mirror=said["mirror"],
-            parked_version=said["parked_version"],
+            positions=tuple(fields["positions"]),
+            mirror=fields["mirror"],
+            parked_version=fields["parked_version"],
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _other_release(error) from error
@@ -80,20 +80,20 @@ def stored_frame(context_id: str, line: bytes) -> StoredFrame:
     """Returns the frame that a line of NDJSON is, or the data of an event."""
     about, _, value = line.partition(_VALUE)
     try:
-        said = orjson.loads(about + b"}")
-        raw, produced_at, place = said.get("raw"), said["produced_at"], said["place"]
+        fields = orjson.loads(about + b"}")
+        raw, produced_at, place = fields.get("raw"), fields["produced_at"], fields["place"]
         return StoredFrame(
             context_id=ContextId(context_id),
-            version=Version(said["version"]),
-            frame_id=UUID(said["id"]),
-            type=said["type"],
-            outcome=said["outcome"],
-            reason=said["reason"],
-            logged_at=datetime.fromisoformat(said["logged_at"]),
+            version=Version(fields["version"]),
+            frame_id=UUID(fields["id"]),
+            type=fields["type"],
+            outcome=fields["outcome"],
+            reason=fields["reason"],
+            logged_at=datetime.fromisoformat(fields["logged_at"]),
             produced_at=None if produced_at is None else datetime.fromisoformat(produced_at),
-            source=said["source"],
-            run_id=said["run_id"],
-            tool_call_id=said["tool_call_id"],
+            source=fields["source"],
+            run_id=fields["run_id"],
+            tool_call_id=fields["tool_call_id"],
             partition=place["partition"],
             generation=place["generation"],
             offset=place["offset"],
@@ -107,24 +107,24 @@ def published_frames(content: bytes, frames: Sequence[AnyFrame | PublishedFrame]
     """Returns these frames with what an answer says of them."""
     try:
         listed = orjson.loads(content)["frames"]
-        return [_published(said, one) for said, one in zip(listed, frames, strict=True)]
+        return [_published(answer, one) for answer, one in zip(listed, frames, strict=True)]
     except (KeyError, TypeError, ValueError) as error:
         raise _other_release(error) from error
 
 
-def _published(said: dict[str, Any], frame: AnyFrame | PublishedFrame) -> PublishedFrame:
-    place = read_place(said["place"].encode())
+def _published(answer: dict[str, Any], frame: AnyFrame | PublishedFrame) -> PublishedFrame:
+    place = read_place(answer["place"].encode())
     if place is None:
         raise ValueError("a place is wanted")
     published = frame if isinstance(frame, PublishedFrame) else acknowledged(place, frame)
-    if "outcome" not in said:
+    if "outcome" not in answer:
         return published
     return replace(
         published,
-        version=said["version"],
-        outcome=said["outcome"],
-        reason=said["reason"],
-        repeated=said["duplicate"],
+        version=answer["version"],
+        outcome=answer["outcome"],
+        reason=answer["reason"],
+        repeated=answer["duplicate"],
     )
 
 

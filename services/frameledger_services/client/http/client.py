@@ -235,10 +235,10 @@ class HttpClient(Conversations):
         """Returns whether a run of the conversation is open, or a call that it waits for, and the conversation's
         version; False and 0 if the conversation does not exist."""
         try:
-            said = (await self._read("GET", context_id, "/activity")).json()
+            activity = (await self._read("GET", context_id, "/activity")).json()
         except NoSuchContextError:
             return False, 0
-        return bool(said["goes_on"]), int(said["version"])
+        return bool(activity["goes_on"]), int(activity["version"])
 
     async def waiting_for_client(self, context_id: str) -> dict[str, str]:
         """Returns the calls that wait for the client that defined their function: the functions' names by call id."""
