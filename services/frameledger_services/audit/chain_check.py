@@ -17,7 +17,8 @@ class ChainCheck:
     """
 
     def __init__(self, head: Head, differences: Differences) -> None:
-        """`head` is the one from which it goes on: that of its beginning, or what was verified before."""
+        """`head`: the state to continue from, which is that of the conversation's beginning or of what was verified
+        before."""
         self.version = head.version
         self.chain = head.chain
         self.started_at = head.started_at

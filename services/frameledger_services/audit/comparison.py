@@ -37,7 +37,8 @@ class TableComparison:
     """Compares what the tables hold of one conversation."""
 
     def __init__(self, rows: StoredRows, differences: Differences) -> None:
-        """`rows` are those behind the version from which the fold goes on; all, if it begins at the beginning."""
+        """`rows` are those of versions after the one from which the fold continues; all of them, if it starts at
+        version 1."""
         self._differences = differences
         self._rows = rows
         self._runs = ChangingRows(tables.runs, ("run_id",), rows.runs, differences)

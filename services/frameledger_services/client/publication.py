@@ -1,5 +1,5 @@
-"""What a client does around publishing, whichever way frames take to the log: it makes them complete, checks and warns
-before anything is sent, and remembers which of them may not have arrived."""
+"""What all clients do around publishing: complete the frames, check them and warn before anything is sent, and remember
+which of them may not have arrived."""
 
 from __future__ import annotations
 

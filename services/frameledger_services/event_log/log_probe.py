@@ -1,4 +1,4 @@
-"""A log probe: offsets and single records of a topic, read beside its consumers."""
+"""A log probe: reads offsets and single records of a topic, without a consumer group."""
 
 from __future__ import annotations
 

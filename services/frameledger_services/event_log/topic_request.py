@@ -1,4 +1,4 @@
-"""Kafka's Metadata request in a version that aiokafka does not have: the one whose response has topic ids.
+"""Kafka's Metadata request in a version that aiokafka does not have. Its response has topic ids.
 
 The layouts are those of the Kafka protocol: Metadata, key 3, version 12. A broker before 2.8 is sent version 5, and
 gives no ids. Unlike aiokafka's own, this request never creates a topic.

@@ -102,8 +102,8 @@ def _calls(
 
 
 async def read_while_leased(session: work.Session, read: Callable[[], Awaitable[T]], **about: Any) -> T:
-    """Returns what `read` returns. While the database is away, it waits: an error would stop the calls beside this
-    one. Raises `LeaseLostError`."""
+    """Returns what `read` returns, waiting while the database is unavailable: an error would stop the other calls.
+    Raises `LeaseLostError`."""
     while session.lease.valid():
         try:
             return await read()

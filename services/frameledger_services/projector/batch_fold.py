@@ -181,8 +181,8 @@ class BatchFold:
         return False
 
     def _erase(self, head: Head, logged: LoggedFrame, row: FrameRow, value_hash: int) -> None:
-        """End a life: the next frame of this conversation finds a head that goes on from here, and has its rows in the
-        next part."""
+        """End a life. The next frame of this conversation is folded on a new head, which continues its versions, and
+        its rows are in the next part."""
         frame, context_id = logged.frame, head.context_id
         assert isinstance(frame, LLMContextEraseFrame)
         if self._stored_ids is None:
@@ -204,8 +204,8 @@ class BatchFold:
         self._stored_ids = StoredIds(of_others, ids.erasures | {(context_id, row.frame_id): row.payload})
 
     def _parts_to_write(self) -> list[Rows]:
-        """Returns the parts, without what was to be published for a life that is erased in this batch; but its work is
-        told to stop."""
+        """Returns the parts. What a life that is erased in this batch would have published is left out, but for
+        cancellations of its work."""
         for part, following in itertools.pairwise(self._parts):
             published, stopped = part.outbox, list[OutboxRow]()
             part.outbox = []
@@ -271,5 +271,5 @@ class BatchFold:
 
 
 def is_at_home(record: Record, partitions: int) -> bool:
-    """Whether a record lies in the partition of the conversation that its key names."""
+    """Returns whether a record is in the partition to which its key belongs."""
     return home_partition(record.key or b"", partitions) == record.partition

@@ -1,4 +1,4 @@
-"""The span of a batch: only of one that has a frame whose trace is recorded, and no span for each frame."""
+"""The span of a batch. Only a batch with a frame whose trace is recorded has one; single frames have none."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ class _Writing:
 
 
 async def _not_closed(connection: Connection, work: Sequence[OpenWork]) -> list[OpenWork]:
-    """Returns the work without that which the outbox requests, and so no frame closes, and without that whose closing
-    frame is stored already and closed nothing: a second would not either."""
+    """Returns the work that may be closed by a frame: not what the outbox requests, and not what has a stored closing
+    frame already, since publishing that again would change nothing."""
     ids = {(one.context_id, closing_id(one.effect)): one for one in work if not one.is_requested}
     stored = await frame_ids.payloads(connection, ids)
     return [one for key, one in ids.items() if key not in stored]

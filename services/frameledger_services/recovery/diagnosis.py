@@ -116,7 +116,8 @@ class ByPartition(Generic[_R]):
 
 
 def spans(chain: Sequence[RecoveryReceipt], generation: int) -> list[tuple[int, int]]:
-    """Returns the generations whose records are on the log where they were stored, each with the offset below which."""
+    """Returns the generations whose records are on the log where they were stored. Each has the offset at which it
+    ends."""
     below = NO_END
     ranges = [(generation, below)]
     for began in _backwards(chain, generation):

@@ -30,8 +30,8 @@ Reads = Callable[[int, int, int | None], AsyncGenerator[Record, None]]
 
 
 async def erased_since(connection: Connection, reads: Reads, partition: int, first: int) -> set[str]:
-    """Returns the conversations that records of a partition from this offset on erase, and that the projector has not
-    erased yet: not those whose erasure was published again."""
+    """Returns the conversations that are erased by records of a partition from this offset on, without those whose
+    erasure is in the tables already."""
     erasures = set[tuple[str, UUID]]()
     async with aclosing(reads(partition, first, None)) as records:
         async for record in records:

@@ -24,7 +24,7 @@ TOO_LATE = Closing(
 
 @dataclass(frozen=True, slots=True)
 class Caused:
-    """An effect, and the frame whose folding brought it forth."""
+    """An effect, and the frame that caused it."""
 
     cause: ParkedFrame
     effect: Effect

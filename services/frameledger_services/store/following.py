@@ -64,8 +64,8 @@ class StreamReading:
 async def read(
     connection: Connection, topic: str, cursors: Sequence[StreamCursor], *, most_frames: int, most_bytes: int
 ) -> list[StreamReading]:
-    """Returns what each cursor has before it: of each `most_frames` at most, and no more of them than it takes to reach
-    `most_bytes` of wanted payloads."""
+    """Returns the frames behind each cursor: at most `most_frames` for each, and fewer once their wanted payloads reach
+    `most_bytes`."""
     parameters = {
         "topic": topic,
         "context_ids": [cursor.context_id for cursor in cursors],

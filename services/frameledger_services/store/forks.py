@@ -1,4 +1,5 @@
-"""What a fork reads of its original beside the context: the link of the hash chain, and which calls ran."""
+"""What a fork reads of its original besides the context: the link of the hash chain, and the running
+calls."""
 
 from __future__ import annotations
 

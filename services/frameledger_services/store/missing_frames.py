@@ -15,7 +15,7 @@ from frameledger_services.database_types import Connection
 
 @dataclass(frozen=True, slots=True)
 class VersionGap:
-    """The versions between these two are missing. What stands behind the last one may be only the head."""
+    """Versions are missing between `before`, a stored frame, and `behind`, the next stored frame or else the head."""
 
     before: int
     behind: int
@@ -23,7 +23,7 @@ class VersionGap:
 
 @dataclass(frozen=True, slots=True)
 class Neighbor:
-    """A frame beside a gap."""
+    """A stored frame at one end of a gap."""
 
     version: int
     chain: bytes

@@ -19,7 +19,7 @@ Source = Literal["frames", "kafka"]
 
 @dataclass(frozen=True, slots=True)
 class RebuildKind:
-    """Which rebuilds are one that goes on: those that do the same."""
+    """What a rebuild does. An interrupted rebuild is continued by one of the same kind."""
 
     selection: Selection
     source: Source

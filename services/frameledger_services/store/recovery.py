@@ -65,7 +65,8 @@ async def receipts(connection: Connection, topic: str) -> list[RecoveryReceipt]:
 
 
 async def seal(connection: Connection, topic: str, generation: int, partitions: int) -> list[StoredPosition]:
-    """End a generation: whoever owns a partition of it is fenced, and nobody gets it any more. Where each stands.
+    """End a generation: the owners of its partitions are fenced, and no projector can take one over. Returns the
+    position of each partition.
 
     Waits for transactions under way, as `projections.assign` does. A partition that is missing in the answer was
     sealed already.

@@ -24,7 +24,8 @@ COUNTED = {"progress_count"}
 
 
 def from_item(columns: Columns, *, single: bool = False) -> str:
-    """What stands behind FROM: rows named `given`, which are the parameters that `parameters` made."""
+    """Returns the item of a FROM clause: rows named `given`, whose values are the parameters that `parameters`
+    returns."""
     if single:
         items = ", ".join(f'%s::{kind} AS "{column}"' for column, kind in columns.items())
         return f"(SELECT {items}) AS given"
@@ -36,17 +37,18 @@ def from_item(columns: Columns, *, single: bool = False) -> str:
 
 
 def value_of(column: str, kind: str) -> str:
-    """A column of `given`, as a table takes it."""
+    """Returns the expression for a column of `given`, converted to the type of the table's column."""
     return f'given."{column}"' + ("::json" if kind == "json" else "")
 
 
 def parameters(columns: Columns, rows: Sequence[Sequence[Any]], *, single: bool = False) -> list[str | None]:
-    """The parameters of `given` for rows of values in the order of `columns`; JSON as bytes of its text."""
+    """Returns the parameters of `given` for rows of values in the order of `columns`; JSON as bytes of its text."""
     return values(columns, rows[0]) if single else [_encoded(columns, rows)]
 
 
 def values(columns: Columns, row: Iterable[Any]) -> list[str | None]:
-    """The parameters for a single row: text, since the type of a parameter must not depend on its value."""
+    """Returns the parameters of a single row, all as text, because the type of a parameter must not depend on its
+    value."""
     return [
         None if value is None else _WRITTEN.get(kind, str)(value)
         for kind, value in zip(columns.values(), row, strict=True)
@@ -68,15 +70,15 @@ def _encoded(columns: Columns, rows: Iterable[Sequence[Any]]) -> str:
 
 @lru_cache(maxsize=256)
 def columns_of(table: Table, names: tuple[str, ...]) -> Columns:
-    """Some columns of a table."""
+    """Returns some columns of a table."""
     # SQLAlchemy's names are a kind of str that orjson does not take.
     return {str(name): type_name(table, name) for name in names}
 
 
 @lru_cache(maxsize=256)
 def update_of(table: Table, key: tuple[str, ...], always: frozenset[str], *, others: bool) -> str:
-    """The statement that changes rows, found by their key: the columns that each of them changes, and perhaps all
-    `others`, in those rows that say so: `changes` of a row is a number whose bits say which.
+    """Returns the statement that updates rows, found by their key. The columns in `always` are set in every row. With
+    `others` all other columns can be set too: the parameter `changes` of a row has a bit for each column that is.
 
     With the others it is the same whichever columns change, and costs for each column that it names.
     """
@@ -93,7 +95,7 @@ def update_of(table: Table, key: tuple[str, ...], always: frozenset[str], *, oth
 
 @lru_cache(maxsize=1_024)
 def update_of_single(table: Table, key: tuple[str, ...], names: tuple[str, ...]) -> str:
-    """The statement that changes a single row, whose `values` are those of the columns `names`."""
+    """Returns the statement that sets the columns `names` of one row. Its parameters are `values`."""
     columns = columns_of(table, names)
     assignments = ", ".join(
         _assigned(table, column, kind, None) for column, kind in columns.items() if column not in key
@@ -102,7 +104,7 @@ def update_of_single(table: Table, key: tuple[str, ...], names: tuple[str, ...])
 
 
 def _assigned(table: Table, column: str, kind: str, bit: int | None) -> str:
-    """A column set to what is given; in those rows only whose `changes` have the bit, if there is one."""
+    """Returns the assignment of a column from `given`. With `bit`, rows whose `changes` lack it keep their value."""
     before = f'"{table.name}"."{column}"'
     value = (f"{before} + " if column in COUNTED else "") + value_of(column, kind)
     if bit is not None:

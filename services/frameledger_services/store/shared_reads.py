@@ -32,7 +32,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[_R]):
-    """Those who ask for the same, until a statement begins."""
+    """The callers that wait for the same answer, until a statement begins."""
 
     until: float
     """When they are given up, by the loop's clock."""
@@ -112,7 +112,7 @@ class SharedReads(Generic[_A, _R]):
             self._begin()
 
     async def _work(self) -> None:
-        """One statement after another, until nobody waits, or another one is under way to go on."""
+        """Run one statement after another, until no caller waits or another task continues."""
         try:
             while self._waiting:
                 await self._read_for_some()
@@ -124,7 +124,7 @@ class SharedReads(Generic[_A, _R]):
             self._begin()
 
     async def _read_for_some(self) -> None:
-        """One statement. What goes wrong is for those who asked."""
+        """Run one statement. Its error is raised to the callers that wait for it."""
         self._begun_at = asyncio.get_running_loop().time()
         some = {asked: self._waiting.pop(asked) for asked in [*islice(self._waiting, self._most_at_once)]}
         try:
@@ -139,7 +139,7 @@ class SharedReads(Generic[_A, _R]):
                 waiting.answer(answer)
 
     def _give_up(self) -> None:
-        """Fail those whose time is over."""
+        """Raise `DatabaseUnavailableError` to the callers whose statement did not begin in time."""
         self._giving_up = None
         loop = asyncio.get_running_loop()
         while self._waiting:

@@ -19,7 +19,7 @@ RESULTS = ("FunctionCallResultFrame", "FunctionCallCancelFrame", "BotStoppedSpea
 
 @value
 class Spent:
-    """What runs used. Runs that are not over yet, and those whose provider says nothing, count for nothing."""
+    """What runs used. Open runs, and runs whose provider reported no usage, count as 0."""
 
     tokens: int
     """Read and written."""

@@ -104,7 +104,7 @@ def stored_frame(context_id: str, line: bytes) -> StoredFrame:
 
 
 def published_frames(content: bytes, frames: Sequence[AnyFrame | PublishedFrame]) -> list[PublishedFrame]:
-    """Returns these frames with what an answer says of them."""
+    """Returns these frames with the places and outcomes of a gateway's answer."""
     try:
         listed = orjson.loads(content)["frames"]
         return [_published(answer, one) for answer, one in zip(listed, frames, strict=True)]
