@@ -74,7 +74,7 @@ def build_final_result_message(tool_call_id: str, result: str) -> dict[str, Any]
 
 
 def parse_message(message: object) -> AsyncToolMessagePayload | None:
-    """The payload of a message of this protocol; null for every other message, and for what is none.
+    """Returns the payload of a message of this protocol; None for every other value.
 
     The kind follows from the role, the status and whether there is a result; where these do not agree the
     message is not of this protocol. Never raises.

@@ -31,14 +31,14 @@ def effect_id(kind: str, context_id: ContextId, version: Version, subject: str) 
 def idempotency_key(
     context_id: ContextId, requested_version: Version, ordinal: int, tool_call_id: ToolCallId
 ) -> str:
-    """What the handler of a call may send along to whoever must do it once: the same for every attempt, and for no
-    other call."""
+    """Returns the key with which a call's handler can make an external request idempotent: the same for every attempt
+    of the call, and different for every other call."""
     return _uuid5(_KEYS, f"{requested_version}:{ordinal}:{tool_call_id}:{context_id}")
 
 
 def copy_id(kind: str, context_id: str, subject: str, copy: str) -> str:
-    """The frame of the conversation `copy` that a version or a frame of a context (`subject`) was made into, as a fork
-    or a replay does (`kind`): made again, it is the same frame."""
+    """Returns the id of a frame in the conversation `copy` that was made, by a fork or a replay (`kind`), from
+    `subject`, a version or a frame of a context. Making the copy again gives the same id."""
     return _uuid5(_COPIES, f"{kind}:{subject}:{len(context_id)}:{context_id}:{copy}")
 
 

@@ -155,13 +155,13 @@ def trace_id_in(traceparent: str | None) -> str | None:
 
 
 def forwarded_from(headers: Named) -> LogPosition | None:
-    """Where the record of which this is a copy lies; null if this is the record itself."""
+    """Returns the place of the record of which this is a copy; None if this is no copy."""
     value = headers.get(FORWARDED_FROM)
     return None if value is None else read_place(value)
 
 
 def read_place(text: bytes) -> LogPosition | None:
-    """The place that a text of `LogPosition` names; null if it is none."""
+    """Returns the place that a text names, as `str(LogPosition)` writes it; None if it names none."""
     match = _PLACE.fullmatch(text)
     if match is None:
         return None
@@ -170,20 +170,21 @@ def read_place(text: bytes) -> LogPosition | None:
 
 
 def originally_logged_ms(headers: Named) -> int | None:
-    """When the record was logged of which this is a copy, in milliseconds since 1970; null if the copy does not say."""
+    """Returns when the record of which this is a copy was logged, in milliseconds since 1970; None if the copy does not
+    say."""
     value = headers.get(ORIGINALLY_LOGGED)
     return int(value) if value is not None and _MILLISECONDS.fullmatch(value) else None
 
 
 def frame_id_of(headers: Named) -> str | None:
-    """The id that was given to a frame that came without one; null unless the header is a uuid."""
+    """Returns the id that was given to a frame that came without one; None unless the header is a uuid."""
     value = headers.get(FRAME_ID)
     match = None if value is None else _UUID.fullmatch(value)
     return None if match is None else match[0].decode()
 
 
 def causation_id_of(headers: Named) -> FrameId | None:
-    """The id of the frame that caused this one, as its publisher wrote it; null for what is no id."""
+    """Returns the id of the frame that caused this one, as its publisher wrote it; None if the header is no id."""
     value = headers.get(CAUSATION_ID)
     return None if value is None else _id(value)
 

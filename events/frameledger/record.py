@@ -149,7 +149,7 @@ def derived_id(place: LogPosition) -> FrameId:
 
 
 def place_of(record: Record) -> LogPosition:
-    """Where this very record lies, whatever it is a copy of."""
+    """Returns where this record itself is on the log, also if it is a copy of another one."""
     return LogPosition(record.topic, record.partition, record.offset, record.generation)
 
 

@@ -78,7 +78,8 @@ def _decoded(value: bytes) -> str:
 
 
 def _is_too_deep(value: bytes) -> bool:
-    """Exact for JSON. Of anything else it may be said, and is whenever a parser would come too deep."""
+    """Returns whether the JSON is nested too deeply. Exact for JSON; for other bytes it is true at least whenever a
+    parser would recurse too deeply."""
     if value.count(b"[") + value.count(b"{") <= MAX_DEPTH:
         return False
     # A backslash is found in strings only. Without the escaped ones and the escaped quotes, the quotes that

@@ -157,7 +157,7 @@ def _names(tool: object) -> Iterable[str]:
 
 
 def _text(mapping: object, key: str) -> str | None:
-    """The text under the key; null where there is none, or an empty one."""
+    """Returns the text under the key; None if there is none, or it is empty."""
     value = mapping.get(key) if isinstance(mapping, Mapping) else None
     return value if isinstance(value, str) and value else None
 
@@ -202,7 +202,8 @@ def tool_changes(before: object, after: object) -> ToolChanges:
 
 
 def tool_change_message(before: object, after: object) -> dict[str, Any] | None:
-    """One developer message that tells the model which tools came and went, or null when no name differs."""
+    """Returns one developer message that tells the model which tools were added and removed; None if no name
+    differs."""
     changes = tool_changes(before, after)
     parts = []
     if changes.added:

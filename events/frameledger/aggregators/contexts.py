@@ -12,7 +12,7 @@ from frameledger.frames import ContextSnapshot, Frame, KnownFrame, LLMContextFra
 
 
 class LLMContextAggregator(Half):
-    """One side of a conversation that goes on from `context`, which is not changed; both sides, without a `role`.
+    """One side of a conversation that begins with `context`, which is not changed; without a `role`, both sides.
 
     Gives the new context as `LLMContextFrame`, with `run_llm` true where a run is asked for. The user's side follows
     the rules of words and turns, the assistant's those of responses, thoughts and calls; both take interruptions and

@@ -39,7 +39,7 @@ def _forget(gone: ref[Shared]) -> None:
 
 
 def held_by(role: str | None, context: HasWire, made_on: object) -> Held:
-    """The conversation of a new half: the one that waits for this role on the same object, or a new one.
+    """Returns the conversation of a new half: one on the same object that lacks this role, or else a new one.
 
     What is compared is identity: two equal contexts are two conversations. Without a role the conversation has both
     sides, and is always new. Where two conversations wait, nothing says which one is meant, and to guess would show

@@ -25,7 +25,8 @@ Role = Literal["user", "assistant"]
 
 
 class Half(ABC):
-    """Collects what one role says, or both without one. A role beside "user" and "assistant" is a ValueError."""
+    """Collects what one role says; without a role, what both say. Raises ValueError for a role that is neither "user"
+    nor "assistant"."""
 
     def __init__(self, held: Held, role: Role | None) -> None:
         self._held = held
@@ -42,7 +43,7 @@ class Half(ABC):
         return self._held.aggregation(self._role)
 
     def process_frame(self, frame: object, direction: object = None) -> tuple[Frame, ...]:
-        """What the frame gives rise to: one frame if it completed words or asked for a run, else nothing.
+        """Returns the frame that results from this one, if it completed text or requested a run; else nothing.
 
         Frames that do not concern this half are ignored. A frame whose id came before changes nothing. There is one
         direction: the argument is taken for the sake of programs that give it, and passed over.
@@ -56,11 +57,11 @@ class Half(ABC):
 
     @abstractmethod
     def _output(self) -> tuple[Frame, ...]:
-        """What the frame that was just folded gives rise to."""
+        """Returns what results from the frame that was just folded."""
 
 
 class Held:
-    """A conversation in memory, what its last frame asked and said, and what each side said last."""
+    """A conversation in memory: its state, what its last frame requested and wrote, and the last text of each side."""
 
     def __init__(self, context: HasWire) -> None:
         wire = context.to_wire()

@@ -144,7 +144,7 @@ class ClaimedCall:
 
 
 class WorkerDeadError(FencedError):
-    """A worker that asked for work is dead by the database's clock, because it sent no heartbeat for a lease.
+    """A worker that asks for work is dead by the database's clock: it sent no heartbeat for a lease.
 
     Remedy: None is needed: it begins again as another worker. If it happens often, give the machine more processor
     time, or raise `FRAMELEDGER_WORK_LEASE_SECS`.
