@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.bounds import IN_PROCESS
 from tests.support.ledger_in_memory import Ledger, Said
 
+from frameledger.frames import LLMContextEraseFrame
 from frameledger_services.agents_sdk import FrameledgerSession
-from frameledger_services.client import ConversationParkedError
+from frameledger_services.client import ConversationParkedError, FrameRejectedError, PublishedFrame
 
 ITEMS = [
     {"role": "user", "content": "Is there a night train?"},
@@ -162,5 +163,57 @@ def test_each_method_says_that_the_conversation_is_parked(call, is_late):
         ledger.parked_version = 3
         with pytest.raises(ConversationParkedError, match=r"'s' is parked .*frameledger unpark"):
             await CALLS[call](one)
+
+    asyncio.run(scenario())
+
+
+CHANGES = {
+    "add": lambda one: one.add_items(ITEMS[:1]),
+    "pop": lambda one: one.pop_item(),
+    "clear": lambda one: one.clear_session(),
+}
+
+
+@pytest.mark.regression("bridge 16")
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_session_that_outlives_its_conversation_keeps_the_next_one_too(change):
+    async def scenario():
+        ledger = Ledger()
+        one = session(ledger)
+        await one.add_items(ITEMS[:2])
+        ledger.folding.step(LLMContextEraseFrame(why="request 17"))
+        await CHANGES[change](one)
+        await one.add_items(ITEMS)
+        terms = ledger.folding.state.terms
+        assert (terms.mirror, terms.recording) == ("openai-agents", True)
+        assert (await one.get_items())[-len(ITEMS) :] == ITEMS
+
+    asyncio.run(scenario())
+
+
+@dataclass
+class RefusingLedger(Ledger):
+    """A ledger whose projector rejects what is published, once it `refuses`."""
+
+    refuses: bool = False
+
+    async def publish(self, context_id, *inputs, within, wait=False):
+        if not self.refuses:
+            return await super().publish(context_id, *inputs, within=within, wait=wait)
+        known = ("llm.frames", 0, 0, 0)
+        about = {"outcome": "rejected", "reason": "context_erased"}
+        return tuple(PublishedFrame(*known, str(one.id), one.type, None, **about) for one in inputs)
+
+
+@pytest.mark.regression("bridge 18")
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_is_rejected_is_no_silent_success(change):
+    async def scenario():
+        ledger = RefusingLedger()
+        one = session(ledger)
+        await one.add_items(ITEMS[:2])
+        ledger.refuses = True
+        with pytest.raises(FrameRejectedError, match=r"of 's' was rejected \(context_erased\)"):
+            await CHANGES[change](one)
 
     asyncio.run(scenario())

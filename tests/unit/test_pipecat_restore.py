@@ -23,7 +23,14 @@ from frameledger.frames import (
     TextFrame,
     TranscriptionFrame,
 )
-from frameledger_services.client import ConversationParkedError, EncodedFrame, FramesUnacknowledgedError
+from frameledger.values import replace
+from frameledger_services.client import (
+    ConversationParkedError,
+    EncodedFrame,
+    FrameRejectedError,
+    FramesUnacknowledgedError,
+    PublishedFrame,
+)
 from frameledger_services.pipecat.repairs import SPOKEN
 from frameledger_services.pipecat.restore import NOTED, restore_conversation
 
@@ -177,3 +184,30 @@ def test_a_parked_conversation_is_not_restored_from_what_was_folded_before():
         restored(parked)
     # Only the fence: no repairs of a history that is not known.
     assert parked.asked == 1
+
+
+def published_as(outcome: str, times: int) -> Any:
+    """Returns a conversation in which the first frames that are published get this outcome and no version."""
+
+    class Without(Kept):
+        async def publish(self, context_id: str, *frames: Any, wait: bool, within: float) -> Any:
+            if self.asked < times:
+                self.asked += 1
+                one = PublishedFrame("llm.frames", 0, 0, 0, frames[0]["id"], frames[0]["type"])
+                return (replace(one, outcome=outcome, reason="context_erased"),)
+            return await super().publish(context_id, *frames, wait=wait, within=within)
+
+    return Without(())
+
+
+@pytest.mark.regression("bridge 17")
+def test_an_erased_conversation_whose_id_is_refused_is_not_restored():
+    with pytest.raises(FrameRejectedError, match=r"LLMMirrorFrame .* of 's' was rejected \(context_erased\)"):
+        restored(published_as("rejected", times=1))
+
+
+@pytest.mark.regression("bridge 17")
+def test_a_conversation_that_is_erased_while_it_is_fenced_begins_again():
+    client = published_as("erased", times=2)
+    assert restored(client).restored.is_new
+    assert [one.frame.type for one in client.rows] == ["LLMMirrorFrame", "LLMMessagesAppendFrame"]

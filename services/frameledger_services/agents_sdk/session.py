@@ -19,6 +19,7 @@ from frameledger_services.agents_sdk.mirror import mirror_frame
 from frameledger_services.client import (
     ConversationParkedError,
     Conversations,
+    FrameRejectedError,
     NoSuchContextError,
     PublishedFrame,
     StoredContext,
@@ -37,7 +38,9 @@ class FrameledgerSession:
     once, however often it was published, and is atomic if the process dies. A cancelled method completes its change
     first. Removed items stay readable at the versions that had them.
 
-    In a conversation that is parked all methods raise `ConversationParkedError`: the newest items are not known.
+    In a conversation that is parked all methods raise `ConversationParkedError`: the newest items are not known. A
+    change that the projector rejects raises `FrameRejectedError`, as in a conversation that was erased if the setting
+    `erased_ids` refuses it.
     """
 
     def __init__(self, session_id: str, client: Conversations, *, within: float = WITHIN) -> None:
@@ -49,7 +52,6 @@ class FrameledgerSession:
 
         self._client = client
         self._within = within
-        self._is_kept = False
 
     async def get_items(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Returns the newest `limit` items, or all without a limit, oldest first. A new session has none."""
@@ -111,7 +113,9 @@ class FrameledgerSession:
 
     async def _publish(self, frame: AnyFrame) -> PublishedFrame:
         """Publish a frame and wait until it is stored. Retries publish the same frame, which counts once."""
-        frames = (frame,) if self._is_kept else (mirror_frame(self.session_id), frame)
+        # With the mirror frame each time, because the conversation may have been erased since the last change: its next
+        # life would be one that Frameledger answers. Otherwise it is a duplicate, which is not stored.
+        frames = mirror_frame(self.session_id), frame
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._within
         while True:
@@ -126,7 +130,8 @@ class FrameledgerSession:
                 continue
             if published[-1].outcome == "parked":
                 raise ConversationParkedError(self.session_id, frame.type)
-            self._is_kept = True
+            if published[-1].outcome == "rejected":
+                raise FrameRejectedError(self.session_id, published[-1])
             return published[-1]
 
 

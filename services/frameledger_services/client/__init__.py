@@ -29,6 +29,7 @@ from frameledger_services.client.erasing import NotErasedError, Places, Receipt
 from frameledger_services.client.errors import (
     ContextChangedError,
     ConversationParkedError,
+    FrameRejectedError,
     FramesRefusedError,
     FramesUnacknowledgedError,
     GatewayAnswerError,
@@ -74,6 +75,7 @@ __all__ = [
     "EncodedFrame",
     "Fork",
     "ForkRefusedError",
+    "FrameRejectedError",
     "FrameledgerError",
     "FramesRefusedError",
     "FramesUnacknowledgedError",

@@ -76,6 +76,22 @@ class ConversationParkedError(RefusedError):
         self.stored = stored
 
 
+class FrameRejectedError(RefusedError):
+    """A frame is on the log and in no conversation: the projector rejected it, for the reason in the message.
+
+    Remedy: For `context_erased` use another id, or run the projectors with `FRAMELEDGER_ERASED_IDS=reuse`. For other
+    reasons see `frameledger dlq list`.
+    """
+
+    def __init__(self, context_id: str, published: PublishedFrame) -> None:
+        super().__init__(
+            f"{published.type} {published.frame_id} of {context_id!r} was rejected ({published.reason}): it is in "
+            "rejected_frames, and in no conversation."
+        )
+        self.context_id = context_id
+        self.published = published
+
+
 class NotVisibleError(TransientError):
     """The frames are on the log, at `places`, but were not stored in the tables in time.
 

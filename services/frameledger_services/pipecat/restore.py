@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from frameledger.frames import AnyFrame, LLMMirrorFrame
-from frameledger_services.client import Client, ConversationParkedError
+from frameledger_services.client import Client, ConversationParkedError, FrameRejectedError
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.repairs import is_being_answered, repairs
@@ -76,7 +76,8 @@ async def restore_conversation(
 
     If an inference worker still answers the last question, it is interrupted, and what it generated until then is kept.
 
-    Raises `ConversationParkedError` for one whose newest frames are not folded: its newest messages are not known.
+    Raises `ConversationParkedError` for one whose newest frames are not folded: its newest messages are not known; and
+    `FrameRejectedError` for one that was erased, if the setting `erased_ids` refuses it.
 
     Crashes: a process that dies after the fence leaves the same state to the next one. After the repairs, those are
     messages like all others, and are not repeated. Called again in the same session, because the first call timed out,
@@ -122,11 +123,14 @@ class _Publisher:
     within: float
 
     async def publish(self, *frames: Fields) -> int | None:
-        """Returns the version of the last of these frames; None if it was rejected. Raises `ConversationParkedError` if
-        it is stored and not folded: what would be read then is older than the frame."""
+        """Returns the version of the last of these frames; None if the conversation was erased with it. Raises
+        `ConversationParkedError` if it is stored and not folded: what would be read then is older than the frame; and
+        `FrameRejectedError`."""
         *_, last = await self.client.publish(self.context_id, *frames, wait=True, within=self.within)
         if last.outcome == "parked":
             raise ConversationParkedError(self.context_id, frames[-1]["type"])
+        if last.outcome == "rejected":
+            raise FrameRejectedError(self.context_id, last)
         return last.version
 
     def id(self, name: str) -> str:
@@ -138,12 +142,14 @@ async def _fence(publisher: _Publisher, react: bool) -> int:
     fence: Fields = {"type": "LLMMirrorFrame", "mirror": str(publisher.session), "react": react}
     # Connects meanwhile for the reads behind the fence. Those raise its error, if it has one.
     connecting = asyncio.ensure_future(publisher.client.newest_version(publisher.context_id))
+    version = None
     try:
-        version = await publisher.publish(fence | {"id": publisher.id("mirror")})
+        # Again if the conversation was erased with it: then the fence begins its next life.
+        while version is None:
+            version = await publisher.publish(fence | {"id": publisher.id("mirror")})
     finally:
         connecting.cancel()
         await asyncio.gather(connecting, return_exceptions=True)
-    assert version is not None
     return version
 
 

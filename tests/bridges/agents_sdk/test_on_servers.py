@@ -26,9 +26,8 @@ pytestmark = pytest.mark.servers
 PAGE = ROOT / "infra" / "docs" / "how-to" / "frameworks.md"
 CHANGES = (
     "LLMMirrorFrame LLMMessagesAppendFrame",
-    "LLMMessagesAppendFrame",
-    "LLMMessageRewriteFrame",
-    "LLMMessagesUpdateFrame",
+    "LLMMirrorFrame LLMMessageRewriteFrame",
+    "LLMMirrorFrame LLMMessagesUpdateFrame",
 )
 MARK = {"role": "user", "content": "after the crash"}
 
