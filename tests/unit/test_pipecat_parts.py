@@ -224,6 +224,37 @@ def test_a_question_stays_behind_the_messages_that_it_is_asked_with():
     assert [left.kind for left in one.take(100)] == kinds
 
 
+@pytest.mark.regression("bridge 19")
+def test_a_history_beyond_the_bound_is_not_made_again_for_each_frame():
+    made = []
+
+    def history():
+        made.append(1)
+        return [waiting("LLMMessagesUpdateFrame", size=1000)]
+
+    one = Pending(lambda counts, first, last: waiting(GAP), history, most_frames=10_000, most_bytes=700)
+    one.add([waiting("LLMMessagesAppendFrame", size=1000)])
+    for _ in range(1000):
+        one.add([waiting("InterruptionFrame"), waiting("LLMTextFrame")])
+        assert one.bytes <= 1500
+    assert len(made) < 100
+    assert [left.kind for left in one.take(10_000)].count("LLMMessagesUpdateFrame") == 1
+
+
+@pytest.mark.regression("bridge 19")
+def test_a_history_beyond_the_bound_alone_drops_no_turns_and_calls():
+    one = Pending(
+        lambda counts, first, last: waiting(GAP),
+        lambda: [waiting("LLMMessagesUpdateFrame", size=1000)],
+        most_frames=10_000,
+        most_bytes=700,
+    )
+    one.add([waiting("LLMMessagesUpdateFrame", size=1000)])
+    one.add([waiting("InterruptionFrame"), waiting("LLMRunFrame")])
+    assert one.dropped == {}
+    assert len(one) == 3
+
+
 @given(
     st.lists(
         st.sampled_from(["LLMTextFrame", "InterruptionFrame", "LLMMessagesAppendFrame", GAP]), max_size=80

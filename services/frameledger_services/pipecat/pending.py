@@ -2,7 +2,8 @@
 
 When it is full, evidence is dropped first, and a gap frame says how much and when. Then the waiting changes of messages
 are replaced by one update with the whole history, so that the context is correct with the first frame that is
-published.
+published. A history of more than the bound waits all the same, and is made again only after as much as a quarter of it was
+added: a frame costs the same, however long the history is.
 """
 
 from __future__ import annotations
@@ -68,6 +69,9 @@ class Pending:
         self._most_frames, self._most_bytes = most_frames, most_bytes
         self._waiting: deque[Waiting] = deque()
         self._bytes = 0
+        self._kept_frames = self._kept_bytes = 0
+        """What dropping and replacing left."""
+
         self._gone: Counter[str] = Counter()
         self._gone_between = (0, 0)
         self._gap_waits = False
@@ -90,35 +94,46 @@ class Pending:
         for one in ones:
             self._waiting.append(one)
             self._bytes += one.size
-        if self._is_over(1.0):
+        most_frames = max(self._most_frames, self._kept_frames + self._most_frames / 4)
+        more_bytes = max(self._most_bytes, self._kept_bytes) / 4
+        most_bytes = max(self._most_bytes, self._kept_bytes + more_bytes)
+        if len(self._waiting) > most_frames or self._bytes > most_bytes:
             self._shrink()
 
     def take(self, most: int) -> list[Waiting]:
         """Removes and returns the next frames."""
         taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
         self._bytes -= sum(one.size for one in taken)
+        self._kept_frames = min(self._kept_frames, len(self._waiting))
+        self._kept_bytes = min(self._kept_bytes, self._bytes)
         if self._gap_waits and any(one.kind == GAP for one in taken):
             self._gap_waits = False
             self._gone.clear()
         return taken
 
-    def _is_over(self, share: float) -> bool:
-        return len(self._waiting) > self._most_frames * share or self._bytes > self._most_bytes * share
+    def _is_over(self, history_bytes: int = 0) -> bool:
+        """Whether more waits than after dropping and replacing: three quarters of the bound, or a longer history and a
+        quarter."""
+        most_bytes = max(self._most_bytes * 0.75, self._most_bytes * 0.25 + history_bytes)
+        return len(self._waiting) > self._most_frames * 0.75 or self._bytes > most_bytes
 
     def _shrink(self) -> None:
         self._drop(lambda one: rank_of(one.kind) == EXPENDABLE)
-        if self._is_over(0.75):
-            self._collapse()
-        if self._is_over(0.75):
+        history_bytes = self._collapse() if self._is_over() else 0
+        if self._is_over(history_bytes):
             self._drop(lambda one: rank_of(one.kind) == FOLLOWED)
+        self._kept_frames, self._kept_bytes = len(self._waiting), self._bytes
 
-    def _collapse(self) -> None:
+    def _collapse(self) -> int:
+        """Replace the waiting changes of messages by the whole history. Returns its bytes; 0 if none waits."""
         kept = [one for one in self._waiting if one.kind not in HISTORY]
         if len(kept) == len(self._waiting):
-            return
+            return 0
+        history = self._history()
         # The history goes before the first request: a request refers to the messages before it.
         asked = next((place for place, one in enumerate(kept) if one.kind == QUESTION), len(kept))
-        self._set([*kept[:asked], *self._history(), *kept[asked:]])
+        self._set([*kept[:asked], *history, *kept[asked:]])
+        return sum(one.size for one in history)
 
     def _drop(self, goes: Callable[[Waiting], bool]) -> None:
         """Drop frames. A gap frame that still waits is replaced by one with the sum."""
