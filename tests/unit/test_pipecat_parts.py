@@ -117,6 +117,26 @@ def test_an_unknown_list_is_said_whole():
     assert Mirror().changes([]) == (Replaced(()),)
 
 
+@pytest.mark.regression("bridge 20")
+@pytest.mark.parametrize("known", [False, True], ids=["the whole list", "its changes"])
+def test_a_message_that_another_thread_appends_during_the_comparison_is_said_once(known):
+    live: list[Any] = []
+
+    class Appending(dict):
+        """A message; when it is read to be published, another one is appended."""
+
+        def items(self):
+            if len(live) == 1:
+                live.append({"role": "user", "content": "more"})
+            return super().items()
+
+    mirror = Mirror(known=known)
+    live.append(Appending(role="user", content="hi"))
+    told = [*mirror.changes(live), *mirror.changes(live), *mirror.changes(live)]
+    said = [message["content"] for change in told for message in change.messages]
+    assert said == ["hi", "more"]
+
+
 @dataclass
 class InterimTranscriptionFrame:
     """Named as Pipecat's."""

@@ -56,10 +56,12 @@ class Mirror:
         if self._known:
             if self._copy == messages:
                 return ()
+            messages = list(messages)
             compared = _difference(self._copy, messages)
             if compared is not None:
                 self._copy, found = compared
                 return found
+        messages = list(messages)
         self._copy, self._known = [_copy(message) for message in messages], True
         return (Replaced(tuple(map(to_json, messages))),)
 

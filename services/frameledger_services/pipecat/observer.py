@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 from uuid import uuid4
+from weakref import ReferenceType, ref
 
 from frameledger.errors import TransientError
 from frameledger.record import MAX_KEY_BYTES
@@ -35,6 +36,8 @@ SAY_SECONDS = 60.0
 ASK_SECONDS = 1.0
 
 logger = logging.getLogger("frameledger.pipecat")
+
+_RESTORE_ONCE = "Call restore() once, and start the pipeline after it has returned."
 
 
 class FramesLostError(TransientError):
@@ -88,7 +91,11 @@ class FrameledgerObserver(BaseObserver):
         self._session = SessionFrames(self.session, capture)
         self._opened = False
         self._ended = False
-        self._has_said_ended = False
+        self._is_restoring = False
+        self._worker: ReferenceType[Any] | None = None
+        """The worker whose pipeline is recorded."""
+
+        self._has_said_not_recorded = False
         self._watching: asyncio.Task[None] | None = None
         self._reason: str | None = None
         self.restored: Restored | None = None
@@ -128,25 +135,33 @@ class FrameledgerObserver(BaseObserver):
         its two or three steps takes at most `wait` seconds.
 
         Raises what `Client.publish` and `Client.context` raise, `ConversationParkedError` for a conversation that is
-        parked, and RuntimeError if the pipeline has started.
+        parked, `FrameRejectedError` for an erased one whose id is refused, and RuntimeError if the pipeline has started
+        or `restore` was called before.
         """
-        if self._opened or self.restored is not None:
-            raise RuntimeError("Call restore() once, before the pipeline starts.")
+        if self._opened or self._is_restoring or self.restored is not None:
+            raise RuntimeError(_RESTORE_ONCE)
         from pipecat.processors.aggregators import llm_context as theirs
 
         given_messages, capture = list(messages or []), self._capture
-        work = self._outbox.call(
-            lambda client: restore_conversation(
-                client,
-                self.context_id,
-                self.session,
-                initial=[to_json(one) for one in given_messages],
-                react=capture.is_answered_here,
-                open_calls=open_calls,
-                within=wait,
+        self._is_restoring = True
+        try:
+            work = self._outbox.call(
+                lambda client: restore_conversation(
+                    client,
+                    self.context_id,
+                    self.session,
+                    initial=[to_json(one) for one in given_messages],
+                    react=capture.is_answered_here,
+                    open_calls=open_calls,
+                    within=wait,
+                )
             )
-        )
-        found = await asyncio.wrap_future(work)
+            found = await asyncio.wrap_future(work)
+        finally:
+            self._is_restoring = False
+        if self._opened:
+            # The pipeline has started meanwhile with a context of its own, which is recorded.
+            raise RuntimeError(_RESTORE_ONCE)
         chosen = {} if tools is None else {"tools": tools}
         if tool_choice is not None or found.tool_choice is not None:
             chosen["tool_choice"] = found.tool_choice if tool_choice is None else tool_choice
@@ -191,19 +206,23 @@ class FrameledgerObserver(BaseObserver):
 
     def attach(self, worker: Any) -> None:
         """Capture the pipeline of this worker from now on. An observer of the worker does so by itself."""
-        if self._ended:
-            if not self._has_said_ended:
-                self._has_said_ended = True
+        is_another = self._worker is not None and self._worker() is not worker
+        if self._ended or is_another:
+            if not self._has_said_not_recorded:
+                self._has_said_not_recorded = True
                 logger.error(
-                    "%s: this pipeline is not recorded: the recording has ended with the pipeline before. Give each "
-                    "pipeline an observer of its own.",
+                    "%s: this pipeline is not recorded: %s. Give each pipeline an observer of its own.",
                     self.context_id,
+                    "the recording has ended with the pipeline before"
+                    if self._ended
+                    else "its observer records another pipeline",
                 )
             return
         processors = all_processors(worker.pipeline)
         self._hooks.hook(processors)
         if not self._opened:
             self._opened = True
+            self._worker = ref(worker)
             self._outbox.start()
             self._watching = asyncio.create_task(self._until_over(worker))
             self._session.begin(pipecat_version(), processors)

@@ -1,16 +1,27 @@
 """An unreachable broker, one that receives every frame twice, and errors inside of the bridge."""
 
 import asyncio
+import threading
 
 import pytest
 from pipecat.frames.frames import LLMTextFrame, TTSSpeakFrame
+from pipecat.processors.aggregators.llm_context import LLMContext
 from tests.bounds import IN_PROCESS
 from tests.bridges.pipecat.bots import Answer, Bot, until
 from tests.bridges.pipecat.recording import Broker, Recording, as_bytes, stored_bytes
 
 from frameledger.fold import Conversation, fold
-from frameledger_services.client import BrokerError, FramesRefusedError, FramesUnacknowledgedError, delivery
-from frameledger_services.pipecat import FramesLostError, outbox
+from frameledger_services.client import (
+    BrokerError,
+    FramesRefusedError,
+    FramesUnacknowledgedError,
+    delivery,
+)
+from frameledger_services.pipecat import FramesLostError, Restored, observer, outbox
+from frameledger_services.pipecat.mirror import Positions
+from frameledger_services.pipecat.restore import RestoredConversation
+
+ONCE = r"Call restore\(\) once"
 
 
 class AwayBroker(Broker):
@@ -217,3 +228,60 @@ def test_a_second_pipeline_of_an_observer_whose_recording_has_ended_is_said(capl
     (line,) = [one for one in caplog.records if one.name == "frameledger.pipecat"]
     assert "is not recorded: the recording has ended" in line.message
     assert (len(recording.broker.frames), recording.observer.lost) == (count, {})
+
+
+@pytest.mark.regression("bridge 21")
+@pytest.mark.parametrize("shares", [False, True], ids=["own context", "one context"])
+def test_a_second_pipeline_of_an_observer_that_records_is_said_and_changes_nothing(caplog, shares):
+    recording, first = Recording(), Bot([Answer(["Yes."]), Answer(["Yes."])])
+    second = Bot([Answer(["No."])], context=first.context if shares else LLMContext())
+
+    async def both(bot):
+        await bot.ask("Hi")
+        second.worker.add_observer(recording.observer)
+        await second.run(lambda other: other.ask("Other"))
+        await bot.ask("Again")
+
+    recording.run(first, both)
+    (line,) = [one for one in caplog.records if one.name == "frameledger.pipecat"]
+    assert "is not recorded: its observer records another pipeline" in line.message
+    assert [one.text for one in recording.of("TranscriptionFrame")] == ["Hi", "Again"]
+    assert len(recording.of("LLMRunFrame")) == 2
+
+
+@pytest.mark.regression("bridge 22")
+def test_of_two_restores_at_once_one_is_refused_and_a_pipeline_that_began_meanwhile_keeps_its_context(
+    monkeypatch,
+):
+    is_asked, answers = threading.Event(), threading.Event()
+
+    async def restore_later(*_, **__):
+        is_asked.set()
+        await asyncio.to_thread(answers.wait)
+        return RestoredConversation([], Positions(), True, [], None, Restored())
+
+    monkeypatch.setattr(observer, "restore_conversation", restore_later)
+    recording, bot = Recording(), Bot([Answer(["Yes."])])
+
+    async def play(bot):
+        await bot.ask("Hi")
+        answers.set()
+        with pytest.raises(RuntimeError, match=ONCE):
+            await restoring
+        await bot.ask("Again")
+
+    async def scene():
+        nonlocal restoring
+        restoring = asyncio.create_task(recording.observer.restore())
+        await asyncio.to_thread(is_asked.wait)
+        with pytest.raises(RuntimeError, match=ONCE):
+            await recording.observer.restore()
+        await _run(recording, bot, play)
+
+    restoring = None
+    try:
+        asyncio.run(asyncio.wait_for(scene(), IN_PROCESS))
+    finally:
+        is_asked.set()
+        answers.set()
+    assert len(recording.check().messages) == 4
