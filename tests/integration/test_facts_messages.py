@@ -119,3 +119,32 @@ def test_a_message_that_became_one_of_a_user_is_a_turn_since_then(database):
     with psycopg.connect(database) as connection:
         found = connection.execute("SELECT version, user_said FROM facts_turns ORDER BY version").fetchall()
     assert found == [(1, "hi"), (6, "a question")]
+
+
+OF_OPENAI = [
+    (
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "At \x00ten."}]},
+        "At \ufffdten.",
+    ),
+    ({"role": "user", "content": "Plain", "id": "msg_1"}, "Plain"),
+    ({"type": "message", "content": [{"type": "refusal", "refusal": "I cannot."}]}, "I cannot."),
+    ({"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"a":1}'}, 'look({"a":1})'),
+    ({"type": "function_call_output", "call_id": "c1", "output": "22:40"}, "22:40"),
+    ({"type": "function_call_output", "output": [{"type": "input_text", "text": "22:40"}, 7]}, "22:40"),
+    ({"type": "reasoning", "summary": [{"type": "summary_text", "text": "I look."}]}, "I look."),
+    ({"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}, None),
+    ({"type": "nobody_knows_this", "content": {"text": "x"}}, None),
+]
+
+
+@pytest.mark.regression("bridge 23")
+def test_an_item_of_openai_has_its_text_and_one_without_it_of_an_older_release_is_no_difference(database):
+    messages = [{"llm": "openai-responses", "message": item} for item, _ in OF_OPENAI]
+    project(database, answered("fine", then=[{"type": "LLMMessagesAppendFrame", "messages": messages}]))
+    asked = "SELECT text FROM facts_messages WHERE role = 'openai-responses' ORDER BY position"
+    with psycopg.connect(database, autocommit=True) as connection:
+        assert [text for (text,) in connection.execute(asked)] == [text for _, text in OF_OPENAI]
+        connection.execute("UPDATE messages SET text = NULL WHERE role = 'openai-responses'")
+        assert verified(database, "talk")["talk"].differences.in_order() == []
+        connection.execute("UPDATE messages SET text = 'another' WHERE role = 'openai-responses'")
+        assert len(verified(database, "talk")["talk"].differences.in_order()) == len(OF_OPENAI)

@@ -175,8 +175,7 @@ def readable(message: Any) -> tuple[str | None, str | None]:
     """Who speaks, and what a person reads of a message: views show these two and never look into its JSON."""
     if "llm" in message and "message" in message:
         inner = message["message"]
-        text = inner.get("text") if isinstance(inner, dict) else None
-        return clean(str(message["llm"])), clean(text) if isinstance(text, str) else None
+        return clean(str(message["llm"])), _text_of_item(inner) if isinstance(inner, dict) else None
     role, content = message.get("role"), message.get("content")
     return clean(role) if isinstance(role, str) else None, _text(content, message.get("tool_calls"))
 
@@ -192,6 +191,31 @@ def erasure_of(
 def clean(text: str) -> str:
     """Returns the text without NUL, the one character of JSON that a `text` column refuses."""
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}") if "\x00" in text else text
+
+
+def _text_of_item(item: dict[str, Any]) -> str | None:
+    """The text of a message in a provider's own form, by the fields of OpenAI's items: what a message says, a call with
+    its arguments, its output, or the summary of a reasoning."""
+    if isinstance(text := item.get("text"), str):
+        return clean(text)
+    match item.get("type"):
+        case "function_call":
+            return clean(f"{item.get('name')}({item.get('arguments')})")
+        case "function_call_output":
+            return _text_of_parts(item.get("output"))
+        case "reasoning":
+            return _text_of_parts(item.get("summary"))
+        case _:
+            return _text_of_parts(item.get("content"))
+
+
+def _text_of_parts(content: Any) -> str | None:
+    if isinstance(content, str):
+        return clean(content)
+    if not isinstance(content, list):
+        return None
+    texts = [part.get("text", part.get("refusal")) for part in content if isinstance(part, dict)]
+    return clean(" ".join(text for text in texts if isinstance(text, str))) or None
 
 
 def _text(content: Any, tool_calls: Any) -> str | None:
