@@ -263,22 +263,21 @@ def test_of_two_restores_at_once_one_is_refused_and_a_pipeline_that_began_meanwh
     monkeypatch.setattr(observer, "restore_conversation", restore_later)
     recording, bot = Recording(), Bot([Answer(["Yes."])])
 
-    async def play(bot):
-        await bot.ask("Hi")
-        answers.set()
-        with pytest.raises(RuntimeError, match=ONCE):
-            await restoring
-        await bot.ask("Again")
-
     async def scene():
-        nonlocal restoring
         restoring = asyncio.create_task(recording.observer.restore())
         await asyncio.to_thread(is_asked.wait)
         with pytest.raises(RuntimeError, match=ONCE):
             await recording.observer.restore()
+
+        async def play(bot):
+            await bot.ask("Hi")
+            answers.set()
+            with pytest.raises(RuntimeError, match=ONCE):
+                await restoring
+            await bot.ask("Again")
+
         await _run(recording, bot, play)
 
-    restoring = None
     try:
         asyncio.run(asyncio.wait_for(scene(), IN_PROCESS))
     finally:
