@@ -47,6 +47,26 @@ def test_what_the_database_would_not_take_is_no_effect(fields, why):
         decode_effect(effects.RunInference, json.dumps(effects.to_wire(RUN) | fields).encode())
 
 
+def nested(levels):
+    return b"[" * levels + b"]" * levels
+
+
+@pytest.mark.regression("worker 59")
+@pytest.mark.parametrize("levels", [253, 254, 1_000, 100_000])
+def test_an_effect_with_something_too_deep_in_it_ends_no_worker(levels):
+    beside, within = (
+        json.dumps(effects.to_wire(RUN)).encode().replace(b"}", b', "%b": %b}' % (name, nested(levels)))
+        for name in (b"later", b"run_id")
+    )
+    with pytest.raises(NoEffectError):
+        decode_effect(effects.RunInference, within)
+    if levels <= 1_000:
+        assert decode_effect(effects.RunInference, beside) == RUN
+    else:
+        with pytest.raises(NoEffectError):
+            decode_effect(effects.RunInference, beside)
+
+
 @pytest.mark.parametrize("value", [None, b"", b"\xff", b"[]", b"1", b"{", b"{}"])
 def test_bytes_that_are_no_object_are_no_effect(value):
     with pytest.raises(NoEffectError):

@@ -31,8 +31,12 @@ def decode_effect(kind: type[E], value: bytes | None) -> E:
         raise NoEffectError(f"no JSON: {error}") from error
     if not isinstance(fields, dict) or fields.get("effect") != kind.effect:
         raise NoEffectError(f"no {kind.effect}")
+    known = {name: value for name, value in fields.items() if name in kind.__slots__}
     try:
-        effect = _ADAPTERS[kind].validate_json(orjson.dumps(_DEFAULTS | fields), strict=True)
+        effect = _ADAPTERS[kind].validate_json(orjson.dumps(_DEFAULTS | known), strict=True)
+    except orjson.JSONEncodeError as error:
+        # orjson reads what is deeper than what it writes.
+        raise NoEffectError(f"no {kind.effect}: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise NoEffectError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
