@@ -281,14 +281,23 @@ def test_a_context_that_an_adapter_fails_on_costs_its_run_only(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error", [KeyError, pytest.param(SystemExit, marks=pytest.mark.regression("worker 49"))]
+    "error",
+    [
+        KeyError("secret things"),
+        pytest.param(SystemExit("secret things"), marks=pytest.mark.regression("worker 49")),
+        pytest.param(GeneratorExit("secret things"), marks=pytest.mark.regression("worker 60")),
+        pytest.param(
+            BaseExceptionGroup("secret things", [SystemExit()]), marks=pytest.mark.regression("worker 60")
+        ),
+    ],
+    ids=lambda error: type(error).__name__,
 )
 def test_a_provider_whose_code_fails_costs_its_run_only(monkeypatch, error):
     stage = Stage()
 
     async def fails(request):
         yield (await anext(aiter(ScriptedLLMService().answer(request))))
-        raise error("secret things")
+        raise error
 
     monkeypatch.setattr(stage.model, "answer", fails)
     assert stage.answer() == "done"
@@ -296,6 +305,23 @@ def test_a_provider_whose_code_fails_costs_its_run_only(monkeypatch, error):
         ("provider_error", False, False)
     ]
     assert stage.log[-1].finish_reason == "error"
+
+
+@pytest.mark.regression("worker 60")
+@pytest.mark.parametrize(
+    "no_frame", ["Hello", {"type": "LLMTextFrame", "text": "Hello"}, LLMTextFrame], ids=repr
+)
+def test_a_provider_that_yields_something_else_than_frames_costs_its_run_only(monkeypatch, no_frame):
+    stage = Stage()
+
+    async def yields(request):
+        yield LLMTextFrame(text="Good ")
+        yield no_frame
+
+    monkeypatch.setattr(stage.model, "answer", yields)
+    assert stage.answer() == "done"
+    assert [code for code, _, _ in stage.errors()] == ["provider_error"]
+    assert (stage.said(), stage.log[-1].finish_reason) == ("Good ", "error")
 
 
 def test_no_secret_is_published_even_if_the_provider_repeats_it():

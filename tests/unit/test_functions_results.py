@@ -197,6 +197,20 @@ def test_the_time_to_fold_a_result_counts_from_when_it_was_published(monkeypatch
     assert asyncio.run(run())
 
 
+@pytest.mark.regression("worker 60")
+def test_a_hook_of_a_result_that_exits_ends_no_service(caplog):
+    async def hook():
+        raise SystemExit(1)
+
+    async def handler(params):
+        await params.result_callback("x", properties=FunctionCallResultProperties(on_context_updated=hook))
+
+    frames = asyncio.run(run_call(handler))
+    assert outcomes(frames)[-1] == "FunctionCallResultFrame"
+    events = [record.frameledger["event"] for record in caplog.records]
+    assert events == ["call.context_updated_failed"]
+
+
 @pytest.mark.regression("call a")
 @pytest.mark.parametrize("plain", [True, False])
 def test_a_handler_that_reports_and_then_raises_has_its_result_and_its_error_on_the_log(plain):

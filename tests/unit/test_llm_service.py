@@ -202,6 +202,27 @@ def test_hooks_are_called_in_order_and_one_that_raises_stops_nothing(caplog):
     assert [record.frameledger["event"] for record in caplog.records] == ["provider.hook_failed"]
 
 
+@pytest.mark.regression("worker 60")
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), GeneratorExit(), BaseExceptionGroup("no", [SystemExit(1)])], ids=repr
+)
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_hook_that_exits_stops_nothing(caplog, error, plain):
+    service, called = ScriptedLLMService(), []
+
+    async def exits(got, calls):
+        raise error
+
+    def exits_at_once(got, calls):
+        raise error
+
+    service.add_event_handler("on_function_calls_started", exits_at_once if plain else exits)
+    service.add_event_handler("on_function_calls_started", lambda got, calls: called.append("next"))
+    asyncio.run(service.notify("on_function_calls_started", ["calls"]))
+    assert called == ["next"]
+    assert [record.frameledger["event"] for record in caplog.records] == ["provider.hook_failed"]
+
+
 @pytest.mark.regression("worker 9")
 def test_a_hook_that_awaits_a_cancelled_task_stops_nothing(caplog):
     service, called = ScriptedLLMService(), []

@@ -13,6 +13,7 @@ from frameledger.frames import FunctionCallFromLLM
 from frameledger_services import logs
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.functions.call_status import FOLDED_SECONDS, CallStatusReader
+from frameledger_services.providers.hooks import failure_of
 from frameledger_services.store import tool_calls
 from frameledger_services.store.connections import Connections, DatabaseError
 from frameledger_services.store.tool_calls import CallKey
@@ -142,7 +143,6 @@ async def context_updated(
         _log.warning("call.context_updated_skipped", **call.names())
         return
     if outcome == "applied":
-        try:
-            await hook()
-        except Exception:
-            _log.exception("call.context_updated_failed", **call.names())
+        error = await failure_of(hook)
+        if error is not None:
+            _log.error("call.context_updated_failed", **call.names(), exc_info=error)

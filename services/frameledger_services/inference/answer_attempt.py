@@ -15,6 +15,7 @@ from typing import Any
 from frameledger.frames import (
     AnyFrame,
     ErrorFrame,
+    Frame,
     FunctionCallsStartedFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
@@ -108,8 +109,11 @@ class AnswerAttempt:
             return await self._stream(request)
         except ProviderError as error:
             self._add(*self._failure(error.code, error.message))
-        except (Exception, SystemExit):
-            # A provider is a plug-in: its bug fails this run and no other of this process.
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException:
+            # A provider is a plug-in: its bug fails this run and no other of this process. SystemExit, GeneratorExit
+            # and groups of them too.
             _log.exception(
                 "run.provider_failed",
                 context_id=self._run.context_id,
@@ -155,6 +159,8 @@ class AnswerAttempt:
         raise AssertionError("the loop ends by a return or an error")
 
     async def _take(self, frame: AnyFrame, request: Request) -> None:
+        if not isinstance(frame, Frame):
+            raise TypeError(f"{request.provider} answered with {type(frame).__name__}, which is no frame")
         self._span.hears(frame)
         if isinstance(frame, LLMTextFrame) and frame.usage is not None and not frame.text:
             # `push_usage`. It is published with the next frame, so that it does not delay the first words.

@@ -32,9 +32,9 @@ async def closing_in_time(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterat
                     await frames.aclose()
             except (TimeoutError, ProviderError) as error:
                 _log.warning("run.stream_not_closed", reason=str(error))
-    except Exception as error:
+    except BaseException as error:
         task = asyncio.current_task()
-        if task is None or not task.cancelling():
+        if isinstance(error, asyncio.CancelledError) or task is None or not task.cancelling():
             raise
         _log.warning("run.stream_not_closed", reason=str(error))
         raise asyncio.CancelledError from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from frameledger_services import logs
@@ -56,21 +57,11 @@ class Hooks:
 
         Raises ValueError for an unknown event."""
         self._check_event(event_name)
-        task = asyncio.current_task()
-        assert task is not None, "an await is in a task"
         for handler in tuple(self._hooks.get(event_name, ())):
-            cancelled_before = task.cancelling()
-            try:
-                async with asyncio.timeout(HOOK_SECONDS):
-                    answer = handler(self, *arguments)
-                    if inspect.isawaitable(answer):
-                        await answer
-            except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and task.cancelling() > cancelled_before:
-                    raise
-                # Any other cancellation came out of the hook, such as from a task that it awaited.
+            error = await failure_of(partial(handler, self, *arguments), within=HOOK_SECONDS)
+            if error is not None:
                 name = getattr(handler, "__qualname__", "?")
-                _log.exception("provider.hook_failed", event_name=event_name, hook=name)
+                _log.error("provider.hook_failed", event_name=event_name, hook=name, exc_info=error)
 
     def _check_event(self, event_name: str) -> None:
         if event_name not in self.EVENTS:
@@ -78,3 +69,27 @@ class Hooks:
             raise ValueError(
                 f"{type(self).__name__} has no event {event_name!r}; its events are {known or 'none'}"
             )
+
+
+async def failure_of(hook: Callable[[], Any], *, within: float | None = None) -> BaseException | None:
+    """Call a plain or async hook. Returns what it raised, or TimeoutError after so many seconds; None if nothing.
+
+    What ends a program or a task ends neither here: a hook that exits stops nothing. Raises only KeyboardInterrupt, and
+    the cancellation of its caller.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "an await is in a task"
+    cancelled_before = task.cancelling()
+    try:
+        async with asyncio.timeout(within):
+            answer = hook()
+            if inspect.isawaitable(answer):
+                await answer
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and task.cancelling() > cancelled_before:
+            raise
+        # Any other cancellation came out of the hook, such as from a task that it awaited.
+        return error
+    return None
