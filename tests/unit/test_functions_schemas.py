@@ -275,3 +275,43 @@ def test_what_is_wrong_is_told_in_few_words_however_long_the_keys_of_arguments_a
         with pytest.raises(ArgumentsError) as refused:
             check(arguments)
         assert len(str(refused.value)) < 10_000
+
+
+def client(schema):
+    return ArgumentsChecker({"type": "object", "properties": {"a": schema}}, from_a_client=True)
+
+
+@pytest.mark.regression("worker 61")
+def test_patterns_of_a_client_are_matched_in_linear_time():
+    # Python's own engine takes longer than anybody waits.
+    client({"pattern": "^(a+)+$"}).check({"a": "a" * 10_000})
+    with pytest.raises(ArgumentsError, match="does not match"):
+        client({"pattern": "^(a+)+$"}).check({"a": "a" * 10_000 + "b"})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"pattern": "^(?=x)y"},
+        {"patternProperties": {"^(a+)+$": {"type": "integer"}}, "additionalProperties": False},
+        {"patternProperties": {"^(a+)+$": {"type": "integer"}}, "unevaluatedProperties": False},
+    ],
+)
+def test_patterns_of_a_client_that_cannot_be_matched_so_refuse_nothing(schema):
+    client(schema).check({"a": {"a" * 100 + "b": "c"} if "pattern" not in schema else "y"})
+
+
+def test_what_a_client_says_otherwise_is_checked():
+    with pytest.raises(ArgumentsError, match="unexpected"):
+        client({"additionalProperties": False}).check({"a": {"b": 1}})
+    with pytest.raises(ArgumentsError, match="is not of type 'string'"):
+        client({"type": "string"}).check({"a": 1})
+
+
+@pytest.mark.regression("worker 61")
+def test_items_that_cannot_be_sorted_are_told_apart_without_comparing_each_pair():
+    checker = ArgumentsChecker({"type": "object", "properties": {"a": {"uniqueItems": True}}})
+    items = [{"n": number} for number in range(100_000)]
+    checker.check({"a": [*items, True, 1, "1", None, [1]]})
+    with pytest.raises(ArgumentsError, match="non-unique"):
+        checker.check({"a": [*items, {"n": 7}]})

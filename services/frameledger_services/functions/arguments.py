@@ -13,6 +13,7 @@ from jsonschema.exceptions import SchemaError as BadSchemaError
 from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
 from frameledger_services.call_words import shown
+from frameledger_services.functions.bounded_checks import bounded
 
 MOST_COMPLAINTS = 5
 """Listed in a message to the model, which corrects a few mistakes at a time."""
@@ -28,8 +29,9 @@ class ArgumentsError(RefusedError, ValueError):
 class ArgumentsChecker:
     """Checks arguments against one schema. Made once per function. Raises ValueError if the schema is invalid."""
 
-    def __init__(self, schema: FunctionSchema | Mapping[str, Any]) -> None:
-        """`schema` is that of the function, or the JSON Schema of its arguments."""
+    def __init__(self, schema: FunctionSchema | Mapping[str, Any], *, from_a_client: bool = False) -> None:
+        """`schema` is that of the function, or the JSON Schema of its arguments. One that came `from_a_client` is
+        checked as `bounded_checks` has it."""
         if isinstance(schema, FunctionSchema):
             parameters: dict[str, Any] = schema.to_openai()["function"]["parameters"]
         else:
@@ -46,7 +48,8 @@ class ArgumentsChecker:
             # list, RecursionError.
             raise ValueError(f"The schema of the arguments cannot be read: {error}") from error
         # An empty registry: references to other documents are not fetched.
-        self._validator = validator_class(parameters, registry=referencing.Registry())
+        checker = bounded(validator_class, from_a_client=from_a_client)
+        self._validator = checker(parameters, registry=referencing.Registry())
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Check the arguments. Raises ArgumentsError with the first mistakes, or if the check itself fails."""

@@ -98,7 +98,7 @@ def _for_direct(
 
 def _lenient_checker(schema: Schema) -> Any:
     try:
-        return checker_of(schema)
+        return checker_of(schema, from_a_client=True)
     except ValueError:
         # A tool that was advertised elsewhere and is no JSON Schema. The model was given it all the same.
         return None

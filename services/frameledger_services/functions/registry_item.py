@@ -103,13 +103,16 @@ def direct_item(
     return FunctionCallRegistryItem(direct.name, direct, options, schema, auto_registered, checker_of(schema))
 
 
-def checker_of(schema: Schema) -> ArgumentsChecker:
-    """Returns a checker of a tool's arguments. A tool without parameters in its schema takes any."""
+def checker_of(schema: Schema, *, from_a_client: bool = False) -> ArgumentsChecker:
+    """Returns a checker of a tool's arguments. A tool without parameters in its schema takes any. `from_a_client` as
+    for `ArgumentsChecker`."""
     if isinstance(schema, FunctionSchema):
         return ArgumentsChecker(schema)
     inner = schema.get("function", schema)
     parameters = inner.get("parameters") if isinstance(inner, Mapping) else None
-    return ArgumentsChecker(parameters if isinstance(parameters, Mapping) else {})
+    return ArgumentsChecker(
+        parameters if isinstance(parameters, Mapping) else {}, from_a_client=from_a_client
+    )
 
 
 def label(name: str | None) -> str:
