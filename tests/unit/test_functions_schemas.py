@@ -315,3 +315,23 @@ def test_items_that_cannot_be_sorted_are_told_apart_without_comparing_each_pair(
     checker.check({"a": [*items, True, 1, "1", None, [1]]})
     with pytest.raises(ArgumentsError, match="non-unique"):
         checker.check({"a": [*items, {"n": 7}]})
+
+
+@pytest.mark.regression("worker 62")
+def test_names_that_differ_in_underscores_are_two_parameters():
+    def move(to: int, _to: str, p_to: bool): ...
+
+    signature = signature_of(move)
+    assert list(signature.schema.properties) == ["to", "_to", "p_to"]
+    given = {"to": 1, "_to": "x", "p_to": True}
+    assert signature.converted(given) == given
+
+
+@pytest.mark.regression("worker 62")
+@pytest.mark.parametrize("annotation", ["Annotated[int,", "Place.Nowhere"])
+def test_annotations_that_cannot_be_read_are_refused_with_the_name_of_the_function(annotation):
+    def move(to): ...
+
+    move.__annotations__["to"] = annotation
+    with pytest.raises(FunctionSchemaError, match="move: an annotation cannot be read"):
+        signature_of(move)

@@ -103,7 +103,8 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
                 f"call. If it is an argument that the model gives, annotate its type, such as `{PARAMS}: str`."
             )
         else:
-            fields[_field_name(parameter.name)] = _field(parameter, hints, described.get(parameter.name))
+            # A parameter may begin with an underscore or have the name of a pydantic method, and a field may not.
+            fields[f"p{len(fields)}"] = _field(parameter, hints, described.get(parameter.name))
     model = _model(name, fields)
     properties, required = _properties(name, model)
     description = "\n\n".join(
@@ -129,6 +130,9 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
             f"{name}: an annotation uses {error.name!r}, which is not defined at run time. Import it outside of "
             "`if TYPE_CHECKING`."
         ) from error
+    except Exception as error:
+        # An annotation may be any text, and is evaluated.
+        raise FunctionSchemaError(f"{name}: an annotation cannot be read: {error}") from error
 
 
 def _field(
@@ -142,11 +146,6 @@ def _field(
     if description and not own:
         return annotation, Field(default, alias=alias, description=description)
     return annotation, Field(default, alias=alias)
-
-
-def _field_name(parameter: str) -> str:
-    # A parameter may begin with an underscore or have the name of a pydantic method; a field of a model may not.
-    return f"p_{parameter.lstrip('_')}" if parameter.startswith("_") else f"p_{parameter}"
 
 
 def _model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
