@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonschema
 import referencing
@@ -74,7 +75,7 @@ def parsed(arguments: Any) -> dict[str, Any]:
     """
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments or "{}")
+            arguments = json.loads(arguments or "{}", parse_constant=_no_json, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise ArgumentsError(f"the arguments are no JSON: {error}") from error
     if arguments is None:
@@ -88,6 +89,17 @@ def bad_arguments_message(function_name: str, why: ArgumentsError) -> str:
     """Returns the result that the model reads."""
     name = shown(function_name)
     return f"The function `{name}` was not run: {why}. Call it again with arguments that fit its schema."
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if math.isinf(value):
+        raise ValueError(f"the number {_short(number)} is too large")
+    return value
 
 
 def _kind(value: Any) -> str:
