@@ -91,6 +91,22 @@ def test_a_list_that_is_not_published_takes_no_handler_away_and_leaves_its_conve
     assert asyncio.run(names_after(error)) == names
 
 
+@pytest.mark.regression("worker 64")
+@pytest.mark.parametrize("context_id", ["\ud800", "a\0", "", "x" * 256], ids=["half", "NUL", "empty", "long"])
+def test_the_database_is_not_asked_about_a_conversation_that_cannot_be(context_id):
+    """All calls of a process share the question in which this would be, and half a character ends who asks it."""
+
+    async def registered():
+        service, changes = Refusing(Settings()), []
+        service.registry.watch(lambda: changes.append("changed"))
+        async with running(service):
+            with pytest.raises(ValueError, match="context_id"):
+                await service.set_tools(context_id, [search])
+        return changes
+
+    assert asyncio.run(registered()) == []
+
+
 def handlers(service, *context_ids):
     """What a call of `search` gets in each of these conversations."""
     found = [service.registry.lookup("search", context_id) for context_id in context_ids]

@@ -8,6 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 from frameledger.frames import LLMSetToolsFrame
+from frameledger.ids import ContextId
+from frameledger.record import outgoing
 from frameledger.tools import FunctionSchema, ToolsSchema
 from frameledger_services import logs
 from frameledger_services.event_log.publish_errors import RecordRefusedError
@@ -54,6 +56,8 @@ class ToolSetter:
             for one in functions
         ]
         frame = LLMSetToolsFrame(id=str(uuid4()), tools=tuple(_advertised(one) for one in tools))
+        # Before anything is asked about the conversation: what is no id would fail the questions of all calls.
+        outgoing(frame, ContextId(context_id), source="")
         handlers = [one for one in tools if isinstance(one, DirectFunction)]
         # Overlapping ones would each unregister the handlers of the other.
         async with self._queues.entry(context_id) as entry:
