@@ -185,11 +185,17 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
     asyncio.run(scenario())
 
 
+@pytest.mark.regression("worker 65")
 def test_a_module_without_functions_is_refused_with_what_to_do(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "no_tools_here.py").write_text("registry = 7\n")
-    for module, words in [("no_tools_here", "has no registry"), ("nothing_at_all", "There is no module")]:
+    (tmp_path / "a_program.py").write_text("import sys\nsys.exit(0)\n")
+    for module, words in [
+        ("no_tools_here", "has no registry"),
+        ("nothing_at_all", "There is no module"),
+        ("a_program", "sys.exit(0)"),
+    ]:
         result = command("run", "functions", "--module", module)
         assert (result.exit_code, words in result.stderr) == (1, True), result.output
 

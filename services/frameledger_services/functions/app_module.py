@@ -44,7 +44,8 @@ def load(module: str) -> AppModule:
         sys.path.insert(0, here)
     try:
         imported = importlib.import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # A program that is imported runs to its end, and exits.
         raise ModuleError(_why(module, error, here)) from error
     registry = getattr(imported, REGISTRY, None)
     if not isinstance(registry, FunctionRegistry):
@@ -57,7 +58,7 @@ def load(module: str) -> AppModule:
     return AppModule(registry, getattr(imported, RESOURCES, None))
 
 
-def _why(module: str, error: Exception, here: str) -> str:
+def _why(module: str, error: BaseException, here: str) -> str:
     """Returns why a module was not imported: it does not exist, or it raised this error."""
     if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
         return (
