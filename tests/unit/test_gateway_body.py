@@ -1,4 +1,4 @@
-"""Bodies of requests that come slowly, and parameters that are none."""
+"""Bodies of requests: those that come slowly, their frames as they were sent, and parameters that are none."""
 
 import asyncio
 
@@ -52,6 +52,33 @@ def test_a_client_that_leaves_within_a_body_has_sent_none():
 
     with pytest.raises(ClientDisconnect):
         asyncio.run(body.received(Request({"type": "http"}, receive), 5, ""))
+
+
+HALVES = [rb'{"type": "LLMTextFrame", "text": "\ud83d"}', rb'{"type":"LLMTextFrame","text":"\ude42"}']
+"""Half a character each: no decoder of arrays that we use takes it, and a model may send it."""
+
+
+def frames_in(content):
+    async def receive():
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    head = {"type": "http", "headers": [(b"content-type", b"application/json")]}
+    return asyncio.run(body.read(Request(head, receive)))
+
+
+@pytest.mark.parametrize(
+    "array", [b"[%s,%s]", b" [ %s , %s ] \n", b"[%s\t,\r\n%s]"], ids=["dense", "spaced", "on lines"]
+)
+def test_frames_of_an_array_are_cut_out_byte_for_byte_whatever_is_in_them(array):
+    assert [value for value, _ in frames_in(array % tuple(HALVES))] == HALVES
+
+
+@pytest.mark.parametrize("array", [b"[%s,%s", b"[%s,%s]]", b"[%s;%s]", b"[%s,%s] {}", b"[%s,%s,]"])
+def test_what_is_no_array_is_refused_as_a_whole(array):
+    with pytest.raises(ProblemError) as refused:
+        frames_in(array % tuple(HALVES))
+    assert (refused.value.word, refused.value.members["code"]) == ("bad-frame", "not_json")
+    assert refused.value.members["frame"] == 1
 
 
 @pytest.mark.regression("gateway 26")

@@ -4,6 +4,7 @@ import pytest
 from starlette.requests import Request
 
 from frameledger_services.gateway import preferences
+from frameledger_services.gateway.problems import ProblemError
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,40 @@ from frameledger_services.gateway import preferences
 def test_a_time_to_wait_wins_over_an_answer_at_once(prefer, seconds):
     headers = [(b"prefer", one.encode()) for one in prefer]
     assert preferences.wait_seconds(Request({"type": "http", "headers": headers}), 10) == seconds
+
+
+def asked(name, value):
+    return Request({"type": "http", "headers": [] if value is None else [(name, value.encode())]})
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [
+        (None, None),
+        ("k-1", "k-1"),
+        ('"k-1"', "k-1"),
+        (' "k-1" ', "k-1"),
+        ('"k-1', '"k-1'),
+        ("k" * 255, "k" * 255),
+    ],
+)
+def test_a_key_of_a_request_is_the_same_with_and_without_its_quotes(written, key):
+    assert preferences.idempotency_key(asked(b"idempotency-key", written)) == key
+
+
+@pytest.mark.parametrize("written", ["", '""', "k" * 256])
+def test_a_key_has_a_length(written):
+    with pytest.raises(ProblemError, match="1 to 255 characters") as refused:
+        preferences.idempotency_key(asked(b"idempotency-key", written))
+    assert refused.value.word == "bad-parameter"
+
+
+@pytest.mark.parametrize(("written", "version"), [(None, None), ('"0"', 0), (' "41" ', 41), ('W/"41"', 41)])
+def test_a_version_is_expected_as_an_entity_tag(written, version):
+    assert preferences.expected_version(asked(b"if-match", written)) == version
+
+
+@pytest.mark.parametrize("written", ["41", "*", '"41", "42"', '"-1"', '"x"'])
+def test_what_is_no_tag_of_a_version_is_refused(written):
+    with pytest.raises(ProblemError, match="one entity tag"):
+        preferences.expected_version(asked(b"if-match", written))
