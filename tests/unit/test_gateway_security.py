@@ -184,6 +184,13 @@ def test_the_first_token_closes_a_gateway_that_runs(tmp_path):
     assert gateway.ask("/v1/contexts", token=token).json() == "ci"
 
 
+def test_a_gateway_that_began_with_tokens_stays_closed_though_their_file_is_deleted(gateway):
+    gateway.file.unlink()
+    assert said(gateway.ask("/v1/contexts")) == (401, "unauthorised")
+    assert said(gateway.ask("/v1/contexts", token=gateway.admin)) == (401, "unauthorised")
+    assert gateway.reached == []
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "ledger.example", ""])
 def test_beyond_this_machine_it_does_not_listen_without_tokens(tmp_path, host):
     settings = Settings(gateway_host=host, data_dir=tmp_path)
