@@ -3,7 +3,9 @@ third."""
 
 import asyncio
 import os
+import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from tests.support.processes import children_with
 
 from frameledger_services.embedded import class_archive, java, kafka, ports
 from frameledger_services.embedded.program import Program
-from frameledger_services.embedded.running import running, start, wait_until_ready
+from frameledger_services.embedded.running import running, start
 
 
 @pytest.fixture(autouse=True)
@@ -40,12 +42,26 @@ def prepare(folder):
     return kafka.prepare(folder, ports.choose(0), software=software, learns=True)
 
 
+def until_it_writes(file):
+    end = time.monotonic() + ON_SERVERS
+    while not (file.exists() and file.stat().st_size):
+        assert time.monotonic() < end
+        pause()
+
+
+def check_that_java_starts(server):
+    """With the broker's options: what Java says against them it says before it loads a class of the broker's."""
+    options = server.program.argv[: server.program.argv.index("-cp")]
+    subprocess.run([*options, "-version"], check=True, timeout=ON_SERVERS, cwd=server.program.directory)
+
+
 def test_a_broker_that_stops_in_order_leaves_what_makes_the_archive_and_the_next_one_begins_with_it(tmp_path):
-    killed = prepare(tmp_path)
-    process = start(killed.program)
-    wait_until_ready(killed.program, process)
-    process.kill()
-    process.wait(ON_SERVERS)
+    process = start(prepare(tmp_path).program)
+    try:
+        until_it_writes(tmp_path / "kafka" / class_archive.LIST)
+    finally:
+        process.kill()
+        process.wait(ON_SERVERS)
     # It could not write down all.
     learning = prepare(tmp_path)
     assert learning.archive is None
@@ -64,10 +80,9 @@ def test_a_broker_that_stops_in_order_leaves_what_makes_the_archive_and_the_next
 
     # One that is no archive at all, as one of another Java, is not used, and nothing else is different.
     (tmp_path / "cache.jsa").write_bytes(b"no archive")
-    with running(prepare(tmp_path).program) as process:
-        assert str(tmp_path / "cache.jsa") not in {
-            one.path for one in psutil.Process(process.pid).memory_maps()
-        }
+    unused = prepare(tmp_path)
+    assert f"-XX:SharedArchiveFile={tmp_path / 'cache.jsa'}" in unused.program.argv
+    check_that_java_starts(unused)
 
 
 def test_where_the_environment_says_where_classes_are_from_we_say_nothing(tmp_path, monkeypatch):
@@ -75,9 +90,7 @@ def test_where_the_environment_says_where_classes_are_from_we_say_nothing(tmp_pa
     for said in ("-XX:AOTCache=theirs.aot", "-Xshare:off", "-Xmx1g -XX:SharedArchiveFile=theirs.jsa"):
         monkeypatch.setenv(java_archive.OPTIONS, said)
         assert java.packaged().archive is None
-    software = java.packaged()
-    with running(kafka.prepare(tmp_path, ports.choose(0), software=software, learns=True).program):
-        pass
+    check_that_java_starts(kafka.prepare(tmp_path, ports.choose(0), software=java.packaged(), learns=True))
 
 
 def test_another_java_or_another_jar_has_an_archive_of_its_own(tmp_path):
