@@ -30,8 +30,8 @@ class Ledger:
         self.limits = RunLimits(Settings())
 
     async def used(self, connection, requested_at):
-        """Check a run that was requested at that time."""
-        await self.limits._spent_by_all(connection, requested_at)
+        """Check a run that was requested at that time; what all have used by then."""
+        return (await self.limits._spent_by_all(connection, requested_at)).tokens
 
     async def _of_all(self, connection, first, before):
         hours = max(0.0, (min(before, self.now) - first).total_seconds() / 3600)
@@ -60,6 +60,19 @@ def test_two_runs_that_are_checked_while_the_time_changes_count_nothing_twice(mo
         return ledger.limits._known.tokens
 
     assert asyncio.run(run()) == (1_000 if after.hour else 0)
+
+
+def test_what_all_have_used_is_remembered_for_a_while_of_one_day(monkeypatch):
+    async def run():
+        ledger = Ledger(monkeypatch, at(23, 9))
+        monkeypatch.setattr(limits, "REMEMBERED_SECONDS", float("inf"))
+        used = []
+        for moment in (at(23, 9), at(23, 10), at(24, 1)):
+            ledger.now = moment
+            used.append(await ledger.used("quick", moment))
+        return used
+
+    assert asyncio.run(run()) == [900, 900, 100]
 
 
 @pytest.mark.regression("worker 26")
