@@ -14,8 +14,11 @@ from tests.bounds import ON_SERVERS
 from tests.support.polling import look_again
 
 from frameledger.effects import RunInference
+from frameledger.partition import partition_for
+from frameledger.record import Outgoing
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import problems, topic_specs
 from frameledger_services.projector import topic_identity
 from frameledger_services.projector.topic_identity import TopicChangedError
@@ -135,6 +138,22 @@ def test_a_topic_with_more_partitions_than_before_is_refused(log, database):
     asyncio.run(grow(log, name, 5))
     with pytest.raises(TopicChangedError, match=r"had 4 partitions .* and has 5 now"):
         hold(database, describe(log)[name])
+
+
+@pytest.mark.regression("fault 45")
+def test_what_is_published_first_after_partitions_were_added_lies_where_their_publisher_reads_it(log):
+    """A projector forwards by the number of partitions by which it judges; else it would forward its own copies."""
+    frames = describe(log)[topic_specs(log)[0].name]
+    asyncio.run(grow(log, frames.name, 2 * frames.partitions))
+    keys = [f"ctx-{number}".encode() for number in range(20)]
+    homes = [partition_for(key, frames.partitions) for key in keys]
+    assert homes != [partition_for(key, 2 * frames.partitions) for key in keys]
+
+    async def published():
+        async with Producer(log, topics=[frames]) as forwarding:
+            return await forwarding.publish(frames.name, [Outgoing(key, b"{}", ()) for key in keys])
+
+    assert [place.partition for place in asyncio.run(published())] == homes
 
 
 async def grow(settings, name, partitions):

@@ -47,14 +47,18 @@ class Producer:
     between them.
     """
 
-    def __init__(self, settings: Settings, *, name: str = "frameledger") -> None:
+    def __init__(
+        self, settings: Settings, *, name: str = "frameledger", topics: Iterable[TopicDescription] = ()
+    ) -> None:
+        """`topics` are known already: their keys keep the partitions that these descriptions give them, also if some
+        were added since."""
         self._settings = settings
         self._name = name
         self._sender: Sender | None = None
         self._connecting = asyncio.Lock()
         self._beginning: asyncio.Task[None] | None = None
         self._budget = Budget(BYTES_ON_THE_WAY)
-        self._topics: dict[str, TopicDescription] = {}
+        self._topics = {topic.name: topic for topic in topics}
 
     async def __aenter__(self) -> Self:
         return self

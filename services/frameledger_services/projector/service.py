@@ -19,7 +19,7 @@ from frameledger_services.event_log.consumer import consumer
 from frameledger_services.event_log.feed import Feed
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.event_log.topics import TopicDescription, TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import instance_id, topic_identity
 from frameledger_services.projector.crashes import end_in_order
@@ -118,8 +118,10 @@ async def _project(
     """Project on connections of its own, until `stopping` is set."""
     async with AsyncExitStack() as stack:
         connections = await _connections(settings, stack)
-        topics = await _checked_topics(settings, connections.batches)
-        producer = await stack.enter_async_context(Producer(settings, name=NAME))
+        frames = await _checked_topic(settings, connections.batches)
+        topics = _topics(settings, frames)
+        # It forwards by the number of partitions by which a record is judged to be in a foreign one.
+        producer = await stack.enter_async_context(Producer(settings, name=NAME, topics=[frames]))
         log = await stack.enter_async_context(open_probe(settings, topics.frames))
         client = consumer(
             settings, group=topics.group, name=NAME, group_instance_id=settings.projector_instance_id
@@ -172,19 +174,23 @@ async def _connections(settings: Settings, stack: AsyncExitStack) -> _Connection
     )
 
 
-async def _checked_topics(settings: Settings, connection: Connection) -> ProjectorTopics:
-    """Returns the topics. Raises `SchemaError` for the database of another release, and `TopicChangedError` for one
-    that was filled from another topic."""
-    names = TopicNames(settings.topic_prefix)
+async def _checked_topic(settings: Settings, connection: Connection) -> TopicDescription:
+    """Returns the topic of frames. Raises `SchemaError` for the database of another release, and `TopicChangedError`
+    for one that was filled from another topic."""
     await schema.check(connection)
-    description = await topic_identity.describe(settings, names.frames)
+    description = await topic_identity.describe(settings, TopicNames(settings.topic_prefix).frames)
     async with connection.transaction():
         await topic_identity.pin(connection, description)
+    return description
+
+
+def _topics(settings: Settings, frames: TopicDescription) -> ProjectorTopics:
+    names = TopicNames(settings.topic_prefix)
     return ProjectorTopics(
-        frames=names.frames,
+        frames=frames.name,
         dead_letters=names.dead_letters,
         effects=effect_topics(names),
-        partitions=description.partitions,
+        partitions=frames.partitions,
         group=f"{settings.topic_prefix}projector",
     )
 
