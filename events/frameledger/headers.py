@@ -32,8 +32,9 @@ FORWARDED_FROM = "fl_forwarded_from"
 `topic:generation:partition:offset` of the record that a publisher wrote."""
 
 ORIGINALLY_LOGGED = "fl_originally_logged_ms"
-"""On a copy that was made because a record lay in a foreign partition: when the broker took that record, in
-milliseconds since 1970. What was said before an erasure, and is copied behind it, is told by it."""
+"""On a copy that was made because a record lay in a foreign partition, or of a dead letter that is retried: when the
+broker took that record, in milliseconds since 1970. What was said before an erasure, and is copied behind it, is told
+by it."""
 
 FRAME_ID = "fl_frame_id"
 """On a copy of a frame that came without an id, where the id that it got does not follow from the place that the

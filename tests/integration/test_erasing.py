@@ -22,8 +22,9 @@ from frameledger.frames import (
     encode_frame,
 )
 from frameledger.ids import ContextId
-from frameledger.record import decode
+from frameledger.record import decode, place_of
 from frameledger_services.audit.verify import verify
+from frameledger_services.cli.repair import retry
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import batch_fold, commits, stored_heads
 from frameledger_services.projector.batches import Batches
@@ -32,7 +33,7 @@ from frameledger_services.projector.outbox_rows import effect_topics
 from frameledger_services.projector.rebuild import rebuild
 from frameledger_services.recovery.copies import copy
 from frameledger_services.recovery.unpark import unpark
-from frameledger_services.store import binary_copy, lost_frames
+from frameledger_services.store import binary_copy, dead_letters, lost_frames
 from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.lost_frames import LostRange
 
@@ -300,6 +301,30 @@ def test_what_a_foreign_partition_had_before_the_erasure_begins_no_life(database
     project(database, log.records[6:])
     assert one(database, "SELECT late_count FROM erasures") == (2,)
     assert one(database, "SELECT version, duplicate_count FROM contexts") == (3, 1)
+
+
+@pytest.mark.regression("fault 46")
+def test_a_dead_letter_of_before_the_erasure_that_is_retried_behind_it_begins_no_life(database):
+    """Who retries it read it before it was erased, and waited for the broker."""
+    log = Log()
+    log.add("ctx", say("of before"))
+    log.add("ctx", say("secret"))
+    log.add("ctx", ERASE)
+    first, refused, erasing_it = log.records
+
+    async def run():
+        async with Projecting(database) as projecting:
+            await projecting.store([first])
+            projecting.outbox += await projecting.batches.dead_letter(refused, projecting.owned, "a test")
+            (letter,) = await dead_letters.at(projecting.connection, [place_of(refused)])
+            await projecting.store([erasing_it])
+            again = retry.outgoing(letter)
+            log.add("ctx", again.value, headers=again.headers)
+            await projecting.store(log.records[3:])
+
+    asyncio.run(run())
+    assert one(database, "SELECT late_count FROM erasures") == (1,)
+    assert one(database, "SELECT count(*) FROM contexts") == (0,)
 
 
 @pytest.mark.regression("fault 35")

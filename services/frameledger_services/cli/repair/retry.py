@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 
+from frameledger.headers import ORIGINALLY_LOGGED, originally_logged_ms
 from frameledger.record import LogPosition, Outgoing
 from frameledger_services import database
 from frameledger_services.cli.repair import positions
@@ -48,7 +49,7 @@ async def retry(settings: Settings, places: Sequence[LogPosition], *, again: boo
                 why = _why_not(one, again=again)
                 if why is None:
                     try:
-                        (published,) = await producer.publish(one.topic, [_outgoing(one)])
+                        (published,) = await producer.publish(one.topic, [outgoing(one)])
                     except PublishError as error:
                         why = str(error)
                     else:
@@ -72,7 +73,12 @@ def _why_not(one: DeadLetter, *, again: bool) -> str | None:
     return None
 
 
-def _outgoing(one: DeadLetter) -> Outgoing:
+def outgoing(one: DeadLetter) -> Outgoing:
+    """Returns the record that is published again: the same bytes and headers, and one that says when it was logged.
+    Its conversation may be erased before the broker has it; then it is left out (RA5.lives)."""
     assert one.key is not None
     assert one.value is not None
-    return Outgoing(one.key, one.value, headers_from_json(one.headers))
+    headers = headers_from_json(one.headers)
+    if one.logged_at is not None and originally_logged_ms(dict(headers)) is None:
+        headers = (*headers, (ORIGINALLY_LOGGED, str(int(one.logged_at.timestamp() * 1000)).encode()))
+    return Outgoing(one.key, one.value, headers)
