@@ -2,6 +2,7 @@
 frame once."""
 
 import asyncio
+from random import Random
 
 import psycopg
 import pytest
@@ -321,3 +322,18 @@ def test_a_conversation_that_the_database_refuses_is_parked_and_the_others_go_on
             "SELECT context_id, outcome, count(*)::int FROM frames GROUP BY 1, 2 ORDER BY 1"
         ).fetchall() == [("bad", "parked", 3), ("good", "applied", 3)]
         assert value_of(connection, "SELECT since FROM parked") == 1
+
+
+@pytest.mark.regression("fault 47")
+def test_a_long_key_that_cannot_be_compressed_is_a_dead_letter_and_stops_nobody(database):
+    """Longer than an index of PostgreSQL takes, and as UTF-8 as any other."""
+    log = Log()
+    log.add(Random(0).randbytes(500_000).hex(), b'{"type":"LLMRunFrame"}')
+    home = log.records[0].partition
+    beside = next(key for key in map(str, range(100)) if partition_for(key.encode(), PARTITIONS) == home)
+    log.add(beside, b'{"type":"LLMRunFrame"}')
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        letters = connection.execute("SELECT code, context_id, length(key) FROM rejected_frames").fetchall()
+        assert letters == [("bad_key", None, 1_000_000)]
+        assert value_of(connection, "SELECT count(*) FROM contexts") == 1

@@ -6,7 +6,7 @@ import orjson
 
 from frameledger import headers
 from frameledger.effects import CallFunction, Cancel, Effect, RunInference, to_wire
-from frameledger.record import LoggedFrame, LogPosition, Record, forward
+from frameledger.record import MAX_KEY_BYTES, LoggedFrame, LogPosition, Record, forward
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.store.outbox import OutboxRow
 
@@ -89,8 +89,11 @@ def dead_letter_row(record: Record, code: str, error: str, to_topic: str) -> Out
 
 
 def readable_key(record: Record) -> str | None:
+    """Returns the conversation that the key of a dead letter names; None if it cannot be one: a longer key might be one
+    that no index of PostgreSQL takes."""
+    if not record.key or len(record.key) > MAX_KEY_BYTES or b"\x00" in record.key:
+        return None
     try:
-        key = (record.key or b"").decode()
+        return record.key.decode()
     except UnicodeDecodeError:
         return None
-    return key if key and "\x00" not in key else None
