@@ -33,8 +33,8 @@ FORWARDED_FROM = "fl_forwarded_from"
 
 ORIGINALLY_LOGGED = "fl_originally_logged_ms"
 """On a copy that was made because a record lay in a foreign partition, or of a dead letter that is retried: when the
-broker took that record, in milliseconds since 1970. What was said before an erasure, and is copied behind it, is told
-by it."""
+broker took that record, in milliseconds since 1970. On a copy of a replay: when its opening was logged. What was said
+before an erasure, and is copied behind it, is told by it."""
 
 FRAME_ID = "fl_frame_id"
 """On a copy of a frame that came without an id, where the id that it got does not follow from the place that the

@@ -17,7 +17,7 @@ from frameledger import derived
 from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame, encode_frame
 from frameledger.ids import ContextId, Version
 from frameledger_services.cli import application
-from frameledger_services.client import Client, ForkRefusedError
+from frameledger_services.client import Client, ForkRefusedError, Receipt
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.forks.copies import Copies
@@ -314,6 +314,30 @@ def query_spread(settings, context_id):
             "WHERE context_id = %s",
             (context_id,),
         )
+
+
+@pytest.mark.regression("fault 48")
+def test_copies_of_a_replay_whose_conversation_is_erased_meanwhile_begin_no_other(settings):
+    """Without the opening it would be no recording: models and functions would act on the rest of the copies."""
+    history = "barge-in"
+
+    async def work(client):
+        receipts: list[Receipt] = []
+
+        class Erasing(Watch):
+            async def wait(self, seconds):
+                if not receipts:
+                    receipts.append(await client.erase("copy", why="asked"))
+                await super().wait(seconds)
+
+        query_spread(settings, history)
+        await published(settings, client, Copies(history, "copy"), watch=Erasing())
+        [behind] = await client.publish("copy", lines_of(history)[0], wait=True)
+        assert behind.version == receipts[0].version + 1
+        [(late,)] = query(settings, "SELECT late_count FROM erasures")
+        assert late > 10
+
+    on_the_road(settings, history, work)
 
 
 def test_a_live_replay_says_what_the_person_said_and_asks_anew(settings):

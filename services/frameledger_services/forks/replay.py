@@ -9,19 +9,23 @@ published before counts once, since all ids are derived:
 2. The copies are published, in their order, each when it is due.
 
 A death after 1 leaves a recording that is shorter. Since records of one key keep their order, there is no moment at
-which a copy could be folded before the opening.
+which a copy could be folded before the opening. Nor is one folded without it: each says when the opening was logged, so
+that all that come behind an erasure of the new conversation are left out (RA5.lives).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 
 from frameledger import derived
 from frameledger.decode_error import DecodeError
 from frameledger.errors import RefusedError
 from frameledger.frames import AnyFrame, ContextSnapshot, LLMContextFrame, LLMMirrorFrame
+from frameledger.headers import ORIGINALLY_LOGGED
 from frameledger.ids import ContextId
 from frameledger.record import Outgoing, decode, outgoing
+from frameledger.values import replace
 from frameledger_services.client import Client, forking
 from frameledger_services.client.forking import ForkPoint
 from frameledger_services.event_log.producer import Producer
@@ -87,7 +91,7 @@ class Replayer:
             raise ReplayRefusedError(
                 f"{topic} is a topic of effects, which workers carry out; frames go elsewhere."
             )
-        placed = await self._open(copies, topic, first)
+        placed, opened_at = await self._open(copies, topic, first)
         done = left_out = 0
         due: list[Outgoing] = []
         async for recorded in recorded_frames(self._connections, copies.context_id, first, last):
@@ -97,7 +101,7 @@ class Replayer:
                 due = []
                 tell(recorded.version - 1)
             await pace.wait(seconds)
-            records = _copy(copies, placed, recorded)
+            records = _copy(copies, placed, recorded, opened_at)
             if records:
                 done += 1
                 due += records
@@ -106,24 +110,27 @@ class Replayer:
         await self._producer.publish(topic, due)
         return done, left_out
 
-    async def _open(self, copies: Copies, topic: str, first: int) -> PlacedCopies:
-        """Publish what makes the new conversation a recording, and see that it is one."""
+    async def _open(self, copies: Copies, topic: str, first: int) -> tuple[PlacedCopies, datetime | None]:
+        """Publish what makes the new conversation a recording, and see that it is one. Returns when it was logged, None
+        on a topic that nothing of ours reads."""
         moment = await self._connections.read(forking.moment, copies.context_id, first - 1)
         opening = _opening(copies, first, moment)
         placed = PlacedCopies(copies, opening, first, moment.stored.positions)
         if topic != self._names.frames:
-            # Another installation's: nothing of ours reads it.
             records = [outgoing(one, ContextId(copies.copy), source=SOURCE) for one in opening]
             await self._producer.publish(topic, records)
-            return placed
+            return placed, None
         await self._connections.read(forking.check_free, copies.copy, moment.origin)
-        await self._client.publish(copies.copy, *opening, wait=True)
-        if not copies.live and not await self._connections.read(replays.is_recording, copies.copy):
+        first_frame, *_ = await self._client.publish(copies.copy, *opening, wait=True)
+        opened = await self._connections.read(replays.opened, copies.copy, first_frame.version)
+        if opened is None:
+            raise ReplayRefusedError(f"{copies.copy!r} was erased when it had just been opened.")
+        if not copies.live and not opened.is_recording:
             raise ReplayRefusedError(
                 f"{copies.copy!r} is not a recording, since somebody else opened it: models and functions would act on "
                 "copies there. Choose another id."
             )
-        return placed
+        return placed, opened.logged_at
 
 
 def _opening(copies: Copies, first: int, moment: ForkPoint) -> list[AnyFrame]:
@@ -144,13 +151,19 @@ def _opening(copies: Copies, first: int, moment: ForkPoint) -> list[AnyFrame]:
     return frames
 
 
-def _copy(copies: Copies, placed: PlacedCopies, recorded: RecordedFrame) -> list[Outgoing]:
+def _copy(
+    copies: Copies, placed: PlacedCopies, recorded: RecordedFrame, opened_at: datetime | None
+) -> list[Outgoing]:
     try:
         frames = placed.of(recorded, decode(recorded.payload))
     except DecodeError:
         # An older release took it.
         return []
-    return [
+    records = [
         outgoing(one, ContextId(copies.copy), source=SOURCE, causation_id=copies.cause(recorded, one))
         for one in frames
     ]
+    if opened_at is None:
+        return records
+    since = ORIGINALLY_LOGGED, str(round(opened_at.timestamp() * 1000)).encode()
+    return [replace(one, headers=(*one.headers, since)) for one in records]

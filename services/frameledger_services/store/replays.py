@@ -77,11 +77,31 @@ async def frames(
     ]
 
 
-async def is_recording(connection: Connection, context_id: str) -> bool:
-    """Returns whether a conversation is a recording now; False for one that does not exist."""
-    cursor = await connection.execute("SELECT recording FROM contexts WHERE context_id = %s", (context_id,))
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What an opening has made of the conversation of copies."""
+
+    logged_at: datetime
+    """When the opening was logged."""
+
+    is_recording: bool
+    """Whether the conversation is a recording now."""
+
+
+async def opened(connection: Connection, context_id: str, version: int | None) -> Opened | None:
+    """Returns what the opening at this version has made of a conversation; None if it is not there, as after an
+    erasure."""
+    cursor = await connection.execute(
+        """
+        SELECT opening.logged_at, head.recording
+        FROM contexts AS head
+        JOIN frames AS opening USING (context_id)
+        WHERE head.context_id = %s AND opening.version = %s
+        """,
+        (context_id, version),
+    )
     row = await cursor.fetchone()
-    return row is not None and bool(row[0])
+    return None if row is None else Opened(*row)
 
 
 # A position is given once, and those that one frame gives lie side by side: behind the last one of the frames before.
