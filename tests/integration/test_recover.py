@@ -534,8 +534,8 @@ POINTS = (
     "before sealing",
     "before commit",
     "after commit",
-    "before putting back",
-    "after some were put back",
+    "before republishing",
+    "after some were republished",
     "before noting",
     "after noting",
 )

@@ -109,7 +109,8 @@ def _fetch(jar: Jar, *, cache: Path, repository: str | None) -> Jar:
         if (actual := digest(fetched)) != jar.sha256:
             raise EmbeddedError(
                 f"{jar.coordinate} failed verification: its sha256 is {actual}, not {jar.sha256}.",
-                "The Maven repository or a proxy delivered a modified file. It was not used.",
+                "The Maven repository or a proxy delivered a modified file, which was not used. Try again, or set "
+                "FRAMELEDGER_MAVEN_REPOSITORY to another repository.",
             )
         fetched.replace(cache / jar.file_name)
     finally:

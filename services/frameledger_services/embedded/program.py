@@ -15,6 +15,7 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 LARGEST_LOG = 16 * 1024 * 1024
 LONGEST_LINE = 300
 LOOKED_AT = 16_384
+SHOWN_LINES = 8
 """Bytes at the end of a log in which the cause of an error is searched."""
 
 FATAL = re.compile(r"\bPANIC\b|\bFATAL\b(?!:\s+the database system is )|No space left on device")
@@ -127,7 +128,7 @@ def cause(log: Path, since: int = 0) -> str:
     return next((line for line in reversed(output) if FATAL.search(line)), output[-1] if output else "")
 
 
-def last_lines(log: Path, count: int = 8) -> str:
+def last_lines(log: Path) -> str:
     """Returns the end of a log file for an error message; empty if there is no log."""
     try:
         with log.open("rb") as file:
@@ -135,4 +136,4 @@ def last_lines(log: Path, count: int = 8) -> str:
             lines = file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return ""
-    return "\n".join(f"  {line[:LONGEST_LINE]}" for line in lines[-count:] if line.strip())
+    return "\n".join(f"  {line[:LONGEST_LINE]}" for line in lines[-SHOWN_LINES:] if line.strip())

@@ -125,7 +125,8 @@ class Broker:
                     await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         except TimeoutError:
             raise BrokerError(
-                f"{self._address} made topics and gave them no leaders within {READY_SECONDS:.0f} s."
+                f"{self._address} made topics and gave them no leaders within {READY_SECONDS:.0f} s. "
+                "`frameledger topics` says when they have."
             ) from None
 
     async def _ask(self, what: str, request: Any, *, to_controller: bool = False) -> Any:

@@ -21,7 +21,7 @@ from frameledger_services.event_log.consumer import (
     TopicPartition,
 )
 from frameledger_services.event_log.feed import Feed
-from frameledger_services.event_log.topics import home_partition
+from frameledger_services.event_log.topics import home_partition, missing
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import held_effects, instance_id, takeover, topic_identity
 from frameledger_services.projector.batches import Batches
@@ -220,7 +220,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         equals the last one that was stored, which is all that `takeover` compares."""
         description = await self._feed.topic(partition)
         if description is None:
-            raise broker.BrokerError(f"The topic {self._topics.frames} is not there by now.")
+            raise broker.BrokerError(missing(self._topics.frames))
         problem = await topic_identity.difference(self._connection, description)
         if problem is not None:
             raise topic_identity.TopicChangedError(problem)

@@ -50,7 +50,7 @@ class Examination:
     generation: int | None
     is_same_topic: bool | None
     findings: Sequence[PartitionFinding]
-    to_put_back: Mapping[int, int]
+    to_republish: Mapping[int, int]
     """Number of stored frames to republish, by partition, with those that an earlier recovery did not finish."""
 
     @property
@@ -66,7 +66,7 @@ class Examination:
     @property
     def is_fine(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.needs_generation and not self.to_put_back
+        return not self.needs_generation and not self.to_republish
 
 
 async def examine(settings: Settings, connection: Connection) -> Examination:

@@ -34,7 +34,7 @@ from frameledger_services.recovery.diagnosis import PartitionFinding, gaps, gene
 from frameledger_services.recovery.since_loss import Reads, erased_since, said_before
 from frameledger_services.store import lost_frames, recovery
 from frameledger_services.store.lost_frames import LostFrame, LostRange
-from frameledger_services.store.recovery import PutBack, RecoveryReceipt
+from frameledger_services.store.recovery import RecoveryReceipt, Republication
 
 COPIES_AT_ONCE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -94,12 +94,12 @@ async def republish(
     erased: set[str] = set()
     for partition, first in since.items():
         erased |= await erased_since(connection, reads, partition, first)
-    await failpoint("before putting back")
+    await failpoint("before republishing")
     async with connection.transaction(), aclosing(lost_frames.lost_frames(connection, gaps_due)) as rows:
         async for frames in _parts(rows):
             left = [one for one in frames if one.context_id not in erased]
             progress.add(await publish_copies(topic, left, publish))
-            await failpoint("after some were put back")
+            await failpoint("after some were republished")
             told(progress.frames)
     for partition, erasures in progress.erasures.items():
         of_it = [one for one in receipts if one.partition == partition]
@@ -113,7 +113,7 @@ async def republish(
             connection,
             topic,
             [
-                PutBack(
+                Republication(
                     partition,
                     due[partition].generation,
                     progress.count[partition],

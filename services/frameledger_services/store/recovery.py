@@ -38,7 +38,7 @@ class NewRecoveryReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class PutBack:
+class Republication:
     """What was republished of a partition, for its newest generation: the number of frames, and the highest offset of a
     copy, None if there is no copy."""
 
@@ -160,7 +160,7 @@ async def write_receipts(
         )
 
 
-async def note_republished(connection: Connection, topic: str, done: Sequence[PutBack]) -> None:
+async def note_republished(connection: Connection, topic: str, done: Sequence[Republication]) -> None:
     """Note that everything that these partitions lost is republished, for these generations and those before them."""
     async with connection.cursor() as cursor:
         await cursor.executemany(

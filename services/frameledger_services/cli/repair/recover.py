@@ -92,7 +92,7 @@ async def _apply(
         generation = examined.generation
         if examined.needs_generation:
             generation = await recovering.begin_generation(connection, examined)
-        expected = sum(examined.to_put_back.values())
+        expected = sum(examined.to_republish.values())
         async with Producer(settings, name="frameledger-recover") as producer:
             with _progress(console, expected) as told:
                 publish, reads = (

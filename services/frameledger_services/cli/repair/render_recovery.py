@@ -53,7 +53,7 @@ def _listed(examined: Examination) -> Sequence[PartitionFinding]:
     return [
         one
         for one in examined.findings
-        if one.happened != "fine" or examined.to_put_back.get(one.stored.partition)
+        if one.happened != "fine" or examined.to_republish.get(one.stored.partition)
     ]
 
 
@@ -79,7 +79,7 @@ def _same_until(one: PartitionFinding) -> str:
 
 
 def _remedy(one: PartitionFinding, examined: Examination) -> str:
-    frames = plural(examined.to_put_back.get(one.stored.partition, 0), "frame")
+    frames = plural(examined.to_republish.get(one.stored.partition, 0), "frame")
     match one.happened:
         case "lost_tail":
             return f"reads from {one.begins_at}, and publishes {frames} again"
@@ -143,7 +143,7 @@ def as_json(examined: Examination) -> dict[str, Any]:
                 "end_offset": one.log.end,
                 "begins_at": one.begins_at,
                 "missing": one.missing,
-                "to_put_back": examined.to_put_back.get(one.stored.partition, 0),
+                "to_put_back": examined.to_republish.get(one.stored.partition, 0),
             }
             for one in examined.findings
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -113,15 +114,9 @@ def rerun(
 
     Example: `frameledger rerun ctx-1 --at 12 --provider anthropic --times 3 --prices prices.toml`
     """
+    names = [*dict.fromkeys([*([context] if context else []), *(contexts or [])])]
     if all_runs:
-        if at is not None:
-            raise typer.BadParameter("it cannot be used with --all-runs", param_hint="--at")
-        if since is not None and since.time is None:
-            raise typer.BadParameter("give a time such as 2026-05-01", param_hint="--since")
-        if context is None and not contexts and since is None:
-            raise typer.BadParameter(
-                "select conversations with CONTEXT, --context or --since", param_hint="--all-runs"
-            )
+        _check_many(names, at, since)
     elif contexts or since is not None or report_to is not None:
         raise typer.BadParameter("use them with --all-runs", param_hint="--context, --since, --report")
     elif context is None:
@@ -134,7 +129,6 @@ def rerun(
         paid = None if price_list is None else prices.read(price_list)
         asked = RerunOptions(settings, named, Changes(model, system), times, paid)
         if all_runs:
-            names = [*dict.fromkeys([*([context] if context else []), *(contexts or [])])]
             same = asyncio.run(
                 work.rerun_all(asked, names, since, jobs, report_to or report.default_path(), as_json)
             )
@@ -143,3 +137,15 @@ def rerun(
             same = asyncio.run(work.rerun_one(asked, context, at, as_json))
     if check and not same:
         raise typer.Exit(1)
+
+
+def _check_many(names: Sequence[str], at: moment.At | None, since: moment.At | None) -> None:
+    """Raise `BadParameter` for options that do not select the runs of whole conversations."""
+    if at is not None:
+        raise typer.BadParameter("it cannot be used with --all-runs", param_hint="--at")
+    if since is not None and since.time is None:
+        raise typer.BadParameter("give a time such as 2026-05-01", param_hint="--since")
+    if not names and since is None:
+        raise typer.BadParameter(
+            "select conversations with CONTEXT, --context or --since", param_hint="--all-runs"
+        )

@@ -81,30 +81,11 @@ def export(
         raise typer.BadParameter("use it with --all", param_hint="--since")
     if as_json and out is None:
         raise typer.BadParameter("use it with -o FILE: standard output has the export", param_hint="--json")
-    if at is not None and format_ is not Format.OPENAI:
-        raise typer.BadParameter(
-            "use it with --format openai; the other formats have every version", param_hint="--at"
-        )
-    if format_ is Format.OPENAI and len(named) != 1:
-        raise typer.BadParameter("the format openai exports a single conversation", param_hint="CONTEXT")
-    if format_ is Format.PARQUET and out is None:
-        raise typer.BadParameter("parquet needs a folder", param_hint="-o")
+    _check_format(format_, named, out, at)
     from_time = None if since is None else _time(since)
     done = Summary(str(format_), file=None if out is None else str(out))
     with backend.exit_on_error(), _named_if_missing():
-        settings = Settings.from_env()
-        if format_ is Format.PARQUET and out is not None:
-            with writable(out):
-                asyncio.run(export_work.tables(settings, named, from_time, out, done))
-        else:
-            with whole_file(out) as file:
-                if format_ is Format.OPENAI:
-                    asyncio.run(export_work.context(settings, named[0], at, file, done))
-                else:
-                    try:
-                        asyncio.run(export_work.frames(settings, named, from_time, format_, file, done))
-                    except EarlierLifeError as error:
-                        output.fail(str(error), _EARLIER_LIFE)
+        _write(Settings.from_env(), format_, named, from_time, out, at, done)
     if as_json:
         typer.echo(json.dumps(asdict(done)))
     elif out is not None:
@@ -114,6 +95,41 @@ def export(
         # The file is complete without them.
         _name(done.left_out)
         raise typer.Exit(1)
+
+
+def _check_format(format_: Format, named: Sequence[str], out: Path | None, at: moment.At | None) -> None:
+    """Raise `BadParameter` for options that this format does not have."""
+    if at is not None and format_ is not Format.OPENAI:
+        raise typer.BadParameter(
+            "use it with --format openai; the other formats have every version", param_hint="--at"
+        )
+    if format_ is Format.OPENAI and len(named) != 1:
+        raise typer.BadParameter("the format openai exports a single conversation", param_hint="CONTEXT")
+    if format_ is Format.PARQUET and out is None:
+        raise typer.BadParameter("parquet needs a folder", param_hint="-o")
+
+
+def _write(
+    settings: Settings,
+    format_: Format,
+    named: Sequence[str],
+    from_time: datetime | None,
+    out: Path | None,
+    at: moment.At | None,
+    done: Summary,
+) -> None:
+    if format_ is Format.PARQUET and out is not None:
+        with writable(out):
+            asyncio.run(export_work.tables(settings, named, from_time, out, done))
+        return
+    with whole_file(out) as file:
+        if format_ is Format.OPENAI:
+            asyncio.run(export_work.context(settings, named[0], at, file, done))
+            return
+        try:
+            asyncio.run(export_work.frames(settings, named, from_time, format_, file, done))
+        except EarlierLifeError as error:
+            output.fail(str(error), _EARLIER_LIFE)
 
 
 @contextmanager
