@@ -48,7 +48,7 @@ class DecodeError(RefusedError):
     `reason` is for programs, `detail` for people: one printable line that says what is wrong, where, and what would
     be right. It quotes little of the bytes, and nothing else here holds them, so that it can be logged and stored.
 
-    Remedy: Set the bytes aside, or have their publisher mend what `detail` names.
+    Remedy: Set the bytes aside, or have their publisher correct what `detail` names.
     """
 
     def __init__(self, reason: Reason, detail: str) -> None:

@@ -32,8 +32,8 @@ _Line = TypeVar("_Line", bound=BaseModel)
 class ProofError(RefusedError):
     """A proof does not verify: the file was changed, or it belongs to another root.
 
-    Remedy: Have the proof made again. If that does not verify either, the database does not hold any more what it held
-    when the root was written down.
+    Remedy: Create the proof again. If that one does not verify either, the database has changed since the root was
+    recorded.
     """
 
 

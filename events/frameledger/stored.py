@@ -34,7 +34,7 @@ FOLD_VERSION = 8
 
 
 class StoredStateError(RefusedError, ValueError):
-    """A stored state of a conversation is not one that this release can go on from.
+    """This release cannot continue from a stored state of a conversation.
 
     Remedy: Use the release that wrote it or a newer one, or `frameledger rebuild`.
     """

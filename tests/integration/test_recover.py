@@ -432,7 +432,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_s
         [Raw(key, SAID % b"new"), Raw(key, b'{"type":"LLMRunFrame","id":"a"}'), Raw(key, SAID % b"newer")]
     )
     refused(road)
-    assert "deleted and made again" in diagnosed(road, run)
+    assert "deleted and recreated" in diagnosed(road, run)
     found, _ = looked(road, run, 1)
     assert found["same_topic"] is False
     assert applied(road, run) == all_put_back(generation=2, frames=0)

@@ -172,7 +172,7 @@ async def grow(settings, name, partitions):
 def test_a_topic_that_was_deleted_and_made_again_is_refused(log, database):
     frames = describe(log)[topic_specs(log)[0].name]
     hold(database, frames)
-    with pytest.raises(TopicChangedError, match="deleted and made again"):
+    with pytest.raises(TopicChangedError, match="deleted and recreated"):
         hold(database, replace(frames, topic_id=uuid4()))
 
 
@@ -213,4 +213,4 @@ def test_the_command_says_that_the_database_was_filled_from_another_topic(run, l
     hold(database, replace(frames, topic_id=uuid4()))
     result = run("topics")
     assert result.exit_code == 1
-    assert "deleted and made again" in result.stderr
+    assert "deleted and recreated" in result.stderr

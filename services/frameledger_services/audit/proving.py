@@ -17,9 +17,9 @@ from frameledger_services.store.stored_rows import StoredFrameRow
 
 
 class UnprovableError(RefusedError):
-    """The stored frames of a conversation do not make the chain of the head that is to be proved.
+    """The stored frames of a conversation do not lead to the head that is to be proved.
 
-    Remedy: Verify the conversation: that names the first version that was changed.
+    Remedy: Run `frameledger verify` on the conversation: it names the first version that was changed.
     """
 
 

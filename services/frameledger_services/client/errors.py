@@ -61,8 +61,8 @@ class ConversationParkedError(RefusedError):
     """The conversation is parked: its newest frames are stored and not folded, so its newest context is not known. The
     message says whether a frame of the caller is among them; that one counts once the conversation is unparked.
 
-    Remedy: Mend what parked it (`frameledger parked` shows the error), and run `frameledger unpark`. Then read the
-    context again; do not publish stored frames again.
+    Remedy: Fix the cause (`frameledger parked` shows the error), and run `frameledger unpark`. Then read the context
+    again; do not publish stored frames again.
     """
 
     def __init__(self, context_id: str, stored: str | None = None) -> None:

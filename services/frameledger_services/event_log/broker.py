@@ -33,7 +33,7 @@ _LOOK_AGAIN_SECONDS = 0.05
 
 
 class BrokerError(EventLogError, TransientError):
-    """The broker is not reached, or does not do what it was asked for. The message says which broker and what.
+    """The broker cannot be reached, or refuses a request. The message says which broker and what.
 
     Remedy: Check that the broker runs at `FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS` and that the topics exist
     (`frameledger topics --create`), then try again.

@@ -17,7 +17,7 @@ class PublishError(EventLogError):
     These may still arrive. What has an id can be published again without harm: a frame that comes twice counts
     once.
 
-    Remedy: `UnacknowledgedError`: publish them again. `RecordRefusedError`: mend them.
+    Remedy: `UnacknowledgedError`: publish them again. `RecordRefusedError`: correct them.
     """
 
     def __init__(self, sentence: str, places: Sequence[LogPosition | None]) -> None:
@@ -28,19 +28,20 @@ class PublishError(EventLogError):
 class UnacknowledgedError(PublishError, TransientError):
     """The broker did not acknowledge all records in time.
 
-    Remedy: Publish those again that have no place.
+    Remedy: Publish the records without a place again.
     """
 
 
 class RecordRefusedError(PublishError, RefusedError):
-    """The broker does not take a record, and will not take it later: it is too large, or we may not write there.
+    """The broker refuses a record, and would refuse it again: it is too large, or the publisher may not write to the
+    topic.
 
     Remedy: Make the frame smaller, or give the publisher the right to write to the topic.
     """
 
 
 class TooLargeError(RecordRefusedError):
-    """A record is larger than its topic takes.
+    """A record is larger than its topic accepts.
 
     Remedy: Make the frame smaller, or raise the topic's `max.message.bytes`. No setting of the publisher changes
     that.

@@ -28,9 +28,9 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class PricesError(RefusedError):
-    """A price list cannot be read, or is none. The message names the place.
+    """A file cannot be read, or is not a price list. The message names the place.
 
-    Remedy: Mend the file there; `frameledger rerun --help` shows the form.
+    Remedy: Correct the file there; `frameledger rerun --help` shows the form.
     """
 
 

@@ -44,7 +44,7 @@ TOGETHER = 200
 
 
 class ReplayRefusedError(RefusedError):
-    """Copies are not published there. The message says why; none was.
+    """Copies are not published to that conversation. The message says why; nothing was published.
 
     Remedy: Name the topic of frames, of this installation or of another one, and an id that is free there.
     """

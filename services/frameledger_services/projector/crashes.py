@@ -87,7 +87,7 @@ class Crashes:
 class PoisonError(RefusedError):
     """Projectors crashed one after the other on this record.
 
-    Remedy: Its conversation is parked. Once the cause is mended, fold it with `frameledger unpark`.
+    Remedy: Its conversation is parked. Once the cause is fixed, fold it with `frameledger unpark`.
     """
 
     def __init__(self, crashes: Crashes) -> None:

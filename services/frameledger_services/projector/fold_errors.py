@@ -7,10 +7,11 @@ from frameledger.record import Record
 
 
 class UnfoldableError(RefusedError):
-    """A frame made the fold raise, which is a bug of ours: its conversation is parked, the others continue.
+    """The fold of a frame raised an exception, which is a bug of Frameledger. Its conversation is parked; the others
+    continue.
 
-    Remedy: Report the bug with the frame. With a release that has it mended, fold the conversation with
-    `frameledger unpark`.
+    Remedy: Report the bug with the frame. With a release that has the fix, fold the conversation with `frameledger
+    unpark`.
     """
 
     def __init__(self, record: Record, error: Exception) -> None:

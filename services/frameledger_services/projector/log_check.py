@@ -14,15 +14,15 @@ Symptom = Literal["fine", "shorter", "expired", "another_record"]
 """What is wrong with a log: it ends before the next offset, begins behind it, or has another last record."""
 
 REMEDY = (
-    "Nothing is skipped. `frameledger recover` says what can be done, and does it; or bring the broker back that has "
-    "these records."
+    "Nothing is skipped. `frameledger recover` shows what is missing, and with --apply continues; or bring the broker "
+    "back that has these records."
 )
 
 
 class LogChangedError(ConfigurationError):
     """The log is not the one that was projected: records are missing or others. Nothing is skipped.
 
-    Remedy: Run `frameledger recover`, which shows what is missing and goes on as its operator decides.
+    Remedy: Run `frameledger recover`, which shows what is missing; with `--apply` it continues in a new generation.
     """
 
 
@@ -81,7 +81,7 @@ def describe_difference(topic: str, stored: StoredPosition, state: LogState) -> 
         case "shorter":
             return (
                 f"{where} ends at {state.end}, and {stored.next_offset} is next: Kafka lost records that are stored "
-                "here, or the topic was made anew."
+                "here, or the topic was recreated."
             )
         case "expired":
             return (

@@ -23,9 +23,9 @@ class OwnedPartition:
 
 
 class ProjectorFencedError(FencedError):
-    """Another projector owns these partitions by now, or wrote in them. Nothing of the batch happened.
+    """Another projector has taken over these partitions, or wrote to them. Nothing of the batch was stored.
 
-    Remedy: Drop what is in memory of them. The projector does so by itself, and takes part in the group again.
+    Remedy: Drop what is in memory of them. The projector does so by itself, and joins the group again.
     """
 
     def __init__(self, partitions: set[int]) -> None:

@@ -176,7 +176,8 @@ now."""
 
 
 class OutcomeChangedError(RefusedError):
-    """Another release folded a frame otherwise, and its rows are stored so: a state of this one would not be theirs.
+    """Another release folded a frame with another outcome, and stored its rows accordingly: they would not fit a state
+    of this release.
 
     Remedy: Its conversation is parked. `frameledger rebuild --context ... --apply` folds all of it with this release;
     then `frameledger unpark`.

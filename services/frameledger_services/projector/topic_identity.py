@@ -20,8 +20,8 @@ from frameledger_services.store.topics import StoredTopic
 class TopicChangedError(ConfigurationError):
     """The topic is not the one that this database was filled from, or it has another number of partitions.
 
-    Remedy: Set the database or the topic prefix that belongs to the topic. If the log was lost or made anew, run
-    `frameledger recover`.
+    Remedy: Set the database or the topic prefix that belongs to the topic. If the topic was recreated or lost its
+    records, run `frameledger recover`.
     """
 
 
@@ -56,10 +56,10 @@ async def difference(connection: AsyncConnection[Any], topic: TopicDescription) 
         return other_partitions(before, topic)
     if is_same(before, topic) is False:
         return (
-            f"The topic {topic.name} was deleted and made again since this database was filled from it (its id was "
-            f"{before.topic_id} and is {topic.topic_id}), so the offsets that the database knows mean nothing any "
-            "more. `frameledger recover` goes on with the new one, beside what is stored; or bring the broker back "
-            "that has the old one."
+            f"The topic {topic.name} was deleted and recreated since this database was filled from it (its id was "
+            f"{before.topic_id} and is {topic.topic_id}), so the stored offsets no longer "
+            "apply. `frameledger recover --apply` continues with the new one and keeps what is stored; or bring the "
+            "broker back that has the old one."
         )
     return None
 
@@ -75,7 +75,7 @@ def other_partitions(before: StoredTopic, topic: TopicDescription) -> str:
     """Returns the message for a topic with another number of partitions."""
     return (
         f"The topic {topic.name} had {before.partitions} partitions when this database was filled from it and has "
-        f"{topic.partitions} now, so later frames of a conversation would lie in another partition than the "
-        "earlier ones, and their order would be lost. Partitions cannot be taken away again: publish to a new "
+        f"{topic.partitions} now, so later frames of a conversation would be in another partition than the "
+        "earlier ones, and their order would be lost. Partitions cannot be removed: publish to a new "
         "topic (FRAMELEDGER_TOPIC_PREFIX) and fill an empty database from it."
     )

@@ -36,7 +36,7 @@ from frameledger_services.store.recovery import NewRecoveryReceipt, RecoveryRece
 
 
 class MovedError(FencedError):
-    """Another process moved a partition on, or recovered, since it was looked at. Nothing was done.
+    """Another process advanced a partition, or recovered, since it was examined. Nothing was done.
 
     Remedy: Stop the projectors, and run `frameledger recover` again.
     """

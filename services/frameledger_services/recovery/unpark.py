@@ -1,4 +1,4 @@
-"""Unparking: after the cause is mended, the parked frames of a conversation are folded, in their order.
+"""Unparking: after the cause is fixed, the parked frames of a conversation are folded, in their order.
 
 It runs beside projectors, in transactions of bounded size. Each locks the partition, folds the next parked frames, and
 fences the partition's owner, whose cached head is outdated by then. If the process dies in between, the conversation is
@@ -56,7 +56,7 @@ class NotParkedError(NotFoundError):
 class ContradictoryHeadError(RefusedError):
     """The stored head of a conversation says that frames were folded behind the one from which it is parked.
 
-    Remedy: `frameledger rebuild --context ... --apply` makes the head anew; all frames are stored.
+    Remedy: `frameledger rebuild --context ... --apply` computes the head again; all frames are stored.
     """
 
     def __init__(self, context_id: str, state_version: int, parked_version: int) -> None:

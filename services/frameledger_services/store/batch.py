@@ -78,7 +78,7 @@ async def insert_values(connection: Connection, rows: Insert) -> None:
 
 
 class StaleHeadError(FencedError):
-    """A conversation of a batch is not in the database as it was loaded: it was rebuilt, or erased.
+    """A conversation of a batch changed in the database since it was loaded: it was rebuilt or erased.
 
     Remedy: None is needed: the projector drops what it has in memory of it, and loads it again.
     """

@@ -38,16 +38,16 @@ class DatabaseError(FrameledgerError):
 
 
 class DatabaseUnavailableError(DatabaseError, TransientError):
-    """The database is not reached, does not answer in time, or is not the primary for now.
+    """The database cannot be reached, does not answer in time, or is temporarily not the primary.
 
-    Remedy: Try again; if it stays so, check that it runs at `FRAMELEDGER_DATABASE_URL`.
+    Remedy: Try again; if the error persists, check that it runs at `FRAMELEDGER_DATABASE_URL`.
     """
 
 
 class DatabaseRefusedError(DatabaseError, ConfigurationError):
-    """The database refuses what it was asked for, as for a right that is missing.
+    """The database refuses a statement, for instance because the user lacks a permission.
 
-    Remedy: Give the user the rights that the message names, or another address to Frameledger.
+    Remedy: Grant the user the permissions that the message names, or configure another database address.
     """
 
 

@@ -23,8 +23,8 @@ Export = Callable[[Exported, Pages], Awaitable[None]]
 
 
 class EarlierLifeError(RefusedError):
-    """A conversation goes on after an erasure, from a version and a link of the chain whose frames are gone. A file
-    could not show that it is whole.
+    """A conversation continues after an erasure, from a version and a link of the chain whose frames are deleted. A
+    file could not prove that it is complete.
 
     Remedy: Export it in another format, or fork it and export the fork.
     """

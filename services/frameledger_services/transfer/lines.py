@@ -43,9 +43,10 @@ _SEAL_BYTES = len(_SEAL) + 64 + len(b'"}')
 
 
 class BadFileError(RefusedError):
-    """A file of conversations is not as it was written, or does not fit this release. The message names the line.
+    """An exported file was changed since it was written, or has a format that this release does not read. The message
+    names the line.
 
-    Remedy: Export the conversation again, or copy the file again. What comes before the line is as it was.
+    Remedy: Export the conversation again, or copy the file again. Everything before that line is unchanged.
     """
 
     def __init__(self, line: int, problem: str) -> None:

@@ -61,9 +61,9 @@ ACCEPTED = (
 
 
 class TokensNeededError(ConfigurationError):
-    """The gateway is to listen beyond this machine, and there are no tokens: anybody could read everything.
+    """The gateway is configured to listen beyond this machine, and there are no tokens: anybody could read everything.
 
-    Remedy: Make one with `frameledger token new`, or let it listen at 127.0.0.1.
+    Remedy: Create one with `frameledger token new`, or let it listen at 127.0.0.1.
     """
 
 

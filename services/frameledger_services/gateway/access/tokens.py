@@ -36,14 +36,14 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$"
 
 
 class TokensFileError(ConfigurationError):
-    """The file of the tokens cannot be read or written, or is none. The message says why.
+    """The tokens file cannot be read or written, or is not a tokens file. The message says why.
 
-    Remedy: Mend the file that the message names, or make tokens anew with `frameledger token new`.
+    Remedy: Correct the file that the message names, or create tokens again with `frameledger token new`.
     """
 
 
 class TokenRefusedError(RefusedError):
-    """A token cannot be made or revoked as asked: its name is taken, or there is none of that name.
+    """A token cannot be created or revoked: its name is taken, or there is no token of that name.
 
     Remedy: Choose another name; `frameledger token list` shows those that there are.
     """
