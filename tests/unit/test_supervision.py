@@ -7,6 +7,7 @@ import pytest
 from aiokafka.errors import KafkaError
 from structlog import get_logger
 from structlog.testing import capture_logs
+from tests.support.turns import turns
 
 from frameledger_services import supervision
 
@@ -84,10 +85,13 @@ def test_of_a_group_the_errors_that_are_not_transient_end_it(pauses):
     assert [repr(one) for one in raised.value.exceptions] == ["KeyError('a bug')"]
 
 
-def test_a_pause_ends_when_it_is_told_to_stop():
+def test_a_pause_lasts_until_its_time_is_over_or_it_is_told_to_stop():
     async def scenario():
         stopping = asyncio.Event()
+        await supervision.pause(stopping, 0.01)
         pausing = asyncio.create_task(supervision.pause(stopping, float("inf")))
+        await turns()
+        assert not pausing.done()
         stopping.set()
         await pausing
 
