@@ -154,7 +154,7 @@ def test_as_json_it_is_what_sql_says(histories, command):
     assert found == {"context_id": "ambiguous-payments"} | said | {"eras": [2, 3]}
 
 
-def test_what_is_not_there_is_said(histories, command):
+def test_a_conversation_or_version_that_is_not_there_is_named(histories, command):
     assert "It has 0 to 22" in command(histories, "diff", "barge-in", 3, 99).stderr
     assert "frameledger list" in command(histories, "diff", "nobody", 3).stderr
     assert command(histories, "diff", "barge-in", "yesterday").exit_code == 2

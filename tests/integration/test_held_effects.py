@@ -367,7 +367,7 @@ def test_old_work_that_the_outbox_requests_is_not_waited_for_as_if_a_frame_close
         assert value_of(connection, "SELECT count(*) FROM outbox WHERE kind = 'effect'") == len(left) == 3
 
 
-def test_who_was_fenced_lets_nothing_out(database, everything_is_young):
+def test_a_projector_that_was_fenced_sends_none_of_its_held_effects(database, everything_is_young):
     log = Log()
     log.add("a-run", json.dumps(HI).encode())
 

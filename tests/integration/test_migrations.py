@@ -476,7 +476,7 @@ class TestRoles:
             ("worker", "SELECT settle_outcome('kept', 1, 'unknown', NULL, 'x')"),
         ],
     )
-    def test_what_a_role_may_not(self, transaction, role, statement):
+    def test_a_role_is_refused_what_it_has_no_right_to(self, transaction, role, statement):
         with pytest.raises(errors.InsufficientPrivilege), transaction.transaction():
             self.act(transaction, role, statement)
 
@@ -496,7 +496,7 @@ class TestRoles:
             ("worker", "DELETE FROM claims RETURNING 1"),
         ],
     )
-    def test_what_a_role_may(self, transaction, role, statement):
+    def test_a_role_can_do_what_it_is_for(self, transaction, role, statement):
         assert self.act(transaction, role, statement) is not None
 
 

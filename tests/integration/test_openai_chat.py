@@ -291,7 +291,7 @@ def test_an_answer_does_not_wait_for_what_goes_on_in_the_background(stage):
     assert stage.rows("SELECT status FROM tool_calls WHERE context_id = 'bg'") == [("running",)]
 
 
-def test_a_worker_that_dies_in_the_middle_is_no_word_twice(stage):
+def test_no_word_comes_twice_when_a_worker_dies_in_the_middle_of_an_answer(stage):
     stage.inference.kill()
     with answerer(stage.settings, Plan("published LLMTextFrame"), service="dying", models=("owl",)) as dying:
         stage.until("SELECT count(*) = 1 FROM live_workers() WHERE service = 'dying'")

@@ -369,7 +369,7 @@ def test_the_last_records_of_a_topic_are_over_all_partitions(log):
     assert len(last(log, 100)) == 6
 
 
-def test_who_follows_gets_what_comes(log):
+def test_a_reader_that_follows_gets_records_as_they_are_published(log):
     async def scenario():
         records = last_records(log, frames_topic(log), 10, follow=True)
         async with asyncio.timeout(ON_SERVERS), Producer(log) as ours:

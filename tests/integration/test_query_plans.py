@@ -359,7 +359,7 @@ def test_a_list_reads_a_range_of_ids_or_the_newest_however_often_it_is_asked_for
     assert sum(rows for _, _, rows in found) <= times * most_rows
 
 
-def test_what_is_counted_is_counted(filled):
+def test_the_tables_that_a_query_scans_are_counted(filled):
     scanned, _ = reads(filled, "SELECT count(*) FROM messages WHERE text LIKE '%x%'")
     assert scanned == {"messages"}
 

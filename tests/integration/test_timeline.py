@@ -193,7 +193,7 @@ def test_a_part_of_it_is_the_same_part(filled, command):
     assert part[2:] == [line for line in whole if line[:2] in ("12", "13", "14")]
 
 
-def test_what_is_not_there_is_said(filled, monkeypatch, tmp_path):
+def test_a_conversation_or_version_that_is_not_there_is_named(filled, monkeypatch, tmp_path):
     monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", filled)
     monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
     nobody = CliRunner().invoke(application(), ["timeline", "nobody"])

@@ -224,7 +224,7 @@ def test_why_follows_show(command):
         assert (found["there"], reading["message"]) == (True, message)
 
 
-def test_what_is_not_there_is_said(command):
+def test_a_conversation_or_version_that_is_not_there_is_named(command):
     for words, problem in (
         (("why", "nobody", 1), "no context 'nobody'"),
         (("why", "barge-in", 77), "has the position 77"),

@@ -278,7 +278,7 @@ def test_what_was_heard_is_no_text_of_an_answer():
 
 
 @pytest.mark.parametrize("frame", [UnknownFrame(type="VendorFrame"), Begin(), object(), None, "text"])
-def test_what_no_rule_knows_passes_by(frame):
+def test_a_frame_that_no_rule_knows_is_passed_over(frame):
     for aggregator in (
         LLMUserResponseAggregator(),
         LLMFullResponseAggregator(),

@@ -38,7 +38,7 @@ def test_two_frames_never_get_the_same_id():
     assert with_defaults(LLMRunFrame()).id != with_defaults(LLMRunFrame()).id
 
 
-def test_what_a_frame_has_it_keeps():
+def test_an_id_and_a_time_that_a_frame_has_stay():
     frame = LLMRunFrame(id="mine", produced_at="long ago")
     assert with_defaults(frame) == frame
 

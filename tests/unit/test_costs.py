@@ -64,7 +64,7 @@ def test_what_still_runs_has_cost_something_too():
     assert cost.processor == cost.own + cost.started
 
 
-def test_what_other_processes_spent_comes_together():
+def test_the_costs_of_other_processes_are_added_up():
     account = Account()
     account.hear({"a": [1.0, 2.0, 3.0]})
     account.hear({"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]})

@@ -53,7 +53,7 @@ NOTHING = StoredPosition(3, 0, None, None, None)
         (STORED, LogState(0, 500, None), "another_record"),
     ],
 )
-def test_what_is_seen_at_a_glance(stored, log, expected):
+def test_what_is_stored_beside_what_the_log_has_shows_the_symptom(stored, log, expected):
     assert symptom(stored, log) == expected
 
 

@@ -138,7 +138,7 @@ def test_a_list_of_them_is_found(source):
         "from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError",
     ],
 )
-def test_one_of_them_is_no_list(source):
+def test_one_error_alone_is_no_list_of_transient_errors(source):
     assert lists("somewhere", source) == []
 
 
