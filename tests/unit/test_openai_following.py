@@ -18,8 +18,10 @@ from frameledger.frames import (
 )
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.failures import problem_of
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import KINDS
 from frameledger_services.settings import Settings
 from frameledger_services.store import answered_requests, client_calls, conversation_state
 from frameledger_services.store.client_calls import ClientCall
@@ -164,3 +166,23 @@ def test_an_answer_fails_whose_next_run_fails_before_it_begins(is_interrupted):
     assert is_over
     assert failure is not None
     assert failure.code == "no_worker"
+
+
+@pytest.mark.regression("gateway 44")
+def test_whose_conversation_is_erased_is_not_told_to_try_again():
+    """OpenAI's clients try again after a 5xx: that would write to the conversation what was erased."""
+    about = {"is_all": True, "exists": False, "ended": False}
+    chunk = Chunk(b"", 9, **about, erased_version=9)
+
+    async def follow():
+        following = Following(
+            Parts(Settings(), None, Database(), Hub(chunk), asyncio.Event()), Asked("talk", 3)
+        )
+        await following.next(IN_PROCESS)
+        return following
+
+    following = asyncio.run(follow())
+    assert following.is_over
+    assert following.answer.failure is not None
+    problem = problem_of(following.answer.failure)
+    assert (problem.word, KINDS[problem.word].status) == ("erased", 410)

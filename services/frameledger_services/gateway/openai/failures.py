@@ -8,12 +8,18 @@ from frameledger_services.gateway.problems import ProblemError
 REFUSED = ("context_refused", "unmappable")
 """Codes of a failure that the request can mend."""
 
-HOPELESS = ("provider_refused",)
+HOPELESS = ("provider_refused", "parked")
 """Codes of a failure that stays however often one tries."""
+
+ERASED = "erased"
+"""The code of an answer whose conversation was erased meanwhile."""
 
 
 def problem_of(failure: Failure) -> ProblemError:
     """Returns the problem that an answer failed so."""
+    if failure.code == ERASED:
+        # No 5xx: a client that tried again would say in the erased conversation what was erased.
+        return ProblemError("erased", failure.message)
     word = "answer-refused" if failure.code in REFUSED else "answer-failed"
     # OpenAI's clients try again after a 5xx unless they are told not to.
     headers = {"X-Should-Retry": "false"} if failure.code in HOPELESS else {}

@@ -12,6 +12,7 @@ from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
 from frameledger_services.gateway.openai.answer import STARTS, TYPES, Answer
 from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.failures import ERASED
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, client_requests, conversation_state
@@ -192,7 +193,7 @@ class Following:
 
     def _is_gone(self, chunk: Chunk) -> bool:
         if chunk.erased_version is not None or not chunk.exists:
-            self.answer.fail("erased", "The conversation was erased.")
+            self.answer.fail(ERASED, "The conversation was erased.")
         elif self._status == "parked":
             self.answer.fail(
                 "parked", "The conversation is parked: its newest frames are stored and not folded."
