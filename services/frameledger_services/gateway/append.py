@@ -55,9 +55,12 @@ def routes(parts: Parts) -> list[BaseRoute]:
             FRAMES,
             bound(_append, parts),
             scope="append",
-            summary="Append frames: one, a JSON array, or NDJSON.",
+            summary="Append frames to a conversation: one, a JSON array, or NDJSON. The first frame creates it.",
             parameters=[parameters.CONTEXT, *HEADERS],
-            body={"required": True, "content": {JSON: {"schema": _BODY}, "application/x-ndjson": {}}},
+            body={
+                "required": True,
+                "content": {JSON: {"schema": _BODY, "example": EXAMPLE}, "application/x-ndjson": {}},
+            },
             answers={
                 201: outcomes.APPENDED
                 | {"headers": {name: {"schema": {"type": "string"}} for name in ("ETag", "Location")}},
@@ -99,7 +102,15 @@ async def _append(parts: Parts, request: Request) -> Response:
     return _created(request, context_id, stored, expected, completed=completed)
 
 
+EXAMPLE = {
+    "type": "LLMMessagesAppendFrame",
+    "messages": [{"role": "user", "content": "Is there a night train?"}],
+    "run_llm": True,
+}
+
 _BODY = {
+    "description": "A frame, or an array of them: an object with a `type`, whose fields are in "
+    "its schema. With an `id` it counts once, however often it is sent. In NDJSON each line is a frame.",
     "oneOf": [
         {"$ref": "#/components/schemas/Frame"},
         {
@@ -108,7 +119,7 @@ _BODY = {
             "minItems": 1,
             "maxItems": body.MOST_FRAMES,
         },
-    ]
+    ],
 }
 
 
@@ -119,7 +130,7 @@ def _header(name: str, description: str) -> parameters.Parameter[str]:
 CAUSE = parameters.Parameter(
     "Frameledger-Causation-Id",
     {"type": "string", "minLength": 1, "maxLength": 255},
-    "The id of the frame of this conversation that caused them, percent-encoded.",
+    "The id of the frame of this conversation that caused these frames, percent-encoded; stored as `causation_id`.",
     lambda written: parameters.read_text(unquote(written)),
     "header",
 )
@@ -127,9 +138,17 @@ CAUSE = parameters.Parameter(
 HEADERS = (
     outcomes.PREFER,
     CAUSE,
-    _header("If-Match", 'For one frame, `"41"`: it counts only if nothing has changed since this version.'),
-    _header("Idempotency-Key", "Makes the ids of frames without one, so that the request can be sent again."),
-    _header("traceparent", "The trace that the frames belong to (W3C)."),
+    _header(
+        "If-Match",
+        'A version in quotes, such as `"41"`, or the `ETag` of a context. With one frame: it is applied only if '
+        "messages, tools and settings have not changed since; otherwise 412.",
+    ),
+    _header(
+        "Idempotency-Key",
+        "1 to 255 characters. Frames without an `id` get one that follows from the key, so that sending the same "
+        "request again stores nothing twice; another request with the key is 422.",
+    ),
+    _header("traceparent", "The trace to which the frames belong (W3C Trace Context)."),
 )
 
 

@@ -41,12 +41,14 @@ MOST_IGNORED = 5
 
 Status = Literal["waiting", "ambiguous"]
 
-CALL = parameters.in_path(parameters.text("call", ""), "call", "The call's id.")
+CALL = parameters.in_path(
+    parameters.text("call", ""), "call", "The id of the call (`tool_call_id`).", "call_7"
+)
 
 KEY = parameters.Parameter(
     "Idempotency-Key",
     {"type": "string"},
-    "Makes the id of the result's frame, instead of the result: one result is stored for each key.",
+    "1 to 255 characters: one result is stored for each key. Without it, the same result can be sent again, too.",
     str,
     "header",
 )
@@ -61,7 +63,7 @@ RESULT: dict[str, Any] = {
     "type": "object",
     "required": ["result"],
     "properties": {
-        "result": {"description": "What the model shall read."},
+        "result": {"description": "The result, any JSON value: the model reads it."},
         "opened_version": {
             "type": "integer",
             "minimum": 0,
@@ -84,7 +86,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
             scope="append",
             summary="Answer a call that waits for a person or the client, or say what became of an ambiguous one.",
             parameters=[parameters.CONTEXT, CALL, KEY],
-            body={"required": True, "content": {JSON: {"schema": RESULT}}},
+            body={
+                "required": True,
+                "content": {JSON: {"schema": RESULT, "example": {"result": {"approved": True}}}},
+            },
             answers={201: {"description": SETTLED, "content": {JSON: {"schema": {"type": "object"}}}}},
             problems=(
                 "bad-parameter",

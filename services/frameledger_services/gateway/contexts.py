@@ -27,10 +27,19 @@ PATH = "/v1/contexts/{context_id}"
 FAILURE = "frameledger.failure"
 """Where a request's scope has the error with which its quick way ended (`plain_reads`)."""
 
-VERSION = parameters.integer("version", "After so many frames; now, if not given.")
-AT = parameters.time("at", "At this time, by the broker's clock; instead of a version.")
+VERSION = parameters.integer(
+    "version", "The version to read: the number of frames that it includes. Default: the newest."
+)
+AT = parameters.time(
+    "at",
+    "Read the version of this time, by the broker's clock; UTC without an offset. Not together with `version`.",
+)
 
-FORM = parameters.word("form", "As the request that this provider is sent.", "openai", "anthropic")
+FORM = parameters.word(
+    "form",
+    "Return the body of a request to this provider's API (chat completions, or messages) instead of the context.",
+    *("openai", "anthropic"),
+)
 
 
 CONTEXT = {"$ref": "#/components/schemas/Context"}
@@ -54,14 +63,14 @@ def routes(parts: Parts) -> list[BaseRoute]:
             "GET",
             PATH,
             bound(_context, parts),
-            summary="The context of a conversation, now or at a version.",
+            summary="Read the context of a conversation, now or at a version: messages, tools and settings.",
             answers={
                 200: {
                     "description": "The context.",
                     "headers": {"ETag": {"schema": {"type": "string"}}},
                     "content": {JSON: {"schema": {"anyOf": [CONTEXT, REQUEST_BODY]}}},
                 },
-                304: {"description": "It is the one of `If-None-Match`."},
+                304: {"description": "Unchanged: it has the entity tag of `If-None-Match`."},
             },
             **described,
         ),
@@ -69,9 +78,12 @@ def routes(parts: Parts) -> list[BaseRoute]:
             "HEAD",
             PATH,
             bound(_head, parts),
-            summary="The version of a conversation, as the entity tag.",
+            summary="Read only the version of a conversation, as the entity tag (`ETag`).",
             answers={
-                200: {"description": "It is there.", "headers": {"ETag": {"schema": {"type": "string"}}}}
+                200: {
+                    "description": "The conversation exists.",
+                    "headers": {"ETag": {"schema": {"type": "string"}}},
+                }
             },
             **described,
         ),

@@ -19,13 +19,25 @@ from frameledger_services.store.past import PastCall, PastMessage, PastSetting
 
 INT32_MAX = 2**31 - 1
 
-ONE_ERA = parameters.integer("era", "Only this history.", least=1, most=INT32_MAX)
-CHANGED_AFTER = parameters.integer("after", "Only messages that came, changed or went behind this version.")
-FROM = parameters.integer("from", "From this version.")
-TO = parameters.integer("to", "To this one.")
-ERA = parameters.in_path(ONE_ERA, "era", "The history that the message is of.")
+ONE_ERA = parameters.integer(
+    "era",
+    "Only messages of this history: 1 is the first one, and each replacement of the history begins the next.",
+    least=1,
+    most=INT32_MAX,
+)
+CHANGED_AFTER = parameters.integer(
+    "after", "Only messages that were added, changed or removed after this version."
+)
+FROM = parameters.required(parameters.integer("from", "The version to compare from."), 1)
+TO = parameters.required(parameters.integer("to", "The version to compare to."), 2)
+ERA = parameters.in_path(
+    ONE_ERA, "era", "The history that has the message, as in `positions` and `history`.", 1
+)
 POSITION = parameters.in_path(
-    parameters.integer("position", "", most=INT32_MAX), "position", "Its position there."
+    parameters.integer("position", "", most=INT32_MAX),
+    "position",
+    "The position of the message in that history.",
+    1,
 )
 
 
@@ -70,21 +82,32 @@ def routes(parts: Parts) -> list[BaseRoute]:
         route(
             "/history",
             _history,
-            "All that its messages and settings ever were.",
+            "List all messages and settings that the conversation has had, with the versions of each.",
             parameters=[ONE_ERA, CHANGED_AFTER],
         ),
-        route("/diff", _diff, "What differs between two versions.", "no-such-version", parameters=[FROM, TO]),
+        route(
+            "/diff",
+            _diff,
+            "Compare two versions of a conversation.",
+            "no-such-version",
+            parameters=[FROM, TO],
+        ),
         route(
             "/messages/{era}.{position}/why",
             _why,
-            "Where a message comes from, and what was thrown away.",
+            "Explain a message: its frames, run and call, and the words that were taken back.",
             "not-found",
             "no-such-version",
             parameters=[ERA, POSITION, VERSION],
         ),
-        route("/calls", _calls, "Every call of a function."),
-        route("/activity", _activity, "Whether an answer is awaited, or a call's result.", model=Activity),
-        route("/verify", _verify, "Whether its stored frames make its hash chain.", model=Verification),
+        route("/calls", _calls, "List all function calls of a conversation."),
+        route(
+            "/activity",
+            _activity,
+            "Read whether an answer, or the result of a call, is still to come.",
+            model=Activity,
+        ),
+        route("/verify", _verify, "Verify the hash chain of the stored frames.", model=Verification),
     ]
 
 

@@ -13,6 +13,14 @@ _INTEGER = {"type": "integer"}
 _TIME = {"type": "string", "format": "date-time"}
 _MAYBE_TEXT = {"type": ["string", "null"]}
 _MAYBE_INTEGER = {"type": ["integer", "null"]}
+_MODEL = {
+    **_MAYBE_TEXT,
+    "description": "A model of `GET /v1/models`; `frameledger`, or none: any that is offered.",
+}
+_STREAM = {
+    "description": "`true`: the answer as it comes, as server-sent events.",
+    "type": ["boolean", "null"],
+}
 _VALUES: dict[str, Any] = {"type": "array", "items": {}}
 
 
@@ -118,12 +126,18 @@ SCHEMAS = {
     ),
     "CompletionRequest": {
         "type": "object",
-        "description": "As of OpenAI's chat completions. What cannot be honoured is refused by name.",
+        "description": "As of OpenAI's chat completions, where `FRAMELEDGER_GATEWAY_OPENAI` is `true`. What cannot be "
+        "honoured is refused by name.",
         "required": ["messages"],
         "properties": {
-            "messages": {"type": "array", "items": {"type": "object"}, "minItems": 1},
-            "model": _MAYBE_TEXT,
-            "stream": {"type": ["boolean", "null"]},
+            "messages": {
+                "description": "The whole history: what the conversation has already is skipped.",
+                "type": "array",
+                "items": {"type": "object"},
+                "minItems": 1,
+            },
+            "model": _MODEL,
+            "stream": _STREAM,
             "tools": {
                 "description": "Functions of the client's own, which answers their calls by tool messages.",
                 "type": ["array", "null"],
@@ -134,8 +148,7 @@ SCHEMAS = {
     },
     "RunAgentInput": {
         "type": "object",
-        "description": "As of AG-UI 1.0. `messages` is the whole history; `tools` are functions of the "
-        "client's own, whose calls it answers with tool messages; `state` is passed over.",
+        "description": "As of AG-UI 1.0, where `FRAMELEDGER_GATEWAY_AG_UI` is `true`. `state` is ignored.",
         "required": ["threadId", "runId", "messages"],
         "properties": {
             "threadId": {
@@ -144,13 +157,34 @@ SCHEMAS = {
                 "maxLength": 255,
                 "description": "The conversation.",
             },
-            "runId": {"type": "string", "minLength": 1, "maxLength": 255},
-            "parentRunId": {"type": "string"},
-            "messages": {"type": "array", "items": {"type": "object", "required": ["id", "role"]}},
-            "tools": {"type": "array", "items": {"type": "object", "required": ["name"]}},
-            "context": {"type": "array", "items": {"type": "object", "required": ["description", "value"]}},
+            "runId": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 255,
+                "description": "The client's name for the run: the same request again is asked once.",
+            },
+            "parentRunId": {"type": "string", "description": "Returned with `RUN_STARTED`."},
+            "messages": {
+                "type": "array",
+                "description": "The whole history: what the conversation has already is skipped, by the ids.",
+                "items": {"type": "object", "required": ["id", "role"]},
+            },
+            "tools": {
+                "type": "array",
+                "description": "Functions of the client's own, which answers their calls by tool messages.",
+                "items": {"type": "object", "required": ["name"]},
+            },
+            "context": {
+                "type": "array",
+                "description": "What the application says: the model reads it as a developer message.",
+                "items": {"type": "object", "required": ["description", "value"]},
+            },
             "forwardedProps": {"description": "Kept in the metadata of the frame that asks."},
-            "resume": {"type": "array", "items": {"type": "object", "required": ["interruptId", "status"]}},
+            "resume": {
+                "type": "array",
+                "description": "Answers to the interrupts of the run before: calls that wait for a person.",
+                "items": {"type": "object", "required": ["interruptId", "status"]},
+            },
         },
     },
     "Completion": _object(
@@ -165,19 +199,28 @@ SCHEMAS = {
     ),
     "ResponseRequest": {
         "type": "object",
-        "description": "As of OpenAI's responses. `input` is what is new. What cannot be honoured is refused by name.",
+        "description": "As of OpenAI's responses, where `FRAMELEDGER_GATEWAY_OPENAI` is `true`. What cannot be "
+        "honoured is refused by name.",
         "required": ["input"],
         "properties": {
             "input": {
-                "description": "Text, or items: message, function_call, function_call_output.",
+                "description": "What is new: text, or items (message, function_call, function_call_output, "
+                "item_reference).",
                 "type": ["string", "array"],
             },
-            "instructions": _MAYBE_TEXT,
-            "model": _MAYBE_TEXT,
-            "stream": {"type": ["boolean", "null"]},
+            "instructions": {**_MAYBE_TEXT, "description": "The system instruction of this response."},
+            "model": _MODEL,
+            "stream": _STREAM,
             "store": {"description": "Every response is stored.", "enum": [True, None]},
-            "metadata": {"type": ["object", "null"], "additionalProperties": _TEXT},
-            "previous_response_id": _MAYBE_TEXT,
+            "metadata": {
+                "description": "Up to 16 texts by their names, returned with the response.",
+                "type": ["object", "null"],
+                "additionalProperties": _TEXT,
+            },
+            "previous_response_id": {
+                **_MAYBE_TEXT,
+                "description": "The response to continue, instead of `conversation`.",
+            },
             "conversation": {"description": "The conversation: its id, or an object with it."},
             "tools": {
                 "description": "Functions of the client's own, which answers their calls by function_call_output.",

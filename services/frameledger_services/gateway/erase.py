@@ -16,7 +16,9 @@ from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
 
-WHY = parameters.text("why", "Why it is erased: it stays in the receipt.", most=1_000)
+WHY = parameters.required(
+    parameters.text("why", "The reason; the receipt keeps it.", most=1_000), "request 8113"
+)
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
@@ -27,7 +29,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             PATH,
             bound(_erase, parts),
             scope="admin",
-            summary="Erase a conversation for good.",
+            summary="Erase a conversation permanently: its frames, messages, runs and calls.",
             parameters=[parameters.CONTEXT, WHY],
             answers={200: {"description": "The receipt.", "content": {JSON: {"schema": {"type": "object"}}}}},
             problems=("bad-parameter", "no-such-context", "erased", "not-visible-yet", "log-away"),

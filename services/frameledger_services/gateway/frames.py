@@ -30,21 +30,29 @@ PAGE_BYTES = 4 << 20
 
 MOST_IDS = 500
 
-VERSION = parameters.in_path(parameters.integer("version", ""), "version", "Its version.")
+VERSION = parameters.in_path(
+    parameters.integer("version", ""), "version", "The version of the frame, from 1.", 1
+)
 
-AFTER = parameters.integer("after", "Frames behind this version.")
-BEFORE = parameters.integer("before", "Frames before this version; without `after` the last ones of these.")
-LIMIT = parameters.integer("limit", "Frames of a page; 100, if not given.", least=1, most=1_000)
-TYPE = parameters.text("type", "Frames of this type.")
+AFTER = parameters.integer("after", "Only frames after this version, from the first of them on.")
+BEFORE = parameters.integer(
+    "before", "Only frames before this version; without `after`, the last `limit` of them."
+)
+LIMIT = parameters.integer("limit", "How many frames a page has at most. Default: 100.", least=1, most=1_000)
+TYPE = parameters.text("type", "Only frames of this type, such as `LLMTextFrame`.")
 OUTCOME = parameters.word(
-    "outcome", "Frames of which this became.", "applied", "ignored", "unknown", "parked"
+    "outcome", "Only frames with this outcome.", "applied", "ignored", "unknown", "parked"
 )
-RUN = parameters.text("run_id", "Frames that name this run.")
-ID = parameters.text("id", "The frame of this id; may be given several times.")
+RUN = parameters.text("run_id", "Only frames that name this run.")
+ID = parameters.text("id", "Only the frame with this id. Can be repeated.")
 FORMAT = parameters.word(
-    "format", "`ndjson`: all of them as a file, for links, which send no `Accept`.", "ndjson"
+    "format",
+    "`ndjson`: all frames as a file, one on each line, as with `Accept: application/x-ndjson`.",
+    "ndjson",
 )
-RAW = parameters.word("raw", "`1`: the value of the record, byte for byte, and nothing else.", "1")
+RAW = parameters.word(
+    "raw", "`1`: only the value of the record, byte for byte, without version and outcome.", "1"
+)
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
@@ -76,7 +84,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             FRAMES + "/{version}",
             bound(_frame, parts),
             scope="read",
-            summary="One frame.",
+            summary="Read one frame.",
             parameters=[parameters.CONTEXT, VERSION, RAW],
             answers={
                 200: {

@@ -37,20 +37,23 @@ from frameledger_services.store.partition_progress import PartitionProgress
 from frameledger_services.store.serving import LiveWorker, OfferedFunction
 from frameledger_services.store.tool_calls import UnsettledCall
 
-PREFIX = parameters.text("prefix", "Conversations whose id begins so.")
+PREFIX = parameters.text("prefix", "Only conversations whose id starts with this text.")
 TEXT = parameters.text(
-    "q", "Conversations whose id or a message of which has this text, in whatever case.", most=200
+    "q", "Only conversations with this text in their id or in a message, ignoring case.", most=200
 )
-STATUS = parameters.word("status", "Conversations that do this now.", *get_args(Status))
-MODEL = parameters.text("model", "Conversations of which a run had this model.")
-SINCE = parameters.time("since", "Conversations that began then or later.")
-UNTIL = parameters.time("until", "Conversations that began before.")
-EXPERIMENTS = parameters.flag("experiments", "Also experiments, such as reruns.")
+STATUS = parameters.word("status", "Only conversations with this status.", *get_args(Status))
+MODEL = parameters.text("model", "Only conversations with a run of this model.")
+SINCE = parameters.time("since", "Only conversations that began at this time or later.")
+UNTIL = parameters.time("until", "Only conversations that began before this time.")
+EXPERIMENTS = parameters.flag("experiments", "`true`: include experiments, such as reruns. Default: `false`.")
 ORDER = parameters.word(
-    "order", "`active`: the last active of the newest 1,000; these have no next page.", "started", "active"
+    "order",
+    "`started`, the default: the newest first. `active`: the newest 1,000, the last active first, without a next page.",
+    "started",
+    "active",
 )
-LIMIT = parameters.integer("limit", "How many at most; 50, if not given.", least=1, most=200)
-CURSOR = parameters.text("cursor", "Where the page before ended.", most=2_000)
+LIMIT = parameters.integer("limit", "How many at most. Default: 50.", least=1, most=200)
+CURSOR = parameters.text("cursor", "The next page: the cursor in `Link` of the page before it.", most=2_000)
 
 
 @dataclass(frozen=True, slots=True)

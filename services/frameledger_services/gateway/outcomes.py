@@ -56,9 +56,9 @@ def routes(parts: Parts) -> list[BaseRoute]:
             OUTCOMES,
             outcomes,
             scope="append",
-            summary="What became of frames that were appended, by the ids and places that the append answered.",
+            summary="Read what became of appended frames, by the ids and places in the response of the append.",
             parameters=[parameters.CONTEXT, PREFER],
-            body={"required": True, "content": {JSON: {"schema": _BODY}}},
+            body={"required": True, "content": {JSON: {"schema": _BODY, "example": EXAMPLE}}},
             answers={200: APPENDED, 202: ACCEPTED},
             problems=(
                 "bad-parameter",
@@ -75,11 +75,11 @@ def _schema(name: str) -> dict[str, Any]:
 
 
 APPENDED: dict[str, Any] = {
-    "description": "They are stored, each with its outcome.",
+    "description": "All frames are stored; each with its version and outcome.",
     "content": _schema("Appended"),
 }
 ACCEPTED: dict[str, Any] = {
-    "description": "They are on the log, and were not seen stored within the time.",
+    "description": "The frames are on the log and not stored yet. Read their outcomes later; do not append again.",
     "headers": {"Location": {"schema": {"type": "string"}}},
     "content": _schema("Accepted"),
 }
@@ -87,10 +87,13 @@ ACCEPTED: dict[str, Any] = {
 PREFER = parameters.Parameter(
     "Prefer",
     {"type": "string"},
-    "`wait=5`: answer when they are stored, or after so many seconds. `respond-async`: at once.",
+    "How long to wait until the frames are stored. `wait=10`: at most so many seconds, and no more than the gateway's "
+    "limit; 202 if they are not stored by then. `respond-async`: 202 at once. Default: `wait=5`.",
     str,
     "header",
 )
+
+EXAMPLE = {"frames": [{"id": "0198d3c2-7a55-7c11-9b7d-0d3f3a1c9f52", "place": "llm.frames:1:0:17"}]}
 
 _BODY = {
     "type": "object",
@@ -98,6 +101,7 @@ _BODY = {
     "properties": {
         "frames": {
             "type": "array",
+            "description": "Of each frame its `id` and `place`, as the append returned them.",
             "minItems": 1,
             "maxItems": body.MOST_FRAMES,
             "items": {

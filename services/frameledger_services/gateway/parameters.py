@@ -32,6 +32,11 @@ class Parameter(Generic[_T]):
     """Raises ValueError, with what is wrong, for text that it is not."""
 
     place: Literal["query", "header", "path"] = "query"
+    is_required: bool = False
+    """It is a 400 without it; one in the path is always there."""
+
+    example: str | int | None = None
+    """A value, as the page of the routes shows a request."""
 
     def of(self, request: Request) -> _T | None:
         """Returns its value; None if it is not given. Raises `bad-parameter`."""
@@ -55,9 +60,10 @@ class Parameter(Generic[_T]):
         return {
             "name": self.name,
             "in": self.place,
-            "required": self.place == "path",
+            "required": self.is_required or self.place == "path",
             "description": self.description,
             "schema": self.schema,
+            **({} if self.example is None else {"example": self.example}),
         }
 
 
@@ -139,15 +145,21 @@ def _read_id(segment: str) -> str:
 CONTEXT = Parameter(
     "context_id",
     {"type": "string", "minLength": 1, "maxLength": MAX_KEY_BYTES},
-    "The conversation. A slash in it is written %2F.",
+    "The id of the conversation, percent-encoded: a slash in it is written `%2F`.",
     _read_id,
     "path",
+    example="order-19",
 )
 
 
-def in_path(parameter: Parameter[_T], name: str, description: str) -> Parameter[_T]:
+def in_path(parameter: Parameter[_T], name: str, description: str, example: str | int) -> Parameter[_T]:
     """Returns a parameter as a segment of the path."""
-    return replace(parameter, name=name, description=description, place="path")
+    return replace(parameter, name=name, description=description, place="path", example=example)
+
+
+def required(parameter: Parameter[_T], example: str | int) -> Parameter[_T]:
+    """Returns a parameter that has to be given. Whoever reads it refuses a request without it."""
+    return replace(parameter, is_required=True, example=example)
 
 
 def context_id(request: Request) -> str:

@@ -21,7 +21,9 @@ from frameledger_services.providers.plugins import NoSuchProviderError
 from frameledger_services.store import history, past
 from frameledger_services.store.history import RunLine
 
-RUN = parameters.in_path(parameters.text("run_id", ""), "run_id", "The run, or the beginning of its id.")
+RUN = parameters.in_path(
+    parameters.text("run_id", ""), "run_id", "The id of the run, or the beginning of it.", "8742ad2d"
+)
 
 
 @dataclass(frozen=True, slots=True)

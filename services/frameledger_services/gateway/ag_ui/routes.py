@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,13 +29,25 @@ from frameledger_services.gateway.ag_ui.run_stream import RunStream
 from frameledger_services.gateway.ag_ui.shared_presence import SharedPresence
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.append import source_of
-from frameledger_services.gateway.live.streams import LAST
+from frameledger_services.gateway.live import streams
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.settings import PREFIX
 from frameledger_services.store import client_requests, conversation_state
 from frameledger_services.store.client_requests import AskedRun
+
+LAST = replace(
+    streams.LAST,
+    description="The `id` of the last event that was received: 204 if the run is over and nothing came after it. "
+    "Otherwise the run is told from its beginning.",
+)
+
+EXAMPLE = {
+    "threadId": "desk-7",
+    "runId": "run-1",
+    "messages": [{"id": "m-1", "role": "user", "content": "Is there a night train?"}],
+}
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
@@ -47,10 +60,12 @@ def routes(parts: Parts) -> list[BaseRoute]:
             policy.AG_UI,
             runs.run,
             scope=("append", "read"),
-            summary="AG-UI 1.0: run a conversation for a front end.",
+            summary="AG-UI 1.0: say something in a conversation, and follow the run that answers.",
             body={
                 "required": True,
-                "content": {JSON: {"schema": {"$ref": "#/components/schemas/RunAgentInput"}}},
+                "content": {
+                    JSON: {"schema": {"$ref": "#/components/schemas/RunAgentInput"}, "example": EXAMPLE}
+                },
             },
             answers={200: _EVENTS},
             problems=(
@@ -69,7 +84,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             policy.AG_UI + "/{context_id}",
             runs.reconnect,
             scope="read",
-            summary="AG-UI 1.0: the run that a conversation was asked for last, from its beginning and as it goes on.",
+            summary="AG-UI 1.0: return to the latest run of a conversation: its events from the beginning on.",
             parameters=[parameters.CONTEXT, LAST],
             answers={200: _EVENTS, 204: {"description": "It is over, and the client has all of it."}},
             problems=(*problems, "erased"),

@@ -32,22 +32,27 @@ def _read_after(text: str) -> int | None:
 AFTER: Parameter[int | None] = Parameter(
     "after",
     {"anyOf": [{"type": "integer", "minimum": 0, "maximum": INT64_MAX}, {"enum": [NEWEST]}]},
-    f"The version behind which it begins, 0 if not given; `{NEWEST}` for nothing of what there is.",
+    f"Begin after this version; `{NEWEST}`: with the frames that come from now on. Default: 0, with the first frame.",
     _read_after,
 )
 LAST = Parameter(
     "Last-Event-ID",
     _VERSION.schema,
-    "The `id` of the last event that was received. Browsers send it when they come back; it wins over `after`.",
+    "The `id` of the last event that was received: the stream continues after it, whatever `after` is. "
+    "Browsers send it when they reconnect.",
     _VERSION.read,
     "header",
 )
 WAIT = parameters.word(
     "wait",
-    "`1`: it does not end by itself, and waits for a conversation that is not there (yet, or any more).",
+    "`1`: never end the stream, and wait for a conversation that does not exist yet, or was erased.",
     "1",
 )
-TYPES = parameters.text("types", "Only frames of these types, separated by commas.", most=2_000)
+TYPES = parameters.text(
+    "types",
+    "Only frames of these types, separated by commas, such as `LLMTextFrame,InterruptionFrame`.",
+    most=2_000,
+)
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
@@ -59,7 +64,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             "/v1/contexts/{context_id}/stream",
             bound(_stream, parts),
             scope="read",
-            summary="The frames of a conversation as they are stored, as server-sent events.",
+            summary="Follow the frames of a conversation as they are stored, as server-sent events.",
             answers={
                 200: {
                     "description": "Events `frame`, `head` when there is no more for now, `reset` if the client has "

@@ -64,11 +64,13 @@ def routes(parts: Parts) -> list[BaseRoute]:
             Completions(parts).complete,
             operation="complete",
             scope=("append", "read"),
-            summary="OpenAI's chat completions: say something in a conversation, and be answered.",
+            summary="Chat completions, as of OpenAI's API: say something in a conversation, and receive the answer.",
             parameters=[CONTEXT, KEY],
             body={
                 "required": True,
-                "content": {JSON: {"schema": {"$ref": "#/components/schemas/CompletionRequest"}}},
+                "content": {
+                    JSON: {"schema": {"$ref": "#/components/schemas/CompletionRequest"}, "example": EXAMPLE}
+                },
             },
             answers={
                 "200": {
@@ -89,7 +91,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             partial(models.list_models, parts),
             operation="models",
             scope="read",
-            summary="OpenAI's list of models: those that inference services answer for.",
+            summary="List the models that inference services offer, as OpenAI's API does.",
             answers={"200": answer("The models.", "ModelList")},
             problems=(),
         ),
@@ -100,7 +102,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             partial(models.get_model, parts),
             operation="model",
             scope="read",
-            summary="One of the models.",
+            summary="Read one of the models.",
             parameters=[MODEL],
             answers={"200": answer("The model.", "Model")},
             problems=("no-such-model",),
@@ -131,15 +133,22 @@ def _header(name: str, description: str) -> parameters.Parameter[str]:
     return parameters.Parameter(name, {"type": "string"}, description, str, "header")
 
 
+EXAMPLE = {
+    "model": "frameledger",
+    "conversation": "desk-5",
+    "messages": [{"role": "user", "content": "Is there a night train?"}],
+}
+
 CONTEXT = _header(
     conversation.HEADER,
-    "The conversation, unless the body names it (`conversation`). Without either it is a new one; the answer says "
-    "which.",
+    "The id of the conversation, percent-encoded, unless the body names it (`conversation`). Without either, a new "
+    "conversation begins; this header of the response names it.",
 )
 KEY = _header(
-    "Idempotency-Key", "The same request with the same key is asked once, however often it is sent."
+    "Idempotency-Key",
+    "1 to 255 characters: the same request with the same key is asked once; with another body it is 422.",
 )
-MODEL = parameters.in_path(parameters.text("model", ""), "model", "Its name.")
+MODEL = parameters.in_path(parameters.text("model", ""), "model", "The name of the model.", "frameledger")
 
 
 def answer(description: str, schema: str) -> dict[str, Any]:

@@ -29,11 +29,13 @@ def routes(parts: Parts) -> list[BaseRoute]:
             Responses(parts).create,
             operation="create_response",
             scope=("append", "read"),
-            summary="OpenAI's responses: say something in a conversation, or behind a response, and be answered.",
+            summary="Responses, as of OpenAI's API: say something in a conversation, or after a response.",
             parameters=[CONTEXT, KEY],
             body={
                 "required": True,
-                "content": {JSON: {"schema": {"$ref": "#/components/schemas/ResponseRequest"}}},
+                "content": {
+                    JSON: {"schema": {"$ref": "#/components/schemas/ResponseRequest"}, "example": EXAMPLE}
+                },
             },
             answers={"200": _RESPONSE},
             problems=("no-such-response", *ASKING_PROBLEMS),
@@ -45,7 +47,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             partial(stored_responses.read, parts),
             operation="response",
             scope="read",
-            summary="A response, as far as it is.",
+            summary="Read a response, as far as it is.",
             parameters=[ID, STREAM, STARTING_AFTER],
             answers={"200": _RESPONSE},
             problems=("bad-parameter", "no-such-context", "no-such-response", "erased"),
@@ -71,6 +73,8 @@ def routes(parts: Parts) -> list[BaseRoute]:
         ),
     ]
 
+
+EXAMPLE = {"model": "frameledger", "conversation": "desk-5", "input": "Is there a night train?"}
 
 _RESPONSE: dict[str, Any] = {
     "description": "The response; with `stream` its events.",

@@ -35,11 +35,16 @@ from frameledger_services.store import conversation_state
 from frameledger_services.store.answered_requests import AnsweredRequest, answered_request
 
 ID = parameters.in_path(
-    parameters.text("response_id", "", most=response_ids.MOST_CHARACTERS), "response_id", "The response."
+    parameters.text("response_id", "", most=response_ids.MOST_CHARACTERS),
+    "response_id",
+    "The `id` of the response, as it came.",
+    "resp_MjpkZXNrLTU",
 )
-STREAM = parameters.flag("stream", "Whether its events are sent, from the first one on.")
+STREAM = parameters.flag(
+    "stream", "`true`: send its events, from the first one on, as server-sent events. Default: `false`."
+)
 STARTING_AFTER = parameters.integer(
-    "starting_after", "With `stream`: only events behind the one with this `sequence_number`."
+    "starting_after", "With `stream=true`: only events after the one with this `sequence_number`."
 )
 
 
