@@ -259,6 +259,24 @@ def test_who_cancels_the_caller_of_a_hook_cancels_the_hook():
     assert called == []
 
 
+@pytest.mark.regression("worker 66")
+def test_a_hook_whose_end_fails_does_not_keep_its_caller_from_being_cancelled():
+    service, called = ScriptedLLMService(), []
+
+    @service.event_handler("on_function_calls_started")
+    async def first(got, calls):
+        asyncio.current_task().cancel()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("the connection is closed already")
+
+    service.add_event_handler("on_function_calls_started", lambda got, calls: called.append("second"))
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(service.notify("on_function_calls_started", ["calls"]))
+    assert called == []
+
+
 def test_an_event_that_there_is_not_is_an_error_that_lists_those_there_are():
     with pytest.raises(ValueError, match="on_completion_timeout"):
         ScriptedLLMService().event_handler("on_completion_timeuot")

@@ -88,8 +88,9 @@ async def failure_of(hook: Callable[[], Any], *, within: float | None = None) ->
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and task.cancelling() > cancelled_before:
-            raise
+        if task.cancelling() > cancelled_before:
+            # Also where the hook, while it ended, raised something else.
+            raise asyncio.CancelledError from error
         # Any other cancellation came out of the hook, such as from a task that it awaited.
         return error
     return None
