@@ -47,5 +47,9 @@ def not_run(name: str) -> str:
     return f"The function `{shown(name)}` was not run: its service is stopping. You may call it again."
 
 
+def given_up(name: str) -> str:
+    return f"The function `{shown(name)}` was started several times and never finished. It is not run again."
+
+
 def stopped(name: str) -> str:
     return f"The function `{shown(name)}` did not finish: its service is stopping. You may call it again."
