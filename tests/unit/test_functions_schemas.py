@@ -1,11 +1,12 @@
 """Schemas made from functions, and arguments made to fit them."""
 
+import asyncio
 import enum
 from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from frameledger.tools import FunctionSchema
 from frameledger_services import cancel_tools
@@ -346,3 +347,15 @@ def test_what_python_alone_reads_as_a_number_is_no_json(number):
     assert parsed('{"amounts": [1e308, -0.0, 12345678901234567890]}') == {
         "amounts": [1e308, -0.0, 12345678901234567890]
     }
+
+
+@pytest.mark.regression("worker 68")
+@pytest.mark.parametrize("error", [SystemExit(1), GeneratorExit(), asyncio.CancelledError()], ids=repr)
+def test_a_validator_that_exits_refuses_the_arguments_and_ends_no_service(error):
+    def exits(value):
+        raise error
+
+    def move(to: Annotated[int, BeforeValidator(exits)]): ...
+
+    with pytest.raises(ArgumentsError, match="cannot be converted"):
+        signature_of(move).converted({"to": 1})

@@ -53,8 +53,9 @@ class FunctionSignature:
             made = self.arguments.model_validate(dict(arguments))
         except ValidationError as error:
             raise ArgumentsError(_words(error)) from error
-        except Exception as error:
-            # Raised by a validator of the application's own types. Its message is not for the model.
+        except BaseException as error:
+            # Raised by a validator of the application's own types, as nothing is awaited here: also SystemExit and
+            # CancelledError, which would end the service. Its message is not for the model.
             _log.exception("call.arguments_unreadable", function_name=self.schema.name)
             raise ArgumentsError(
                 "the arguments cannot be converted to the types of its parameters"
