@@ -2,8 +2,10 @@
 
 import copy
 
+import pytest
+
 from frameledger.context import LLMSpecificMessage
-from frameledger_services.providers.pairing import NO_RESULT, paired
+from frameledger_services.providers.pairing import NO_RESULT, _Ids, paired
 
 
 def call(*ids, content=None):
@@ -106,3 +108,25 @@ def test_history_is_not_touched():
     before = copy.deepcopy(messages)
     paired(messages)
     assert messages == before
+
+
+class Looked(set):
+    """Counts how often something is looked for in it."""
+
+    times = 0
+
+    def __contains__(self, one):
+        self.times += 1
+        return super().__contains__(one)
+
+
+@pytest.mark.regression("worker 69")
+def test_an_id_that_is_called_over_and_over_is_numbered_without_trying_all_numbers_each_time():
+    ids = _Ids()
+    ids._given = given = Looked()
+    assert [ids.unique(name) for name in ["a", "a-3", "a", "a", "a", "a-3"]] == [
+        *("a", "a-3", "a-2", "a-4", "a-5", "a-3-2")
+    ]
+    for _ in range(1_000):
+        ids.unique("call_0")
+    assert given.times < 3_000
