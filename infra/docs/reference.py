@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 from pydantic_core import PydanticUndefined
 
+from frameledger_services.accepted_values import accepted_values
 from frameledger_services.cli import GROUPS, application
 from frameledger_services.log_events import EVENTS
 from frameledger_services.settings import PREFIX, Settings
@@ -39,11 +40,13 @@ def _listed(found: re.Match[str]) -> str:
 
 def settings() -> Iterator[str]:
     """Each setting as a row of a table."""
-    yield "| variable | default | meaning |"
-    yield "| --- | --- | --- |"
+    yield "| variable | default | takes | meaning |"
+    yield "| --- | --- | --- | --- |"
     for name, field in Settings.model_fields.items():
         default = "" if field.default in (None, PydanticUndefined, "") else f"`{field.default}`"
-        yield f"| `{PREFIX}{name.upper()}` | {default} | {_cell(field.description)} |"
+        takes = accepted_values(Settings, name)
+        shown = "" if takes in ("text", "a path") else takes
+        yield f"| `{PREFIX}{name.upper()}` | {default} | {shown} | {_cell(field.description)} |"
 
 
 def commands() -> Iterator[str]:
