@@ -1,32 +1,30 @@
 """Copies of recorded frames for another conversation, which nothing acts on a second time.
 
-The conversation of the copies is a *recording* from its first frame on (rule RA5.recording): the fold emits no effect
-for it, so no model and no function hears of it. A context or mirror frame among the copies would end that, so each is
-given `react: false`. What the copies say is what reached the context:
+The conversation of the copies is a *recording* from its first frame on (rule RA5.recording): the fold emits no effects
+for it, so no model and no function is called. A context or mirror frame among the copies would end that, so each is
+given `react: false`. The copies contain what reached the original context:
 
-- Only applied frames are copied, and unknown ones. One that was ignored would not be, in the copy, where the run or the
-  call that refused it is not open.
-- Of a run only the attempt that counts is copied. What earlier ones said was taken back, which nothing in a copy does;
-  a message of theirs that a client rewrote was not, and is copied as a message.
-- Runs, attempts, claims and versions are taken off: they name what is in the original. An answer becomes a response
-  that names no run, and a call one that somebody else runs, which a recording folds to the same messages.
-- The call of a client's function starts without a frame, since the fold starts it (RA5.client). In a recording it does
-  not, so behind the copy of what began such calls a start of each is said.
+- Only applied frames and frames of unknown types are copied. An ignored frame could be applied in the copy, where the
+  run or call that refused it is not open.
+- Of a run only the attempt that counts is copied: the text of earlier attempts was retracted, and nothing in a copy
+  retracts. If a client rewrote a message of theirs, it was not retracted, and is copied as a message.
+- Runs, attempts, claims and versions are removed, because they name parts of the original. An answer becomes a response
+  that names no run, and a call one that another program runs; a recording folds both to the same messages.
+- A call of a client's function starts without a frame, because the fold starts it (RA5.client), but not in a recording.
+  So the copy of the frame that began such calls is followed by a start frame for each.
 - An erasure is not copied.
-- A rewriting names a position, which is another one in the copy where something was left out: `places` finds it.
+- A rewrite names a position, which differs in the copy if something was left out: `places` finds it.
 
-One thing is in the copy that is not in the original: the words of a plain client whose answer to a run was put aside
-because a worker answered that run too (RA5.adopt). And one stands elsewhere: an input that was held until an answer was
-over (R7.5) stands before that answer, where it was said. Since no limit acts in a recording, a text that was heard and
-had no room (R8.4) is in the copy, too.
+The copy differs from the original in three points. It has the text of a plain client whose answer to a run was put
+aside because a worker answered that run too (RA5.adopt). An input that was held until an answer was over (R7.5) comes
+before that answer. And a text that was heard and had no room (R8.4) is in the copy, since a recording has no limits.
 
-With `live` the model and the functions are asked anew instead: only what people and programs said is copied, no answer,
-no call and no speech, and contexts react as they did. That is the only way in which a copy causes anything. What a
-client answered to a call is an answer to that call, and is not said either: the calls of a client's functions that the
-model makes now wait for whoever is the client of the copy, as in any conversation.
+With `live` the model and the functions are called again: only the frames of people and programs are copied, without
+answers, calls and speech, and contexts react as in the original. This is the only way in which a copy has effects. A
+client's results of calls are not copied either: the calls that the model makes now wait for the client of the copy.
 
-Each copy says in `metadata.replay_of` of which frame it is, and its id is derived from that frame and the new
-conversation: to publish a copy again says nothing twice. Its cause is the copy of the cause.
+Each copy names its original in `metadata.replay_of`, and its id is derived from that frame and the new conversation, so
+publishing it again changes nothing. Its cause is the copy of the original's cause.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Positions of messages in a copy of a conversation, which differ from those that its frames name.
 
-A copy leaves out what was taken back, and begins anew with what was there before its first frame. So the copies are
-folded as they are made, and each message is found again by the frame that wrote it.
+A copy leaves out retracted messages, and starts with the context before its first frame. So the copies are folded while
+they are made, and each message is found by the frame that wrote it.
 """
 
 from __future__ import annotations

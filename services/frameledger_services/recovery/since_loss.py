@@ -1,11 +1,11 @@
 """The records that clients published after the log lost records and before it was recovered.
 
-The copies of what was lost come behind these. So two things would be erased, or come back, that must not:
+The copies of lost frames come after these records, which would have two wrong consequences:
 
-- The copy of an erasure lies behind frames of the life after it. A database that is filled from this log would erase
-  them with the life before. They are published again behind the copy: to the present tables they are repetitions.
-- A client may have erased a conversation whose lost frames are still in the tables, since nobody projects before the
-  recovery. Behind that erasure their copies would begin another life, so they are left out.
+- The copy of an erasure comes after frames of the next life, and a database that is filled from this log would erase
+  them too. So they are published again after the copy; for the present tables they are repetitions.
+- A client may have erased a conversation whose lost frames are still in the tables, because no projector runs before
+  the recovery. Copies after that erasure would begin another life, so they are left out.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Combines concurrent reads into one statement.
 
-Nobody waits for company: who finds a statement to spare is read for at once. Who comes while all are under way is read
-for by the next one, together with whoever else has come by then. So what a statement costs beside its rows is shared
-by the more, the busier the process is; and whoever asks sees what was committed before it asked.
+No read is delayed to wait for others: if a statement may begin, it begins at once. Reads that arrive while all
+statements are running share the next one. So the fixed cost of a statement is shared by more reads the busier the
+process is, and every read sees what was committed before it began.
 
-Small reads cost almost nothing but their statement, of whose 140 us most is the system call that wakes the server. They
-have one statement at a time, and a second one only beside a statement that takes long (`patience`).
+The fixed cost dominates small reads: about 140 us, most of it the system call that wakes the server. They run one
+statement at a time, and a second one only if the first takes longer than `patience`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """A whole batch as one statement: for small batches, where round trips dominate.
 
-A single statement is a transaction, so we cannot die between its beginning and its commit. It has the same effect on
-the tables as the statements of `batch`. It begins, like every batch, by advancing the checkpoints that have the
-expected epoch and offset; unless those are all, it does nothing. Its commit returns before or after it is on disk, as
-asked.
+A single statement is a transaction, so the process cannot die between its beginning and its commit. Its effect on the
+tables is that of the statements in `batch`. Like every batch it first advances the checkpoints that have the expected
+epoch and offset, and does nothing if one of them has not. Its commit waits for the disk or not, as requested.
 
-Most of its cost is the database's preparation. So it names no more columns than needed; and if every table gets one
-row, which is the usual case, the values of the rows are parameters.
+Most of its cost is planning by the database. So it names no more columns than needed, and if every table gets one row,
+which is the usual case, the values of the rows are parameters.
 """
 
 from __future__ import annotations

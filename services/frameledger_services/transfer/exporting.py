@@ -1,7 +1,7 @@
 """Export: reads conversations from their rows, in pages of frames, each conversation in one snapshot.
 
-So each conversation is whole and of one moment, whatever is published meanwhile; two conversations of one export may be
-of two moments. Memory is that of one page, however long a conversation is and however many there are.
+So each conversation is complete and consistent, whatever is published meanwhile; two conversations of one export may be
+of two different moments. Memory is that of one page, independent of the number and length of conversations.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The frames of a file, folded into rows of this database.
 
-A frame that came without an id has one that follows from its place on the log (`record.derived_id`). On the log of this
-database another record may come to the same place, and would be taken for a repetition of it; so such a frame gets
-another id here, which follows from the one it had, and who names it as a cause names the new one.
+The id of a frame that was published without one is derived from its place on the log (`record.derived_id`). On the log
+of this database another record may get that place, and would be taken for a repetition. So such a frame gets another
+id, derived from its old one, and frames that name it as their cause name the new id.
 
-What was parked is folded here if this release can; otherwise the conversation is refused, like any other that does not
-fold. A frame of a type that was unknown stays unknown.
+A parked frame is folded if this release can fold it; otherwise the conversation is refused, like any other that cannot
+be folded. A frame of an unknown type stays unknown.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Import: writes the conversations of a file as the rows that a projector would have written. Publishes nothing.
 
-First the whole file is read and checked (`check`): seals, chains, that every frame can be folded, and that no id is
-taken. Only then is anything written (`write`), each conversation in one transaction. A process that dies between any
-two lines leaves whole conversations and nothing else; the same import again finds those there, the same up to the end
-of the file's, and goes on with the others. A conversation that a projector begins under the same id in the meantime is
-kept: the transaction fails, and the import is refused.
+First the whole file is checked (`check`): seals, hash chains, that every frame can be folded, and that no id is taken.
+Then the conversations are written (`write`), each in one transaction. If the process dies in between, some of them are
+imported and the others are not. The same import can be run again: it skips conversations that are identical up to the
+end of the file's, and imports the rest. If a projector begins a conversation with the same id meanwhile, the
+transaction fails, the import is refused, and that conversation is kept.
 
-An import has no effects, and leaves nothing open that a worker or the timekeeper would go on with: if a run, a call, a
-turn or speech was open at the end of the file, an `EndFrame` follows as one version more, which settles all of it by
-rule R1.6, and which the next frame that says something undoes. A recording stays as it is, since nobody works on it.
+An import has no effects and leaves no open work: if a run, a call, a turn or speech is open at the end of the file, an
+`EndFrame` is added as one more version. It settles everything by rule R1.6, and the next frame with content reopens the
+conversation. A recording is not changed, because nothing works on it.
 
-`import_folding` says what a frame of a file becomes.
+`import_folding` folds the frames of the file.
 """
 
 from __future__ import annotations
