@@ -150,11 +150,11 @@ async def _of_starlette(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> set[str]:
     """Returns the methods of all routes of a path: the router names those of the first."""
-    found = set[str]()
+    methods = set[str]()
     for route in request.app.routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
-            found |= route.methods or set()
-    return found
+            methods |= route.methods or set()
+    return methods
 
 
 async def _bug(request: Request, error: Exception) -> Response:

@@ -47,7 +47,7 @@ class Definition:
 def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
     """Returns the definitions as the log has them, marked as the client's. Raises the problem
     `bad-parameter`, which names the place. Schemas that were not checked before take milliseconds each."""
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for number, one in enumerate(definitions):
         place = f"tools[{number}]"
         if number == MOST:
@@ -56,7 +56,7 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
             raise _refused(
                 f"{place}.name", "a function's name is 1 to 64 letters, digits, underscores and hyphens."
             )
-        if one.name in found:
+        if one.name in by_name:
             raise _refused(f"{place}.name", f"the function {one.name!r} is there twice.")
         if not isinstance(one.description, str | None):
             raise _refused(f"{place}.description", "a description is text.")
@@ -68,8 +68,8 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
         function["parameters"] = _parameters(f"{place}.parameters", one.parameters)
         if one.strict is not None:
             function["strict"] = one.strict
-        found[one.name] = of_client({"type": "function", "function": function})
-    return tuple(found.values())
+        by_name[one.name] = of_client({"type": "function", "function": function})
+    return tuple(by_name.values())
 
 
 def beside(held: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]) -> list[dict[str, Any]] | None:
@@ -90,10 +90,10 @@ def value(text: str) -> Any:
         return text
     try:
         # As deep as it lies in a frame.
-        [found] = strict_json.loads(f"[{text}]".encode())
+        [parsed] = strict_json.loads(f"[{text}]".encode())
     except (DecodeError, ValueError):
         return text
-    return found
+    return parsed
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -142,11 +142,11 @@ class _Checked:
         try:
             return self._problems[digest]
         except KeyError:
-            found = _problem_of(schema)
+            result = _problem_of(schema)
         if len(self._problems) >= MOST_CHECKED:
             self._problems.clear()
-        self._problems[digest] = found
-        return found
+        self._problems[digest] = result
+        return result
 
 
 _CHECKED = _Checked()

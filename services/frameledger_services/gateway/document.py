@@ -53,10 +53,10 @@ def routes(described: Sequence[BaseRoute]) -> list[BaseRoute]:
 
 def document(described: Iterable[BaseRoute]) -> dict[str, Any]:
     """Returns the document."""
-    found = [route for route in described if isinstance(route, DescribedRoute)]
+    listed = [route for route in described if isinstance(route, DescribedRoute)]
     models = {
         answer["model"]
-        for route in found
+        for route in listed
         for answer in route.operation["responses"].values()
         if answer.get("model") is not None
     }
@@ -65,7 +65,7 @@ def document(described: Iterable[BaseRoute]) -> dict[str, Any]:
         ref_template="#/components/schemas/{model}",
     )
     paths: dict[str, Any] = {}
-    for route in found:
+    for route in listed:
         responses = {
             status: _answer(answer, schemas) for status, answer in route.operation["responses"].items()
         }

@@ -31,8 +31,8 @@ def routes(parts: Parts) -> list[BaseRoute]:
         return JSONResponse({"live": True})
 
     async def ready(_: Request) -> Response:
-        found = await asyncio.gather(_database(parts), _log(parts))
-        checks = dict(zip(("database", "log"), found, strict=True))
+        results = await asyncio.gather(_database(parts), _log(parts))
+        checks = dict(zip(("database", "log"), results, strict=True))
         checks["draining"] = "yes" if parts.stopping.is_set() else "no"
         is_ready = checks == {"database": OK, "log": OK, "draining": "no"}
         return JSONResponse({"ready": is_ready, "checks": checks}, status_code=200 if is_ready else 503)

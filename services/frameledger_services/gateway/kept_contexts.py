@@ -39,9 +39,9 @@ class KeptContexts:
 
     def get(self, context_id: str, tag: str) -> bytes | None:
         """Returns the context of this tag; None if it is not kept. One of another tag is deleted."""
-        found = self._kept.get(context_id)
-        if found is None or found.tag == tag:
-            return None if found is None else found.body
+        kept = self._kept.get(context_id)
+        if kept is None or kept.tag == tag:
+            return None if kept is None else kept.body
         self.drop(context_id)
         return None
 
@@ -60,9 +60,9 @@ class KeptContexts:
 
     def drop(self, context_id: str) -> None:
         """Delete what is kept of a conversation, if something is."""
-        found = self._kept.pop(context_id, None)
-        if found is not None:
-            self.bytes -= len(found.body)
+        kept = self._kept.pop(context_id, None)
+        if kept is not None:
+            self.bytes -= len(kept.body)
 
     def clear(self) -> None:
         """Delete all that is kept."""

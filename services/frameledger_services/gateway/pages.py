@@ -63,10 +63,10 @@ def routes(_: Parts) -> list[Route]:
         return _answer(request, files()[INDEX])
 
     async def file(request: Request) -> Response:
-        found = files().get(request.path_params["name"])
-        if found is None:
+        page_file = files().get(request.path_params["name"])
+        if page_file is None:
             raise ProblemError("not-found", f"No route matches {request.url.path}.")
-        return _answer(request, found)
+        return _answer(request, page_file)
 
     return [
         Route("/", index, methods=["GET"]),
@@ -81,8 +81,8 @@ def _read(path: Path) -> PageFile:
     return PageFile(content, MEDIA_TYPES[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
 
 
-def _answer(request: Request, found: PageFile) -> Response:
-    headers = {"Cache-Control": "no-cache", "ETag": found.tag}
-    if answers.is_known(request, found.tag):
+def _answer(request: Request, page_file: PageFile) -> Response:
+    headers = {"Cache-Control": "no-cache", "ETag": page_file.tag}
+    if answers.is_known(request, page_file.tag):
         return Response(status_code=304, headers=headers)
-    return Response(found.content, headers={**headers, "Content-Type": found.media_type})
+    return Response(page_file.content, headers={**headers, "Content-Type": page_file.media_type})

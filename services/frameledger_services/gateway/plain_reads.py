@@ -72,14 +72,14 @@ class PlainReads:
         if caller.of(scope).redact or not self._limit.has_taken(scope):
             return False
         try:
-            found = await self._read(context_id, None if known is None else known.decode("latin-1"))
+            answer = await self._read(context_id, None if known is None else known.decode("latin-1"))
         except Exception as error:
             # Also one that is a bug: the long way says and logs what it is.
             scope[contexts.FAILURE] = error
             return False
-        if found is None:
+        if answer is None:
             return False
-        tag, body = found
+        tag, body = answer
         if body is None:
             metrics.note_template(scope, contexts.PATH, 304)
             headers = [*_ALWAYS, (b"etag", tag.encode())]
@@ -110,9 +110,9 @@ class PlainReads:
             body = parts.kept.get(context_id, tag)
             if body is not None:
                 return tag, body
-        found = await parts.contexts.read(WantedContext(context_id))
-        if found is None:
+        context = await parts.contexts.read(WantedContext(context_id))
+        if context is None:
             return None
-        tag, body = contexts.tag(found), contexts.written(context_id, found)
+        tag, body = contexts.tag(context), contexts.written(context_id, context)
         parts.kept.keep(context_id, tag, body)
         return tag, body

@@ -33,10 +33,10 @@ def expected_version(request: Request) -> int | None:
     written = request.headers.get("if-match")
     if written is None:
         return None
-    found = _TAG.fullmatch(written.strip())
-    if found is None:
+    match = _TAG.fullmatch(written.strip())
+    if match is None:
         raise ProblemError("bad-parameter", 'If-Match must be one entity tag, such as "41".')
-    return int(found[1])
+    return int(match[1])
 
 
 def idempotency_key(request: Request) -> str | None:

@@ -89,8 +89,8 @@ def problem_answers(*words: str) -> dict[str, Any]:
         by_status.setdefault(KINDS[word].status, []).append(word)
     return {
         str(status): {
-            "description": ", ".join(found),
+            "description": ", ".join(meanings),
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        for status, found in sorted(by_status.items())
+        for status, meanings in sorted(by_status.items())
     }

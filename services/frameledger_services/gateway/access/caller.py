@@ -47,8 +47,8 @@ LOOPBACK = Caller("loopback", frozenset(SCOPES))
 def of(scope: Mapping[str, Any]) -> Caller:
     """Returns who sent the request of an ASGI scope. Raises KeyError for one that came past the guard, which is a
     bug."""
-    found: Caller = scope[_KEY]
-    return found
+    caller: Caller = scope[_KEY]
+    return caller
 
 
 def set_caller(

@@ -56,9 +56,9 @@ class LiveTokens:
 
     def of_text(self, text: str) -> Token | None:
         """Returns the token with this text; None for one that is unknown, revoked or expired."""
-        found = self._good(tokens.id_in(text))
-        matches = (found or _NOBODYS).belongs_to(text)
-        return found if matches else None
+        token = self._good(tokens.id_in(text))
+        matches = (token or _NOBODYS).belongs_to(text)
+        return token if matches else None
 
     def of_id(self, id_: str) -> Token | None:
         """Returns the token with this id; None for one that is unknown, revoked or expired."""
@@ -66,8 +66,8 @@ class LiveTokens:
 
     def _good(self, id_: str | None) -> Token | None:
         self._refresh()
-        found = self._by_id.get(id_ or "")
-        return found if found is not None and found.is_good_at(self._now()) else None
+        token = self._by_id.get(id_ or "")
+        return token if token is not None and token.is_good_at(self._now()) else None
 
     def _refresh(self) -> None:
         if self._seen is None and not os.access(self._path, os.F_OK):

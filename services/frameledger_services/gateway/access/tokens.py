@@ -100,8 +100,8 @@ def path_of(settings: Settings) -> Path:
 
 def id_in(text: str) -> str | None:
     """Returns the id that a token's text names; None for what is no token."""
-    found = _TOKEN.fullmatch(text)
-    return None if found is None else found["id"]
+    match = _TOKEN.fullmatch(text)
+    return None if match is None else match["id"]
 
 
 def load(path: Path) -> tuple[Token, ...]:
@@ -110,13 +110,13 @@ def load(path: Path) -> tuple[Token, ...]:
     Raises `TokensFileError`, also for a file that is not there.
     """
     try:
-        found = _File.model_validate_json(path.read_bytes()).tokens
+        loaded = _File.model_validate_json(path.read_bytes()).tokens
     except OSError as error:
         raise TokensFileError(f"The tokens in {path} cannot be read: {error.strerror}.") from error
     except ValidationError as error:
         raise TokensFileError(f"{path} is no file of tokens: {_first(error)}.") from None
-    _check_unique(path, found)
-    return found
+    _check_unique(path, loaded)
+    return loaded
 
 
 def create(
@@ -210,8 +210,8 @@ def _write(path: Path, tokens: Sequence[Token]) -> None:
 
 def _check_unique(path: Path, tokens: Sequence[Token]) -> None:
     for what in ("id", "name"):
-        found = [getattr(one, what) for one in tokens]
-        if twice := {one for one in found if found.count(one) > 1}:
+        values = [getattr(one, what) for one in tokens]
+        if twice := {one for one in values if values.count(one) > 1}:
             raise TokensFileError(f"{path} has several tokens with the {what} {min(twice)}.")
 
 

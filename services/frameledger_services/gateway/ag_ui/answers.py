@@ -27,11 +27,11 @@ def of_calls(thread: Thread, sent: Sequence[Message]) -> dict[CallKey, Message]:
     waiting = {
         names.name(one.tool_call_id): (one.tool_call_id, one.requested_version) for one in thread.waiting
     }
-    found: dict[CallKey, Message] = {}
+    by_call: dict[CallKey, Message] = {}
     for message in sent:
         if message.role == "tool" and message.tool_call_id in waiting and not _is_report(message):
-            found[waiting[message.tool_call_id]] = message
-    return found
+            by_call[waiting[message.tool_call_id]] = message
+    return by_call
 
 
 def last_answered(sent: Sequence[Message], known: Mapping[str, ClientCall]) -> ClientCall | None:

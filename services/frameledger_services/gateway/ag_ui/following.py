@@ -134,21 +134,21 @@ class FollowedRun:
     async def _begun(self, chunk: Chunk) -> Mapping[int, Sequence[BegunCall]]:
         """The calls of clients that began with these frames, by version."""
         places = [frame.version for frame in chunk.frames if frame.type not in WORDS]
-        found: dict[int, list[BegunCall]] = {}
+        by_version: dict[int, list[BegunCall]] = {}
         if places:
             for call in await self._read(client_calls.begun, self.thread_id, places[0], places[-1]):
-                found.setdefault(call.version, []).append(call)
-        return found
+                by_version.setdefault(call.version, []).append(call)
+        return by_version
 
     async def _written(self, chunk: Chunk) -> Mapping[int, Sequence[WrittenMessage]]:
         """The messages that were written with these frames, by version."""
-        found: dict[int, list[WrittenMessage]] = {}
+        by_version: dict[int, list[WrittenMessage]] = {}
         if any(frame.type not in WORDS for frame in chunk.frames):
             upto = chunk.frames[-1].version
             for message in await self._read(written_after, self.thread_id, self._newest, upto):
-                found.setdefault(message.version, []).append(message)
+                by_version.setdefault(message.version, []).append(message)
                 self._newest = message.place
-        return found
+        return by_version
 
     async def _goes_on(self, chunk: Chunk) -> bool:
         """Whether something goes on for which the conversation waits, or it has more frames by now."""
@@ -159,10 +159,10 @@ class FollowedRun:
         return goes_on or newest != chunk.version
 
     async def _messages(self, version: int) -> list[ShownMessage]:
-        found = await self._read(shown_messages, self.thread_id, version)
-        if found:
-            self._newest = max(self._newest, (found[-1].era, found[-1].position))
-        return found
+        shown = await self._read(shown_messages, self.thread_id, version)
+        if shown:
+            self._newest = max(self._newest, (shown[-1].era, shown[-1].position))
+        return shown
 
     async def _read(
         self, read: Callable[Concatenate[Connection, _P], Awaitable[_T]], *given: _P.args, **also: _P.kwargs

@@ -177,12 +177,14 @@ class _Comparison:
             shown += 1
         end = self._places[shown - 1] + 1 if shown else 0
         named = dict(zip(self._places, self._ids, strict=True))
-        found: list[dict[str, Any]] = [dict(one.message) for one in self._stored[:end]]
+        history: list[dict[str, Any]] = [dict(one.message) for one in self._stored[:end]]
         ids: list[str | None] = [named.get(place) for place in range(end)]
         for match, one in zip(self._matches[same:], self._sent[same:], strict=True):
-            found.append(as_stored(one) if match is None else dict(self._stored[self._places[match]].message))
+            history.append(
+                as_stored(one) if match is None else dict(self._stored[self._places[match]].message)
+            )
             ids.append(one.id)
-        return Plan("replace", found, ids)
+        return Plan("replace", history, ids)
 
 
 def _view(sent: Message) -> Mapping[str, Any]:

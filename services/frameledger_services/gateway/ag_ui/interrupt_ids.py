@@ -15,5 +15,5 @@ _INTERRUPT = re.compile(r"(?s)(.+)@(\d{1,18})", re.ASCII)
 
 def call_of_interrupt(interrupt: str) -> tuple[str, int] | None:
     """Returns the id of the interrupt's call and the version that requested it; None for the id of no interrupt."""
-    found = _INTERRUPT.fullmatch(interrupt)
-    return None if found is None else (found[1], int(found[2]))
+    match = _INTERRUPT.fullmatch(interrupt)
+    return None if match is None else (match[1], int(match[2]))

@@ -87,14 +87,14 @@ class CallNames:
 
 def shown(stored: Iterable[ShownMessage]) -> tuple[list[Message], CallNames]:
     """Returns the messages that a client sees, in order, each under an id of its own, and the calls that they make."""
-    found, calls = shown_with_places(stored)
-    return [message for _, message in found], calls
+    placed, calls = shown_with_places(stored)
+    return [message for _, message in placed], calls
 
 
 def shown_with_places(stored: Iterable[ShownMessage]) -> tuple[list[tuple[int, Message]], CallNames]:
     """The same, each with its index in `stored`."""
     calls, texts, used = CallNames(), Counter[str](), set[str]()
-    found: list[tuple[int, Message]] = []
+    placed: list[tuple[int, Message]] = []
     before: Mapping[str, Any] = {}
     for place, one in enumerate(stored):
         wanted, message = _shown(one, before, calls, texts)
@@ -103,8 +103,8 @@ def shown_with_places(stored: Iterable[ShownMessage]) -> tuple[list[tuple[int, M
             continue
         message_id = next(name for name in _candidates(one, wanted) if name not in used)
         used.add(message_id)
-        found.append((place, {"id": message_id, **message}))
-    return found, calls
+        placed.append((place, {"id": message_id, **message}))
+    return placed, calls
 
 
 def _candidates(stored: ShownMessage, wanted: str | None) -> Iterable[str]:

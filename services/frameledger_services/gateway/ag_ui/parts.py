@@ -74,7 +74,7 @@ def _to_stored(part: Mapping[str, Any]) -> Part | None:
 
 
 def _source(url: str) -> Part:
-    found = _DATA_URL.fullmatch(url)
-    if found is None:
+    match = _DATA_URL.fullmatch(url)
+    if match is None:
         return {"type": "url", "value": url}
-    return {"type": "data", "value": found[2], "mimeType": found[1]}
+    return {"type": "data", "value": match[2], "mimeType": match[1]}

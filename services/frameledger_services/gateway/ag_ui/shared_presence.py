@@ -62,12 +62,12 @@ class SharedPresence:
         }
         async with self._one_at_a_time:
             try:
-                found = await client_marks.found(await self._synchronized(), named)
+                marks = await client_marks.found(await self._synchronized(), named)
             except psycopg.Error as error:
                 await self._drop()
                 raise connections.failure("The clients of a run", error) from error
         self._work()
-        return {named[one] for one in found}
+        return {named[one] for one in marks}
 
     def _change(self, kind: Kind, thread_id: str, run_id: str, count: int) -> None:
         mark = _mark(kind, thread_id, run_id)

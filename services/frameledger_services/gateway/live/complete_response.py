@@ -27,8 +27,8 @@ def has_sent(scope: Any, head: bytes, body: bytes) -> bool:
     Returns False, and has sent nothing, if the response has to be sent by ASGI: to another server, on a connection that
     closes behind it, and to a client that is slow or gone.
     """
-    found = scope.get("extensions", {}).get(COMPLETE)
-    cycle: RequestResponseCycle | None = None if found is None else found["cycle"]()
+    offered = scope.get("extensions", {}).get(COMPLETE)
+    cycle: RequestResponseCycle | None = None if offered is None else offered["cycle"]()
     if cycle is None or cycle.response_started or cycle.disconnected:
         return False
     if cycle.flow.write_paused or not cycle.keep_alive:

@@ -61,36 +61,36 @@ class Asking:
         until = conversation_gate.deadline()
         tries = 0
         while tries < conversation_gate.TRIES:
-            found = await self._find()
-            if (before := await self._asked_before(found)) is not None:
+            readiness = await self._find()
+            if (before := await self._asked_before(readiness)) is not None:
                 return before
-            self._check(found)
+            self._check(readiness)
             self._parts.check_not_stopping(self._headers)
-            if found.goes_on:
+            if readiness.goes_on:
                 await conversation_gate.wait_for_change(
-                    self._parts, self._named.context_id, found.version, until, self._headers
+                    self._parts, self._named.context_id, readiness.version, until, self._headers
                 )
                 continue
             tries += 1
-            if (asked := await self._say(found)) is not None:
+            if (asked := await self._say(readiness)) is not None:
                 return asked
         raise self._busy(conversation_gate.CHANGING)
 
     async def _find(self) -> Readiness:
-        found = await self._read(self._named)
-        if self._named.by == "front end" and self._is_aside(found):
+        readiness = await self._read(self._named)
+        if self._named.by == "front end" and self._is_aside(readiness):
             self._named = conversation.aside(self._named, self._wanted.messages)
-            found = await self._read(self._named)
-        return found
+            readiness = await self._read(self._named)
+        return readiness
 
     async def _read(self, named: Named) -> Readiness:
         return await self._parts.database.read(conversation_state.readiness, named.context_id)
 
-    def _is_aside(self, found: Readiness) -> bool:
+    def _is_aside(self, readiness: Readiness) -> bool:
         messages = self._wanted.messages
         if "~" in self._named.context_id[-13:]:
             return False
-        return conversation.is_task(messages) or history.has_nothing_in_common(_held(found), messages)
+        return conversation.is_task(messages) or history.has_nothing_in_common(_held(readiness), messages)
 
     async def _asked_before(self, now: Readiness) -> Asked | None:
         """Returns this very question, if it was asked and its answer is there or comes."""
@@ -99,28 +99,28 @@ class Asking:
         context_id = self._named.context_id
         if self._key is not None:
             ids = [UUID(self._frames.question_id(number)) for number in range(MOST_QUESTIONS)]
-            self._used, found = await self._parts.database.read(client_requests.asked_by, context_id, ids)
+            self._used, question = await self._parts.database.read(client_requests.asked_by, context_id, ids)
         else:
-            found = await self._parts.database.read(client_requests.last_question, context_id)
-        if found is None:
+            question = await self._parts.database.read(client_requests.last_question, context_id)
+        if question is None:
             return None
-        if _request_of(found) != self._wanted.sha256:
+        if _request_of(question) != self._wanted.sha256:
             if self._key is not None:
                 raise ProblemError(
                     "key-reused", "An earlier request with this Idempotency-Key had another body."
                 )
             return None
-        if not found.is_newest:
+        if not question.is_newest:
             raise self._busy("This request was answered before, and the conversation has continued since.")
-        if found.newest_run is None or found.newest_run in CUT_OFF:
+        if question.newest_run is None or question.newest_run in CUT_OFF:
             return None
-        return Asked(context_id, found.version, found.answered_version)
+        return Asked(context_id, question.version, question.answered_version)
 
-    def _check(self, found: Readiness) -> None:
+    def _check(self, readiness: Readiness) -> None:
         conversation_gate.check_answerable(
             self._named.context_id,
-            is_parked=found.stored is not None and found.stored.parked_version is not None,
-            is_recording=found.is_recording,
+            is_parked=readiness.stored is not None and readiness.stored.parked_version is not None,
+            is_recording=readiness.is_recording,
             headers=self._headers,
         )
 
@@ -135,33 +135,33 @@ class Asking:
     def _busy(self, why: str) -> ProblemError:
         return conversation_gate.busy(self._named.context_id, why, self._headers)
 
-    async def _say(self, found: Readiness) -> Asked | None:
+    async def _say(self, readiness: Readiness) -> Asked | None:
         """Publish. Returns None if it has to be compared anew: somebody said something in between, or this said a
         part of it."""
-        if found.stored is None:
+        if readiness.stored is None:
             return await self._ask(self._frames.opening(await self._served()), 0)
-        version = await self._set_terms(found.stored)
+        version = await self._set_terms(readiness.stored)
         if version is None:
             return None
         sent, context_id = self._wanted.messages, self._named.context_id
         calls = await self._parts.database.read(
             client_calls.of_clients, context_id, client_answers.call_ids(sent)
         )
-        held = _held(found)
+        held = _held(readiness)
         stored = [one.message for one in held]
         plan = self._plan(held, calls)
         given = client_answers.given(sent, stored, calls)
         settling = CallSettling(self._parts, self._request, self._frames)
         if not given:
             # Who is told what came of another's answer leaves no call behind: it may be the other's to do.
-            elsewhere = await settling.answered_elsewhere(found, stored, plan, calls)
+            elsewhere = await settling.answered_elsewhere(readiness, stored, plan, calls)
             if elsewhere is not None:
                 return elsewhere
         if await settling.leave(plan, {call.tool_call_id for call, _ in given}):
             return None
         if given:
             has_more = plan.kind == "replace" or bool(plan.messages)
-            return await settling.answer(given, found.version, has_more=has_more)
+            return await settling.answer(given, readiness.version, has_more=has_more)
         return await self._ask(self._frames.question(plan), version)
 
     async def _ask(self, question: AnyFrame, version: int) -> Asked | None:
@@ -222,16 +222,16 @@ class Asking:
         return stored
 
 
-def _held(found: Readiness) -> list[Held]:
-    if found.stored is None:
+def _held(readiness: Readiness) -> list[Held]:
+    if readiness.stored is None:
         return []
-    messages = found.stored.context.to_wire()["messages"]
-    cut = {f"run {run_id}" for run_id in found.cut_runs}
-    answers = found.stored.answers or (None,) * len(messages)
+    messages = readiness.stored.context.to_wire()["messages"]
+    cut = {f"run {run_id}" for run_id in readiness.cut_runs}
+    answers = readiness.stored.answers or (None,) * len(messages)
     return [Held(message, answer in cut) for message, answer in zip(messages, answers, strict=True)]
 
 
 def _request_of(question: Question) -> str | None:
     about = question.metadata.get(client_requests.REQUEST)
-    found = about.get("request_sha256") if isinstance(about, Mapping) else None
-    return found if isinstance(found, str) else None
+    digest = about.get("request_sha256") if isinstance(about, Mapping) else None
+    return digest if isinstance(digest, str) else None

@@ -36,7 +36,7 @@ class Words:
 def cuts(words: Sequence[Words], sent: str) -> Mapping[int, str | None] | None:
     """Returns the places of the messages that the client has in another length than they are stored, each with the text
     that it has, or None if it has nothing of it. None if the text that was sent is not what these messages say."""
-    found: dict[int, str | None] = {}
+    cut: dict[int, str | None] = {}
     if_all_is_of_one: dict[int, str | None] | None = None
     begins = [word.start() for word in _WORD.finditer(sent)]
     taken = 0
@@ -47,14 +47,14 @@ def cuts(words: Sequence[Words], sent: str) -> Mapping[int, str | None] | None:
         if left == one.text or left.startswith(f"{one.text} "):
             taken += one.text.count(" ") + 1
             if one.is_cut and may_be_last:
-                if_all_is_of_one = {**found, one.place: rest.strip()}
+                if_all_is_of_one = {**cut, one.place: rest.strip()}
         elif left and one.is_cut and (one.text.startswith(left) or left.startswith(one.text)):
             taken = len(begins)
-            found[one.place] = rest.strip()
+            cut[one.place] = rest.strip()
         elif left and one.is_cut:
-            found[one.place] = None
+            cut[one.place] = None
         elif not (may_be_last and one.may_be_missing):
             return if_all_is_of_one
         else:
             break
-    return found if taken == len(begins) else if_all_is_of_one
+    return cut if taken == len(begins) else if_all_is_of_one

@@ -66,7 +66,7 @@ class CallSettling:
         return Asked(self.frames.context_id, min(counting, default=version), since, is_own=bool(counting))
 
     async def answered_elsewhere(
-        self, found: Readiness, held: Sequence[Mapping[str, Any]], plan: Plan, calls: CallsById
+        self, readiness: Readiness, held: Sequence[Mapping[str, Any]], plan: Plan, calls: CallsById
     ) -> Asked | None:
         """Returns where the answer is of a request that ends with a result which says nothing new, unless it wants
         another answer. `held` are the stored messages."""
@@ -82,7 +82,7 @@ class CallSettling:
             if others or any(not one.interrupted for one in left):
                 # Of one answer's calls some are still open, and the model goes on when all have their results; or it
                 # went on, and made others.
-                return Asked(context_id, found.version, call.requested_version, is_own=False)
+                return Asked(context_id, readiness.version, call.requested_version, is_own=False)
         if plan.kind == "replace" and call.settled_version is not None and value != call.result:
             behind = _behind_result(held, call.tool_call_id)
             if behind is not None and not any(one.get("role") == "user" for one in behind):

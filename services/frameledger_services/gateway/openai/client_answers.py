@@ -23,7 +23,7 @@ CallsById = Mapping[str, ClientCall]
 def call_ids(sent: Sequence[JsonObject]) -> list[str]:
     """Returns the ids of all calls that are made or answered in these messages."""
     made = [str(call.get("id")) for message in sent for call in _calls(message)]
-    answered = [found for message in sent if (found := _answered(message)) is not None]
+    answered = [call_id for message in sent if (call_id := _answered(message)) is not None]
     return list(dict.fromkeys([*made, *answered]))
 
 
@@ -37,7 +37,7 @@ def given(
     """
     stored, all_made = _made(held), _made(sent)
     made: Counter[str] = Counter()
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for message in sent:
         made += _made([message])
         name = _answered(message) or ""
@@ -45,8 +45,8 @@ def given(
         if call is None or not call.is_waiting or made[name] < all_made[name]:
             continue
         if made[name] == 0 or made[name] >= stored[name]:
-            found[name] = _value(message)
-    return [(calls[name], value) for name, value in found.items()]
+            values[name] = _value(message)
+    return [(calls[name], value) for name, value in values.items()]
 
 
 def last(sent: Sequence[JsonObject], calls: CallsById) -> tuple[ClientCall, Any] | None:
@@ -64,19 +64,19 @@ def placed(held: Sequence[JsonObject], calls: CallsById) -> CallsById:
 
 def rest(sent: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
     """Returns the messages without what the conversation has of these calls."""
-    found: list[JsonObject] = []
+    messages: list[JsonObject] = []
     for message in sent:
         if _answered(message) in calls:
             continue
         made = _calls(message)
         unknown = [call for call in made if call.get("id") not in calls]
         if len(unknown) == len(made):
-            found.append(message)
+            messages.append(message)
             continue
-        found += _words(message)
+        messages += _words(message)
         if unknown:
-            found.append({"role": "assistant", "tool_calls": unknown})
-    return found
+            messages.append({"role": "assistant", "tool_calls": unknown})
+    return messages
 
 
 def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
@@ -84,22 +84,22 @@ def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: Call
     matched in order."""
     stored, results = _pairs(held), _results(sent)
     made: Counter[str] = Counter()
-    found: list[JsonObject] = []
+    messages: list[JsonObject] = []
     for message in sent:
         if not any(call.get("id") in calls for call in _calls(message)):
             if _answered(message) not in calls:
-                found.append(message)
+                messages.append(message)
             continue
-        found += _words(message)
+        messages += _words(message)
         for call in _calls(message):
             name = str(call.get("id"))
             made[name] += 1
             place = name, made[name]
             pair = stored.get(place) if name in calls else None
-            found += pair or [{"role": "assistant", "tool_calls": [call]}]
+            messages += pair or [{"role": "assistant", "tool_calls": [call]}]
             if pair is None and name in calls and place in results:
-                found.append(results[place])
-    return found
+                messages.append(results[place])
+    return messages
 
 
 _Place = tuple[str, int]
@@ -109,25 +109,25 @@ _Place = tuple[str, int]
 def _pairs(held: Sequence[JsonObject]) -> dict[_Place, list[JsonObject]]:
     """The calls as they are stored, each with its tool message."""
     made: Counter[str] = Counter()
-    found: dict[_Place, list[JsonObject]] = {}
+    pairs: dict[_Place, list[JsonObject]] = {}
     for message, answer in pairwise(held):
         calls = _calls(message)
         if len(calls) == 1 and _answered(answer) == calls[0].get("id"):
             name = str(calls[0].get("id"))
             made[name] += 1
-            found[name, made[name]] = [message, answer]
-    return found
+            pairs[name, made[name]] = [message, answer]
+    return pairs
 
 
 def _results(sent: Sequence[JsonObject]) -> dict[_Place, JsonObject]:
     """The tool messages, by the calls that they are behind; of two of one call the last."""
     made: Counter[str] = Counter()
-    found: dict[_Place, JsonObject] = {}
+    by_place: dict[_Place, JsonObject] = {}
     for message in sent:
         made += _made([message])
         if (name := _answered(message)) is not None:
-            found[name, made[name]] = message
-    return found
+            by_place[name, made[name]] = message
+    return by_place
 
 
 def _made(messages: Sequence[JsonObject]) -> Counter[str]:

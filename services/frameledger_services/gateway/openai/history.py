@@ -176,7 +176,7 @@ class _Comparison:
         of what is held the unseen messages up to each are."""
         end = next((i for i in range(self.at, len(self.held)) if self._is_user(i)), len(self.held))
         keys = {place: key(self.held[place].message) for place in range(self.at, end)}
-        found: list[int] = []
+        places: list[int] = []
         behind = self.at
         for turn in self.turns[self.turn : self.tried]:
             if turn.kind == "other":
@@ -184,8 +184,8 @@ class _Comparison:
                 if place is None:
                     break
                 behind = place + 1
-            found.append(behind)
-        return found
+            places.append(behind)
+        return places
 
     def _as_long_as_held(self, turns: Sequence[Turn]) -> int:
         """How many of the turns have as many characters of words as what is held; 0 if none have."""
@@ -216,7 +216,7 @@ class _Comparison:
 
     def _region(self) -> list[Words]:
         """What the assistant says from here until a user speaks."""
-        found: list[Words] = []
+        texts: list[Words] = []
         reported = False
         for place in range(self.at, len(self.held)):
             one = self.held[place]
@@ -226,5 +226,5 @@ class _Comparison:
             reported = reported or (payload is not None and payload.kind != "started")
             text = seen_messages.squeezed(text_of(one.message))
             if text and seen_messages.is_words(one.message):
-                found.append(Words(place, text, one.is_cut, reported))
-        return found
+                texts.append(Words(place, text, one.is_cut, reported))
+        return texts

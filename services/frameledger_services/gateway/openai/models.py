@@ -46,13 +46,13 @@ async def check(parts: Parts, model: str | None) -> None:
 
 async def every(parts: Parts) -> list[Model]:
     """Returns the models, the one that stands for all first."""
-    found: dict[str, Model] = {}
+    models: dict[str, Model] = {}
     for worker in await served(parts):
         created = int(worker.started_at.timestamp())
-        found.setdefault(ANY_MODEL, Model(ANY_MODEL, created, "frameledger"))
+        models.setdefault(ANY_MODEL, Model(ANY_MODEL, created, "frameledger"))
         for name in worker.serves:
-            found.setdefault(name, Model(name, created, worker.service))
-    return list(found.values())
+            models.setdefault(name, Model(name, created, worker.service))
+    return list(models.values())
 
 
 async def list_models(parts: Parts, _: Request) -> Response:

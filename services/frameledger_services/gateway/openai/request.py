@@ -222,13 +222,13 @@ def _model(given: Any) -> str | None:
 
 
 def _settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    found = {name: parameters[name] for name in SETTINGS if name in parameters}
+    settings = {name: parameters[name] for name in SETTINGS if name in parameters}
     try:
-        LLMSettings.model_validate(found)
+        LLMSettings.model_validate(settings)
     except ValidationError as error:
         name = str(error.errors(include_url=False, include_input=False)[0]["loc"][0])
         _refuse(name, f"{name}: {accepted_values(LLMSettings, name)} is wanted.")
-    return found
+    return settings
 
 
 def _conversation(given: Any) -> str | None:

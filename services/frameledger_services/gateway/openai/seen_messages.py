@@ -24,18 +24,18 @@ class Turn:
 def turns(sent: Iterable[JsonObject]) -> list[Turn]:
     """Returns the messages that were sent as turns. An assistant's message without a word is a placeholder of an answer
     that never came, and is left out."""
-    found: list[Turn] = []
+    result: list[Turn] = []
     for message in sent:
         if not is_words(message):
             kind: Literal["user", "other"] = "user" if message.get("role") == "user" else "other"
-            found.append(Turn(kind, key(message), [message]))
+            result.append(Turn(kind, key(message), [message]))
         elif text := squeezed(text_of(message)):
-            if found and found[-1].kind == "assistant":
-                found[-1].messages.append(message)
-                found[-1].key += f" {text}"
+            if result and result[-1].kind == "assistant":
+                result[-1].messages.append(message)
+                result[-1].key += f" {text}"
             else:
-                found.append(Turn("assistant", text, [message]))
-    return found
+                result.append(Turn("assistant", text, [message]))
+    return result
 
 
 def text_of(message: JsonObject) -> str:

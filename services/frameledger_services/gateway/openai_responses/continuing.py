@@ -73,5 +73,5 @@ def _instruction(latest: AnsweredRequest | None) -> str | None:
     """The instruction that the latest request for a response gave, and the conversation still has."""
     if latest is None or not latest.noted.get("has_instructions"):
         return None
-    found = latest.settings.get(INSTRUCTION)
-    return found if isinstance(found, str) else None
+    instruction = latest.settings.get(INSTRUCTION)
+    return instruction if isinstance(instruction, str) else None

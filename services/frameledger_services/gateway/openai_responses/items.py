@@ -43,17 +43,17 @@ def messages(given: Any, stored: Mapping[str, Mapping[str, Any]] = NOTHING) -> t
         return ({"role": "user", "content": given},)
     if not isinstance(given, list) or not given:
         refuse("input", "text, or a list of one or more items, is wanted.")
-    found: list[Message] = []
+    result: list[Message] = []
     for number, item in enumerate(given):
         place = f"input[{number}]"
         if (item_id := referenced(item)) is not None:
             item = _stored(place, item_id, stored)
         message = _message(place, item)
-        if found and "tool_calls" in message and "tool_calls" in found[-1]:
-            found[-1]["tool_calls"] += message["tool_calls"]
+        if result and "tool_calls" in message and "tool_calls" in result[-1]:
+            result[-1]["tool_calls"] += message["tool_calls"]
         else:
-            found.append(message)
-    return tuple(found)
+            result.append(message)
+    return tuple(result)
 
 
 def _stored(place: str, item_id: str, stored: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:

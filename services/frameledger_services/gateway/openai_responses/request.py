@@ -156,8 +156,8 @@ def _parameters(body: bytes) -> dict[str, Any]:
         refuse(None, f"The body is not valid JSON: {error}.")
     if not isinstance(given, dict):
         refuse(None, "The body is a JSON object.")
-    found = {name: value for name, value in given.items() if value is not None}
-    for name, value in found.items():
+    parameters = {name: value for name, value in given.items() if value is not None}
+    for name, value in parameters.items():
         if name in ALLOWED:
             if not any(value == one and type(value) is type(one) for one in ALLOWED[name]):
                 refuse(
@@ -167,7 +167,7 @@ def _parameters(body: bytes) -> dict[str, Any]:
                 )
         elif name not in HONOURED and name not in IGNORED:
             refuse(name[:100], "no parameter of this API.", code="unknown_parameter")
-    return found
+    return parameters
 
 
 def _no_number(name: str) -> NoReturn:
@@ -183,31 +183,31 @@ def _model(given: Any) -> str | None:
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    found = {setting: given[name] for name, setting in SETTINGS.items() if name in given}
+    settings = {setting: given[name] for name, setting in SETTINGS.items() if name in given}
     try:
-        LLMSettings.model_validate(found)
+        LLMSettings.model_validate(settings)
     except ValidationError as error:
         setting = str(error.errors(include_url=False, include_input=False)[0]["loc"][0])
         names = {setting: name for name, setting in SETTINGS.items()}
         refuse(names[setting], f"{accepted_values(LLMSettings, setting)} is wanted.")
-    return found
+    return settings
 
 
 def _passed_on(given: Mapping[str, Any]) -> dict[str, Any]:
     """What the provider gets as chat completions name it."""
-    found: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     text = _only("text", given.get("text", {}), "format", "verbosity")
     if (form := text.get("format")) is not None:
-        found |= _response_format(form)
+        extra |= _response_format(form)
     if text.get("verbosity") is not None:
-        found["verbosity"] = text["verbosity"]
+        extra["verbosity"] = text["verbosity"]
     reasoning = _only("reasoning", given.get("reasoning", {}), "effort")
     if reasoning.get("effort") is not None:
-        found["reasoning_effort"] = reasoning["effort"]
+        extra["reasoning_effort"] = reasoning["effort"]
     _only("stream_options", given.get("stream_options", {}), "include_obfuscation")
     if _flag(given.get("stream_options", {}), "include_obfuscation"):
         refuse("stream_options.include_obfuscation", "not supported here; leave it out.")
-    return found
+    return extra
 
 
 def _response_format(form: Any) -> dict[str, Any]:
@@ -242,10 +242,10 @@ def _conversation(given: Any) -> str | None:
     if given is None:
         return None
     # An object without an id is refused: nobody has asked for a new conversation.
-    found = _only("conversation", given, "id").get("id") if isinstance(given, dict) else given
-    if not isinstance(found, str):
+    context_id = _only("conversation", given, "id").get("id") if isinstance(given, dict) else given
+    if not isinstance(context_id, str):
         refuse("conversation", 'an id is wanted, or {"id": ...}.')
-    return found
+    return context_id
 
 
 def _previous(given: Any) -> str | None:

@@ -155,8 +155,8 @@ def part(text: str) -> dict[str, Any]:
 
 def _text_format(extra: Mapping[str, Any]) -> dict[str, Any]:
     form = _object(extra.get("response_format")) or {"type": "text"}
-    found = {"format": {"type": form.get("type"), **_object(form.get("json_schema"))}}
-    return found | ({"verbosity": extra["verbosity"]} if "verbosity" in extra else {})
+    text_format = {"format": {"type": form.get("type"), **_object(form.get("json_schema"))}}
+    return text_format | ({"verbosity": extra["verbosity"]} if "verbosity" in extra else {})
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,8 +37,8 @@ class PieceByPiece(Answer):
 
     def pieces(self) -> list[str]:
         """Returns those that came since it was asked before."""
-        found, self._pieces = self._pieces, []
-        return found
+        pieces, self._pieces = self._pieces, []
+        return pieces
 
 
 class ResponseEvents:
@@ -120,12 +120,12 @@ class ResponseEvents:
         return {"type": f"response.{what}", **place, **more}
 
     def _written(self, events: Any) -> bytes:
-        found = b""
+        written = b""
         for event in events:
             self._number += 1
             if self._number > self._starting_after:
                 data = json.dumps(
                     {**event, "sequence_number": self._number}, separators=(",", ":"), default=list
                 )
-                found += b"event: %s\ndata: %s\n\n" % (event["type"].encode(), data.encode())
-        return found
+                written += b"event: %s\ndata: %s\n\n" % (event["type"].encode(), data.encode())
+        return written

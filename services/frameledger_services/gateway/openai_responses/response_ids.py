@@ -47,9 +47,9 @@ def parse(text: str) -> ResponseId | None:
     version, _, context_id = said.partition(":")
     if not version.isdecimal() or "\x00" in context_id or not 0 < len(context_id.encode()) <= MAX_KEY_BYTES:
         return None
-    found = ResponseId(context_id, int(version))
+    parsed = ResponseId(context_id, int(version))
     # One response has one id: no other spelling of it is one.
-    return found if str(found) == text and 0 < found.version < 2**63 else None
+    return parsed if str(parsed) == text and 0 < parsed.version < 2**63 else None
 
 
 def of_item(item_id: str) -> str | None:

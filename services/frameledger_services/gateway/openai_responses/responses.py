@@ -58,7 +58,7 @@ async def _write(parts: Parts, _: ResponseRequest, following: Following) -> Resp
     asked = following.asked
     # Of several results the last one asks, and somebody else may have given it.
     version = asked.version if asked.since is None else following.version
-    found = await parts.database.read(answered_request, asked.context_id, version)
-    if found is None:
+    request = await parts.database.read(answered_request, asked.context_id, version)
+    if request is None:
         raise ProblemError("erased", "The conversation was erased.", context_id=asked.context_id)
-    return ResponseEvents(ResponseWriter(found, following), following.answer)
+    return ResponseEvents(ResponseWriter(request, following), following.answer)
