@@ -125,11 +125,14 @@ def test_a_run_that_names_a_model_goes_to_a_worker_that_lists_it_else_to_a_catch
     async def scenario():
         (named,) = await scene.ask("named", settings={"model": "m1"})
         (unnamed,) = await scene.ask("unnamed")
-        async with workers(scene.address, {"serves": ("m1",)}, {"serves": ("m2",)}, {"serves_all": True}) as (
-            lister,
-            other,
-            catch_all,
-        ):
+        async with workers(
+            scene.address,
+            {"serves": ("m1",)},
+            {"serves": ("m2",)},
+            {"serves_all": True},
+            # One of another kind lists for nobody.
+            FUNCTIONS | {"serves": ("m1",)},
+        ) as (lister, other, catch_all, _):
             assert (await other.claim_runs([named])).claimed == []
             assert (await catch_all.claim_runs([named])).claimed == []
             await claims.leave(lister.connection, lister.id)
