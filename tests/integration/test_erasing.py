@@ -566,3 +566,32 @@ def test_a_log_that_lost_its_tail_gets_the_erasure_back_and_nothing_of_what_was_
     project(database, log.records[-1:])
     assert erasing.dump(database)["erasures"] == before
     assert one(database, "SELECT version FROM contexts") == (3,)
+
+
+@pytest.mark.regression("fault 49")
+def test_a_frame_that_recover_puts_back_behind_an_erasure_begins_no_life(
+    database, make_database, migrated_template
+):
+    """A client erased the conversation while what the log had lost was published again."""
+    log = Log()
+    for text in ("of before", "a secret"):
+        log.add("ctx", say(text))
+    kept, lost = log.records
+    project(database, log.records)
+
+    async def read():
+        async with await psycopg.AsyncConnection.connect(database) as connection:
+            gap = LostRange(lost.partition, 1, lost.offset)
+            return [frame async for frame in lost_frames.lost_frames(connection, [gap])]
+
+    (frame,) = asyncio.run(read())
+    log.add("ctx", ERASE)
+    sent = copy(TOPIC, frame)
+    assert sent is not None
+    log.add("ctx", sent.value, headers=sent.headers)
+    behind = log.records[2:]
+    filled_anew = make_database(template=migrated_template)
+    for address, records in ((database, behind), (filled_anew, [kept, *behind])):
+        project(address, records)
+        assert one(address, "SELECT late_count FROM erasures") == (1,)
+        assert one(address, "SELECT count(*) FROM contexts") == (0,)

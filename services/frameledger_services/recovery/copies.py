@@ -113,8 +113,9 @@ def _too_large(stored: LostFrame, smallest: Outgoing) -> TooLarge:
 
 
 def copy(topic: str, stored: LostFrame) -> Outgoing | None:
-    """Returns the record that restores a stored frame: the same bytes, the headers that are known, and one that names
-    its former place. None for bytes that cannot be read any more.
+    """Returns the record that restores a stored frame: the same bytes, the headers that are known, one that names its
+    former place, and one that says when it was logged: behind an erasure that came meanwhile it begins no life. None
+    for bytes that cannot be read any more.
 
     It decodes to the stored id, bytes, source, trace and cause.
     """
@@ -124,6 +125,7 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
         stored.offset,
         stored.context_id.encode(),
         stored.payload,
+        timestamp_ms=None if stored.logged_at is None else round(stored.logged_at.timestamp() * 1000),
         generation=stored.generation,
     )
     try:

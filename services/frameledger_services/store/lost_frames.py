@@ -43,6 +43,10 @@ class LostFrame:
     erased_at: datetime | None = None
     """When the frame that erased its conversation was logged; None for any other frame."""
 
+    logged_at: datetime | None = None
+    """When it was logged; None if its conversation was erased since its beginning, because the copy of that erasure may
+    lie before that of this frame, and is younger."""
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
@@ -118,7 +122,10 @@ async def lost_frames(connection: Connection, lost: Sequence[LostRange]) -> Asyn
             SELECT
                 frames.partition, frames.generation, frames."offset", frames.context_id, frames.frame_id,
                 frames.source, frames.trace_id, frames.causation_id,
-                convert_to(frames.payload::text, 'UTF8') AS payload, frames.erased_at
+                convert_to(frames.payload::text, 'UTF8') AS payload, frames.erased_at,
+                CASE WHEN NOT EXISTS (SELECT FROM erasures WHERE erasures.context_id = frames.context_id)
+                    THEN frames.logged_at
+                END AS logged_at
             {_LOST}
             ORDER BY frames.partition, frames.generation, frames."offset"
             """,
@@ -132,11 +139,11 @@ async def lost_frames(connection: Connection, lost: Sequence[LostRange]) -> Asyn
 _LOST = """
     FROM (
         SELECT partition, generation, "offset", context_id, frame_id, source, trace_id, causation_id, payload,
-            NULL AS erased_at
+            NULL AS erased_at, logged_at
         FROM frames
         UNION ALL
         SELECT partition, generation, "offset", context_id, frame_id, source, trace_id, NULL, payload,
-            coalesce(logged_at, erased_at)
+            coalesce(logged_at, erased_at), logged_at
         FROM erasures
     ) AS frames
     INNER JOIN unnest(%s::int[], %s::int[], %s::bigint[]) AS lost (partition, generation, since)
