@@ -72,17 +72,45 @@ def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeyp
 
 
 class Partitions:
-    """The rows of two partitions. To take one over begins when it is asked for, and ends when it may."""
+    """The rows of two partitions. To assign one begins when it is asked for, and ends when it may."""
 
     def __init__(self):
         self.began, self.may_end = asyncio.Event(), asyncio.Event()
+        self.checking, self.may_check = asyncio.Event(), asyncio.Event()
         self.epochs = {0: 0, 1: 0}
 
-    async def take_over(self, connection, log, topic, partition, owner):
+    async def assign(self, connection, topic, partition, owner):
         self.began.set()
         await self.may_end.wait()
         self.epochs[partition] += 1
-        return TakenOver(OwnedPartition(partition, self.epochs[partition], 0), Crashes())
+        return partition
+
+    async def check_log(self, connection, log, topic, partition):
+        epoch = self.epochs[partition]
+        self.checking.set()
+        await self.may_check.wait()
+        return TakenOver(OwnedPartition(partition, epoch, 0), Crashes())
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    found = Partitions()
+    monkeypatch.setattr(takeover, "assign", found.assign)
+    monkeypatch.setattr(takeover, "check_log", found.check_log)
+    monkeypatch.setattr(instance_id, "check", nothing)
+    monkeypatch.setattr(topic_identity, "difference", no_difference)
+    monkeypatch.setattr(outbox, "left_behind", nothing)
+    return found
+
+
+def member():
+    relay = SimpleNamespace(enqueue_pages=list)
+    return group_member.GroupMember(
+        *(Group(TOPIC, 2), Feed(RECORDS), None, relay, None, None, TOPICS, failpoints.none, Instance("here"))
+    )
+
+
+PLACES = [TopicPartition(TOPIC, number) for number in (0, 1)]
 
 
 async def nothing(*_):
@@ -94,25 +122,15 @@ async def no_difference(*_):
 
 
 @pytest.mark.regression("fault 41")
-def test_partitions_that_are_revoked_while_they_are_taken_over_are_not_taken_from_their_next_owner(
-    monkeypatch,
-):
-    feed, relay, rows = Feed(RECORDS), SimpleNamespace(enqueue_pages=list), Partitions()
-    places = [TopicPartition(TOPIC, number) for number in (0, 1)]
-    monkeypatch.setattr(takeover, "take_over", rows.take_over)
-    monkeypatch.setattr(instance_id, "check", nothing)
-    monkeypatch.setattr(topic_identity, "difference", no_difference)
-    monkeypatch.setattr(outbox, "left_behind", nothing)
-
+def test_partitions_that_are_revoked_while_they_are_taken_over_are_not_taken_from_their_next_owner(rows):
     async def run():
-        projector = group_member.GroupMember(
-            Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, failpoints.none, Instance("here")
-        )
-        await projector.on_partitions_assigned(places)
+        rows.may_check.set()
+        projector = member()
+        await projector.on_partitions_assigned(PLACES)
         async with asyncio.TaskGroup() as tasks:
             taking_over = tasks.create_task(projector._take_over_assigned())
             await rows.began.wait()
-            revoking = tasks.create_task(projector.on_partitions_revoked(places))
+            revoking = tasks.create_task(projector.on_partitions_revoked(PLACES))
             # It either waits for what has begun, or is over by now.
             await asyncio.wait([revoking], timeout=0)
             rows.may_end.set()
@@ -121,5 +139,26 @@ def test_partitions_that_are_revoked_while_they_are_taken_over_are_not_taken_fro
             await taking_over
         # From here on the next owner has them, whose epoch no other one follows.
         assert (rows.epochs, projector._owned) == (seen, {})
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 41")
+def test_a_partition_that_is_assigned_again_while_its_log_is_checked_is_taken_over_anew(rows):
+    """Another member may have owned it in between."""
+
+    async def run():
+        rows.may_end.set()
+        projector = member()
+        await projector.on_partitions_assigned(PLACES)
+        async with asyncio.TaskGroup() as tasks:
+            taking_over = tasks.create_task(projector._take_over_assigned())
+            await rows.checking.wait()
+            await projector.on_partitions_revoked(PLACES)
+            await projector.on_partitions_assigned(PLACES)
+            rows.may_check.set()
+            await taking_over
+        await projector._take_over_assigned()
+        assert projector._owned[0].epoch == rows.epochs[0] == 2
 
     asyncio.run(run())

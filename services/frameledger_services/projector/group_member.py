@@ -100,6 +100,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._prefetch = Prefetch(self._owned, self._isolation.may_decode, metrics)
         metrics.watch(topics.frames, self._owned, self._cache.__len__)
         self._to_take_over: set[int] = set()
+        self._revocations = 0
         self._was_fenced = False
         self._batch_lock = asyncio.Lock()
         self._session_checked_at = 0.0
@@ -152,6 +153,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Called by the consumer before other members get them. Waits until the current batch is stored."""
         async with self._batch_lock:
+            self._revocations += 1
             for place in revoked:
                 self._drop(place.partition)
             self._cache.clear()
@@ -170,16 +172,21 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             await self._check_topic(min(self._to_take_over))
             await instance_id.check(self._connection, self._topics.frames, self._instance)
         for partition in sorted(self._to_take_over):
-            # A revocation waits for it: afterwards it would fence the partition's next owner, which notices that only
-            # with its next batch.
-            async with self._batch_lock:
-                if partition in self._to_take_over:
-                    await self._take_over(partition)
+            await self._take_over(partition)
 
     async def _take_over(self, partition: int) -> None:
-        taken = await takeover.take_over(
-            self._connection, self._log, self._topics.frames, partition, self._instance.owner
-        )
+        # A revocation waits for it: afterwards it would fence the partition's next owner, which notices that only with
+        # its next batch.
+        async with self._batch_lock:
+            if partition not in self._to_take_over:
+                return
+            revocations = self._revocations
+            assigned = await takeover.assign(
+                self._connection, self._topics.frames, partition, self._instance.owner
+            )
+        taken = await takeover.check_log(self._connection, self._log, self._topics.frames, assigned)
+        if revocations != self._revocations:
+            return  # if we have it again, somebody may have owned it in between
         self._to_take_over.discard(partition)
         self._owned[partition] = taken.owned
         self._isolation.take(taken.owned, taken.crashes)

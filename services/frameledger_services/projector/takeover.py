@@ -31,28 +31,8 @@ class TakenOver:
     crashes: Crashes
 
 
-async def take_over(
-    connection: Connection, log: LogReader, topic: str, partition: int, owner: str
-) -> TakenOver:
-    """Own a partition; its former owner is fenced from now on.
-
-    Raises `LogChangedError` if the log no longer has the next record, or has another one before it.
-    """
-    assigned = await _assigned(connection, topic, partition, owner)
-    end = await _checked(log, topic, assigned)
-    owned = OwnedPartition(partition, assigned.epoch, assigned.next_offset, end, assigned.generation)
-    if end > assigned.next_offset or assigned.effects_held_until != HELD_UNTIL_KNOWN:
-        owned.held_until = end
-    # Before a record is read. If we die before this, nothing was folded, and the partition stays held for the next
-    # owner.
-    await held_effects.hold(connection, topic, partition, assigned.epoch, owned.held_until)
-    if end == assigned.next_offset:
-        await projections.reset_crashes(connection, topic, partition, assigned.epoch)
-        return TakenOver(owned, Crashes())
-    return TakenOver(owned, Crashes(assigned.crashes, assigned.crashes_alone))
-
-
-async def _assigned(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
+async def assign(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
+    """Own a partition; its former owner is fenced from now on. Raises `LogChangedError` if its row stays locked."""
     ended = False
     for _ in range(LOCK_ATTEMPTS):
         try:
@@ -69,6 +49,25 @@ async def _assigned(connection: Connection, topic: str, partition: int, owner: s
 
 
 LOCK_ATTEMPTS = 5
+
+
+async def check_log(connection: Connection, log: LogReader, topic: str, assigned: Assignment) -> TakenOver:
+    """Check the log of a partition that was assigned, and hold its effects up to the log's end.
+
+    Raises `LogChangedError` if the log no longer has the next record, or has another one before it.
+    """
+    partition = assigned.partition
+    end = await _checked(log, topic, assigned)
+    owned = OwnedPartition(partition, assigned.epoch, assigned.next_offset, end, assigned.generation)
+    if end > assigned.next_offset or assigned.effects_held_until != HELD_UNTIL_KNOWN:
+        owned.held_until = end
+    # Before a record is read. If we die before this, nothing was folded, and the partition stays held for the next
+    # owner.
+    await held_effects.hold(connection, topic, partition, assigned.epoch, owned.held_until)
+    if end == assigned.next_offset:
+        await projections.reset_crashes(connection, topic, partition, assigned.epoch)
+        return TakenOver(owned, Crashes())
+    return TakenOver(owned, Crashes(assigned.crashes, assigned.crashes_alone))
 
 
 async def _checked(log: LogReader, topic: str, assigned: Assignment) -> int:
