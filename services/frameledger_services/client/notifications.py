@@ -24,7 +24,7 @@ Mark = tuple[int, int | None]
 
 
 class Notifications:
-    """Receives what projectors notify, and wakes those who wait for a partition.
+    """Receives the notifications of projectors, and wakes the callers that wait for a partition.
 
     To miss nothing, take the mark first, then look, then wait:
 

@@ -73,13 +73,13 @@ class Feed:
         self._ticked = 0.0
 
     def follow(self, partition: int, offset: int) -> None:
-        """Read a partition from here on. What was fetched of it for another offset is dropped."""
+        """Read a partition from this offset on. Records that were fetched for another offset are dropped."""
         self.leave(partition)
         self._followed[partition] = FollowedPartition(self._topic, partition, offset)
         self._changed.set()
 
     def leave(self, partition: int) -> None:
-        """Read a partition no longer. Nothing happens if it was not read."""
+        """Stop reading a partition. Does nothing if it is not read."""
         if (left := self._followed.pop(partition, None)) is not None:
             left.is_followed = False
 

@@ -48,7 +48,7 @@ class Leaders:
 
     @contextmanager
     def asked_while_slow(self, node: int) -> Iterator[None]:
-        """While a request to a broker, which the block waits for, is slow, the others are asked who leads by now.
+        """While the request to a broker that the block awaits is slow, ask the other brokers for the current leaders.
 
         The request is not given up: it may be a large answer on a slow line.
         """

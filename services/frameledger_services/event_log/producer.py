@@ -72,8 +72,7 @@ class Producer:
             await self._replace(self._sender)
 
     def begin(self, topic: str) -> None:
-        """Begin to connect, if nobody has, and return at once: `publish` then waits less. What goes wrong is left to
-        it."""
+        """Start connecting in the background, so that the first `publish` waits less. Errors are left to `publish`."""
         if self._sender is None and self._beginning is None:
             self._beginning = asyncio.create_task(self._begin(topic))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def rebound(method: Any, **names: Any) -> Any:
-    """Returns a copy of a method in which these global names stand for other values.
+    """Returns a copy of a method in which these global names have other values.
 
     Raises AttributeError when the method does not use one of them: then aiokafka has changed.
     """

@@ -51,8 +51,8 @@ async def in_order(
     report: Callable[[_T], None],
     jobs: int,
 ) -> None:
-    """Call `rerun` for each moment, `jobs` at once, and `report` with what came of each, in the order of the moments.
-    The first error ends all."""
+    """Call `rerun` for each moment, at most `jobs` at once, and `report` with each result, in the order of the moments.
+    The first error cancels the others."""
     waiting: deque[asyncio.Task[_T]] = deque()
     async with asyncio.TaskGroup() as tasks:
 

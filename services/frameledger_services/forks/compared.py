@@ -1,4 +1,4 @@
-"""A recorded answer beside the answers of other models."""
+"""A recorded answer compared with the answers of other models."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def compare(original: ModelAnswer, rerun: ModelAnswer) -> AnswerComparison:
 
 
 def word_diff(before: str, after: str) -> tuple[TextPiece, ...]:
-    """Returns both texts as pieces in their order. Space at the ends, and which space stands between words, is no
-    difference: the later one's is kept."""
+    """Returns both texts as pieces in their order. Whitespace at the ends, and its kind between words, are no
+    differences; the later text's is kept."""
     old, new = _words(before), _words(after)
     matcher = SequenceMatcher(
         None,

@@ -42,8 +42,8 @@ class ReplayPace:
         self._due: float | None = None
 
     def wait_for(self, time: datetime) -> tuple[float, float]:
-        """Returns how many seconds there are to wait until what was said at this time, and how long a silence that
-        was shortened had been, 0 if none was. To be called once for each frame, in order."""
+        """Returns the seconds until the frame of this time is due, and the length of the silence before it if that was
+        shortened, else 0. Call it once for each frame, in order."""
         before = self._before
         if before is not None and time <= before:
             # Clocks of several publishers.

@@ -1,16 +1,16 @@
 """Replays: the frames of a conversation in their order, and copies of them published with their timing.
 
-Publishing goes through these steps, and may die between any two of them; said again, it begins anew, and what was
-published before counts once, since all ids are derived:
+Publishing has two steps. If the process dies between or within them, the replay can be started again: it starts over,
+and what was published before counts once, because all ids are derived.
 
-1. The opening is published: a context frame with what was in the context before the first frame that is played, which
-   makes the conversation a recording, and who kept the history elsewhere then, if somebody did. On our own frames
-   topic it is waited for until the tables say that it is one.
+1. The opening is published: a context frame with what was in the context before the first frame that is played. It
+   makes the conversation a recording, and names the program that kept the history then, if one did. If the topic is our
+   own frames topic, the next step waits until the tables show the recording.
 2. The copies are published, in their order, each when it is due.
 
-A death after 1 leaves a recording that is shorter. Since records of one key keep their order, there is no moment at
-which a copy could be folded before the opening. Nor is one folded without it: each says when the opening was logged, so
-that all that come behind an erasure of the new conversation are left out (RA5.lives).
+A process that dies after step 1 leaves a shorter recording. Since records of one key keep their order, no copy can be
+folded before the opening. Nor is one folded without it: each copy says when the opening was logged, so copies that come
+after an erasure of the new conversation are left out (RA5.lives).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class _Call:
         return encoded({CUSTOM_INPUT: came}).decode() if self.is_text else came
 
     def is_whole(self, *, empty_is_whole: bool) -> bool:
-        """Returns whether nothing of it was cut off. Of a free text nobody can tell."""
+        """Returns whether the arguments are known to be complete. For free text this cannot be known."""
         return not self.is_text and (
             _is_json(self.arguments) or (empty_is_whole and not self.arguments.strip())
         )

@@ -25,10 +25,10 @@ def objects(value: object) -> list[JsonObject]:
 
 
 def text(value: object) -> str:
-    """The text; an empty one instead of anything else."""
+    """Returns the value if it is text, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def number(value: object) -> int | None:
-    """The whole number, from 0 on; none that is larger than any count of a server."""
+    """Returns the value if it is a whole number from 0 to the largest count that a server may report, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else None

@@ -1,4 +1,4 @@
-"""How long nothing may come, in time in which the event loop was there to hear it.
+"""The timeout of a silent stream, which counts only time in which the event loop could read it.
 
 A process that is busy with other answers looks at its sockets late, and what came meanwhile has come in time. So
 silence is counted in looks: a part of the limit counts when its timer fires, once, however late that is.
@@ -14,7 +14,7 @@ LOOKS = 8
 
 
 class Silence:
-    """A block that may take so many seconds of the loop's attention; TimeoutError if it takes longer.
+    """A block that may take this many seconds in which the event loop runs; TimeoutError if it takes longer.
 
     Used once, for one `async with`, by one task.
     """
@@ -26,7 +26,7 @@ class Silence:
         self._next: asyncio.TimerHandle | None = None
 
     def expired(self) -> bool:
-        """Whether this ended the block, and not another timeout within it."""
+        """Returns whether this timeout ended the block, and not another one within it."""
         return self._limit.expired()
 
     async def __aenter__(self) -> None:

@@ -18,7 +18,7 @@ class Event:
 
 
 async def events(lines: AsyncIterator[bytes]) -> AsyncGenerator[Event, None]:
-    """Yields the events that have data. Comments, which are heartbeats, are nothing."""
+    """Yields the events that have data. Comments, which are heartbeats, are skipped."""
     name, data = b"message", list[bytes]()
     async for line in lines:
         field, _, text = line.removesuffix(b"\r").partition(b":")
