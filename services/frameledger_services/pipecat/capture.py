@@ -122,6 +122,8 @@ class Capture:
             plan = 0
             try:
                 plan = plans[type(frame)]
+                if not plan:
+                    return 0
                 if plan & _SYNC_BEFORE:
                     self.sync()
                 if plan & _TAKE:
