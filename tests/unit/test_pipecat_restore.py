@@ -31,6 +31,7 @@ from frameledger_services.client import (
     FramesUnacknowledgedError,
     PublishedFrame,
 )
+from frameledger_services.pipecat.errors import TakenOverError
 from frameledger_services.pipecat.repairs import SPOKEN
 from frameledger_services.pipecat.restore import NOTED, restore_conversation
 
@@ -97,10 +98,16 @@ class Kept:
                 yield one
 
 
+HOW: Any = {
+    "initial": [{"role": "developer", "content": "Be brief."}],
+    "react": False,
+    "open_calls": "ambiguous",
+    "within": 1.0,
+}
+
+
 def restored(client: Any) -> Any:
-    greeting = [{"role": "developer", "content": "Be brief."}]
-    how: Any = {"initial": greeting, "react": False, "open_calls": "ambiguous", "within": 1.0}
-    return asyncio.run(restore_conversation(client, "s", SESSION, **how))
+    return asyncio.run(restore_conversation(client, "s", SESSION, **HOW))
 
 
 @pytest.mark.parametrize("left", [(), LEFT], ids=["new", "left by a process that died"])
@@ -211,3 +218,32 @@ def test_a_conversation_that_is_erased_while_it_is_fenced_begins_again():
     client = published_as("erased", times=2)
     assert restored(client).restored.is_new
     assert [one.frame.type for one in client.rows] == ["LLMMirrorFrame", "LLMMessagesAppendFrame"]
+
+
+@pytest.mark.regression("bridge 24")
+@pytest.mark.parametrize(("left", "place"), [((), 1), (LEFT, 1), (LEFT, 2)])
+def test_of_two_processes_that_restore_at_once_the_later_repairs_it_once_and_the_other_is_told(left, place):
+    class Overtaken(Kept):
+        """Another process restores the conversation before the publish of this number, counted from 0."""
+
+        other: Any = None
+
+        async def publish(self, context_id: str, *frames: Any, wait: bool, within: float) -> Any:
+            if self.asked == place and self.other is None:
+                self.other = ()
+                self.other = await restore_conversation(self, "s", UUID(int=8), **HOW)
+            return await super().publish(context_id, *frames, wait=wait, within=within)
+
+    alone = Kept(left)
+    restored(alone)
+    client: Any = Overtaken(left)
+    assert place < alone.asked
+    with pytest.raises(TakenOverError, match="Another process restored 's' meanwhile"):
+        restored(client)
+    assert client.folding.state.terms.mirror == str(UUID(int=8))
+    assert client.other.messages == messages_of(client)
+    assert messages_of(client) == messages_of(alone)
+
+
+def messages_of(client: Any) -> list[Any]:
+    return [dict(one) for one in client.folding.conversation().messages]

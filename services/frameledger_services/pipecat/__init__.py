@@ -11,12 +11,14 @@ Needs the extra `pipecat`.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from frameledger_services.pipecat.errors import TakenOverError
+
 if TYPE_CHECKING:
     from frameledger_services.pipecat.llm import FrameledgerLLMService
     from frameledger_services.pipecat.observer import FrameledgerObserver, FramesLostError
     from frameledger_services.pipecat.restore import Restored
 
-__all__ = ["FrameledgerLLMService", "FrameledgerObserver", "FramesLostError", "Restored"]
+__all__ = ["FrameledgerLLMService", "FrameledgerObserver", "FramesLostError", "Restored", "TakenOverError"]
 
 if not TYPE_CHECKING:  # type checkers accept any name of a module with `__getattr__`
     # Imported on first use: the pure modules work without Pipecat, which takes half a gigabyte.

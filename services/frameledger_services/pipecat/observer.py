@@ -135,8 +135,8 @@ class FrameledgerObserver(BaseObserver):
         its two or three steps takes at most `wait` seconds.
 
         Raises what `Client.publish` and `Client.context` raise, `ConversationParkedError` for a conversation that is
-        parked, `FrameRejectedError` for an erased one whose id is refused, and RuntimeError if the pipeline has started
-        or `restore` was called before.
+        parked, `FrameRejectedError` for an erased one whose id is refused, `TakenOverError` if another process restores
+        it at the same time, and RuntimeError if the pipeline has started or `restore` was called before.
         """
         if self._opened or self._is_restoring or self.restored is not None:
             raise RuntimeError(_RESTORE_ONCE)
@@ -251,8 +251,8 @@ class FrameledgerObserver(BaseObserver):
         await self._finish(type(frame).__name__)
 
     async def finish(self, within: float = FLUSH_SECONDS) -> None:
-        """Publish all waiting frames, for at most `within` seconds. Called automatically when the pipeline ends. With
-        `strict`, raises `FramesLostError` if frames were lost."""
+        """End the recording, and publish all waiting frames, for at most `within` seconds. Called automatically when
+        the pipeline ends. With `strict`, raises `FramesLostError` if frames were lost."""
         await self._finish("EndFrame", within)
         if self._strict and self.lost:
             raise FramesLostError(

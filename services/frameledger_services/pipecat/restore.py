@@ -11,6 +11,7 @@ from uuid import UUID, uuid5
 from frameledger.frames import AnyFrame, LLMMirrorFrame
 from frameledger_services.client import Client, ConversationParkedError, FrameRejectedError
 from frameledger_services.pipecat.captured_frame import Fields
+from frameledger_services.pipecat.errors import TakenOverError
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.repairs import is_being_answered, repairs
 from frameledger_services.pipecat.stored_tail import newest_frames, shows_next_position
@@ -77,7 +78,8 @@ async def restore_conversation(
     If an inference worker still answers the last question, it is interrupted, and what it generated until then is kept.
 
     Raises `ConversationParkedError` for one whose newest frames are not folded: its newest messages are not known; and
-    `FrameRejectedError` for one that was erased, if the setting `erased_ids` refuses it.
+    `FrameRejectedError` for one that was erased, if the setting `erased_ids` refuses it. Raises `TakenOverError` if
+    another process restores it at the same time, and its fence comes before the repairs of this one.
 
     Crashes: a process that dies after the fence leaves the same state to the next one. After the repairs, those are
     messages like all others, and are not repeated. Called again in the same session, because the first call timed out,
@@ -125,12 +127,14 @@ class _Publisher:
     async def publish(self, *frames: Fields) -> int | None:
         """Returns the version of the last of these frames; None if the conversation was erased with it. Raises
         `ConversationParkedError` if it is stored and not folded: what would be read then is older than the frame; and
-        `FrameRejectedError`."""
+        `FrameRejectedError` and `TakenOverError`."""
         *_, last = await self.client.publish(self.context_id, *frames, wait=True, within=self.within)
         if last.outcome == "parked":
             raise ConversationParkedError(self.context_id, frames[-1]["type"])
         if last.outcome == "rejected":
             raise FrameRejectedError(self.context_id, last)
+        if last.reason == "mirror_superseded":
+            raise TakenOverError(self.context_id)
         return last.version
 
     def id(self, name: str) -> str:
@@ -178,7 +182,11 @@ async def _tail_without_open_run(publisher: _Publisher, fence: int) -> tuple[lis
         return tail, fence
     stop: Fields = {"type": "InterruptionFrame", "id": publisher.id("interruption")}
     newest = await publisher.publish(stop) or fence
-    return await newest_frames(client, context_id, fence, newest), newest
+    tail = await newest_frames(client, context_id, fence, newest)
+    fences = [one.mirror for one in tail if isinstance(one, LLMMirrorFrame)]
+    if fences and fences[-1] != str(publisher.session):
+        raise TakenOverError(context_id)
+    return tail, newest
 
 
 async def _repair(publisher: _Publisher, positions: Positions, changes: Iterable[Change]) -> int | None:
