@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.bounds import IN_PROCESS
+from tests.bounds import IN_PROCESS, scaled
 from tests.support.ledger_in_memory import Ledger, Said
 
 from frameledger.frames import LLMContextEraseFrame
 from frameledger_services.agents_sdk import FrameledgerSession
-from frameledger_services.client import ConversationParkedError, FrameRejectedError, PublishedFrame
+from frameledger_services.client import (
+    BrokerError,
+    ConversationParkedError,
+    FrameRejectedError,
+    PublishedFrame,
+)
 
 ITEMS = [
     {"role": "user", "content": "Is there a night train?"},
@@ -225,5 +230,27 @@ def test_a_change_that_is_rejected_is_no_silent_success(change):
         ledger.refuses = True
         with pytest.raises(FrameRejectedError, match=r"of 's' was rejected \(context_erased\)"):
             await CHANGES[change](one)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("bridge 25")
+def test_a_broker_that_is_away_is_not_asked_again_at_once(monkeypatch):
+    monkeypatch.setattr("frameledger_services.agents_sdk.session.PAUSE_SECONDS", IN_PROCESS)
+
+    @dataclass
+    class Away(Ledger):
+        asked: int = 0
+
+        async def publish(self, context_id, *inputs, within, wait=False):
+            self.asked += 1
+            raise BrokerError("no broker answers")
+
+    async def scenario():
+        ledger = Away()
+        with pytest.raises(BrokerError):
+            await FrameledgerSession("s", ledger, within=scaled(0.2)).add_items(ITEMS[:1])
+        # At first, and after the pause, which ends at the deadline; a clock may reach that a moment later.
+        assert 2 <= ledger.asked <= 5
 
     asyncio.run(scenario())

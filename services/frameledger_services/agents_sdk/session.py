@@ -20,13 +20,18 @@ from frameledger_services.client import (
     ConversationParkedError,
     Conversations,
     FrameRejectedError,
+    FramesUnacknowledgedError,
     NoSuchContextError,
+    NotVisibleError,
     PublishedFrame,
     StoredContext,
 )
 
 WITHIN = 30.0
 """Default timeout of a method in seconds."""
+
+PAUSE_SECONDS = 0.5
+"""Pause after an error that was not waited for, as of a broker that refuses connections."""
 
 _T = TypeVar("_T")
 
@@ -124,9 +129,13 @@ class FrameledgerSession:
                 published = await self._client.publish(
                     self.session_id, *frames, wait=True, within=max(left, self._within / 10)
                 )
-            except TransientError:
-                if loop.time() >= deadline:
+            except TransientError as error:
+                left = deadline - loop.time()
+                if left <= 0:
                     raise
+                if not isinstance(error, FramesUnacknowledgedError | NotVisibleError):
+                    # These were waited for; any other one may have come at once.
+                    await asyncio.sleep(min(PAUSE_SECONDS, left))
                 continue
             if published[-1].outcome == "parked":
                 raise ConversationParkedError(self.session_id, frame.type)
