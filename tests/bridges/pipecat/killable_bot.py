@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipecat.frames.frames import FunctionCallResultProperties
+from tests.bounds import ON_SERVERS
 from tests.bridges.pipecat.bots import NOTHING_TELLS, Answer, Bot
 from tests.support.processes import preload
 
@@ -39,7 +40,7 @@ async def _run(
     settings: Settings, context_id: str, dies_at: int | None, flushed: bool, book: Path, said: Any
 ) -> None:
     ledger = FrameledgerObserver(context_id, settings)
-    context = await ledger.restore()
+    context = await ledger.restore(wait=ON_SERVERS)
     bot = Bot(ANSWERS, True, context, [ledger])
     capture, outbox = ledger._capture, ledger._outbox
     append = capture._append
