@@ -12,6 +12,7 @@ from frameledger_services.gateway import call_settlement
 from frameledger_services.gateway.ag_ui import history, run_input
 from frameledger_services.gateway.ag_ui.asking import Question
 from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
+from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.settings import Settings
 from frameledger_services.store import client_calls, client_requests, conversation_state
 from frameledger_services.store.client_requests import FrameOutcome
@@ -75,3 +76,21 @@ def test_the_same_request_twice_at_once_is_one_run_for_both(monkeypatch):
     request: Any = None
     run = asyncio.run(Question(parts, request, wanted, frames).ask())
     assert (run.version, run.run_id) == (1, "r")
+
+
+@pytest.mark.regression("gateway 46")
+def test_who_asks_a_parked_conversation_is_told_so_at_once_also_while_a_run_is_open_in_it():
+    body: Any = {"threadId": "t", "runId": "r", "messages": [{"id": "m", "role": "user", "content": "Hi."}]}
+    wanted = run_input.read(json.dumps(body).encode())
+
+    async def read(function, *_):
+        parked = Thread(version=1, is_parked=True, goes_on=True)
+        return {client_requests.outcomes_of: {}, conversation_state.thread: parked}[function]
+
+    async def wait(*_):
+        raise AssertionError("It waits for the end of the run, which does not come.")
+
+    parts: Any = SimpleNamespace(database=SimpleNamespace(read=read), check_not_stopping=wait)
+    request: Any = None
+    with pytest.raises(ProblemError, match="It is parked"):
+        asyncio.run(Question(parts, request, wanted, RequestFrames(wanted, ()), wait).ask())

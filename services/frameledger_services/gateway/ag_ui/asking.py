@@ -138,19 +138,23 @@ class Question:
             await self._publish_plan(replace(thread, messages=before), plan, "ask 0", expects=False)
 
     async def _wait_until_free(self) -> Thread:
-        """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`."""
+        """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`, at once where
+        nothing would be answered."""
         until = conversation_gate.deadline()
         thread_id = self.wanted.thread_id
-        while (thread := await self._thread()).goes_on:
+        while True:
+            thread = await self._thread()
+            # First: the run that is open in a parked conversation does not end.
+            conversation_gate.check_answerable(
+                thread_id, is_parked=thread.is_parked, is_recording=thread.is_recording
+            )
+            if not thread.goes_on:
+                return thread
             look = until
             if self.while_waiting is not None:
                 await self.while_waiting()
                 look = min(until, asyncio.get_running_loop().time() + LOOK_SECONDS)
             await conversation_gate.wait_for_change(self.parts, thread_id, thread.version, look)
-        conversation_gate.check_answerable(
-            thread_id, is_parked=thread.is_parked, is_recording=thread.is_recording
-        )
-        return thread
 
     async def _with_tools(self, thread: Thread) -> Thread:
         """Let the conversation have this client's functions. Returns how it stands then.
