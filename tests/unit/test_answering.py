@@ -9,14 +9,16 @@ from tests.support.polling import look_again
 
 from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallFromLLM, LLMFullResponseEndFrame, LLMTextFrame, Usage
-from frameledger.record import Outgoing, outgoing
+from frameledger.record import MAX_VALUE_BYTES, Outgoing, outgoing
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.inference import answer_attempt
 from frameledger_services.inference.answering import answer
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies
 from frameledger_services.inference.preparation import request_of
+from frameledger_services.inference.stream_closing import closing_in_time
 from frameledger_services.providers.errors import (
+    ConnectionLostError,
     ProviderRefusedError,
     ProviderUnavailableError,
     UnmappableError,
@@ -349,6 +351,37 @@ def test_what_no_frame_can_carry_ends_the_run_and_keeps_the_words_before_it():
     assert stage.said() == "Look: "
     assert [one[:2] for one in stage.errors()] == [("frame_refused", False)]
     assert [frame.finish_reason for frame in stage.log if "End" in frame.type] == ["error"]
+
+
+@pytest.mark.regression("worker 70")
+def test_an_answer_that_no_frame_can_carry_is_not_attempted_again_where_it_broke_off(monkeypatch):
+    stage = Stage()
+
+    async def breaks_off(request):
+        yield LLMTextFrame(text="x" * MAX_VALUE_BYTES)
+        raise ConnectionLostError("The connection was lost.")
+
+    monkeypatch.setattr(stage.model, "answer", breaks_off)
+    assert stage.answer() == "done"
+    assert stage.types() == ["FullResponseStart", "Error", "FullResponseEnd"]
+    assert stage.errors()[0][0] == "frame_refused"
+
+
+@pytest.mark.regression("worker 70")
+def test_a_task_that_outlived_a_cancellation_is_told_what_fails_in_its_stream():
+    """A task group leaves its task marked as cancelled if another of its tasks fails while it waits for them."""
+
+    async def fails():
+        task = asyncio.current_task()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        assert task.cancelling()
+        async with closing_in_time(ScriptedLLMService().answer(None)):
+            raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        asyncio.run(fails())
 
 
 def test_what_a_provider_pushes_by_itself_is_stamped_and_in_its_place(monkeypatch):

@@ -312,7 +312,7 @@ def test_what_a_client_says_otherwise_is_checked():
 @pytest.mark.regression("worker 61")
 def test_items_that_cannot_be_sorted_are_told_apart_without_comparing_each_pair():
     checker = ArgumentsChecker({"type": "object", "properties": {"a": {"uniqueItems": True}}})
-    items = [{"n": number} for number in range(100_000)]
+    items = [{"n": number} for number in range(20_000)]
     checker.check({"a": [*items, True, 1, "1", None, [1]]})
     with pytest.raises(ArgumentsError, match="non-unique"):
         checker.check({"a": [*items, {"n": 7}]})

@@ -88,7 +88,8 @@ class AnswerAttempt:
             error = exception_groups.first(errors)
             if not isinstance(error, TooLargeError | ValueError):
                 raise error from None
-            # Nothing after that frame is on the log, not even the end.
+            # Nothing after that frame is on the log, not even the end. This is the end, also if the answer broke off.
+            lost = None
             await self._publish(self._failure("frame_refused", _why_refused(error)))
         return lost
 

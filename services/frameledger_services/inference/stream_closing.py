@@ -23,6 +23,9 @@ async def closing_in_time(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterat
     Raises `CancelledError` if the run is stopped, also where closing the stream raised something else: that would be
     taken for a failure of the answer, and the model asked again.
     """
+    task = asyncio.current_task()
+    assert task is not None, "an await is in a task"
+    cancelled_before = task.cancelling()
     try:
         try:
             yield frames
@@ -33,8 +36,7 @@ async def closing_in_time(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterat
             except (TimeoutError, ProviderError) as error:
                 _log.warning("run.stream_not_closed", reason=str(error))
     except BaseException as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) or task is None or not task.cancelling():
+        if isinstance(error, asyncio.CancelledError) or task.cancelling() == cancelled_before:
             raise
         _log.warning("run.stream_not_closed", reason=str(error))
         raise asyncio.CancelledError from error
