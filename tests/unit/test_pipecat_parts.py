@@ -277,7 +277,10 @@ def test_a_history_beyond_the_bound_alone_drops_no_turns_and_calls():
 
 @given(
     st.lists(
-        st.sampled_from(["LLMTextFrame", "InterruptionFrame", "LLMMessagesAppendFrame", GAP]), max_size=80
+        st.sampled_from(
+            ["LLMTextFrame", "InterruptionFrame", "LLMMessagesAppendFrame", "pipecat/MetricsFrame"]
+        ),
+        max_size=80,
     )
 )
 def test_however_much_is_added_no_more_than_the_bound_waits(kinds):
