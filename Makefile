@@ -7,7 +7,7 @@
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
+PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 HASHED := --require-hashes --no-deps
 PROMTOOL := github.com/prometheus/prometheus/cmd/promtool@v0.305.0

@@ -21,6 +21,10 @@ from frameledger_services.embedded.program import EmbeddedError
 from frameledger_services.embedded.running import running, start, stop, wait_until_ready
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs PostgreSQL as somebody else")
+as_our_user = pytest.mark.skipif(
+    os.geteuid() == 0 and not postgres_user.can_make_user_namespace(),
+    reason="root cannot make user namespaces here, so it runs PostgreSQL as a system user",
+)
 linux_only = pytest.mark.skipif(not postgres_remains.SEGMENTS.exists(), reason="needs /proc")
 
 
@@ -33,6 +37,7 @@ def test_it_asks_for_the_password_which_only_its_owner_can_read(postgres):
     assert stat.S_IMODE(os.stat(password_file).st_mode) == 0o600
 
 
+@as_our_user
 def test_it_listens_on_a_socket_in_the_data_directory_too(tmp_path):
     with (
         embedded_postgres.running(tmp_path) as server,
@@ -123,6 +128,7 @@ def test_a_cluster_that_could_not_be_made_leaves_nothing_behind(tmp_path, monkey
 
 
 @root_only
+@as_our_user
 def test_root_needs_no_other_permissions_on_any_folder(tmp_path):
     tmp_path.chmod(0o700)
     folder = tmp_path / "private"

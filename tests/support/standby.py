@@ -6,6 +6,7 @@ primary dies before it has sent its last commits.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -97,8 +98,15 @@ def _copied(primary: PostgresServer, of: Path, directory: Path) -> PostgresServe
             *("--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream"),
         ),
     )
+    # Where it runs as a system user, it may not read the password file.
+    password = (of / PASSWORDS).read_text(encoding="ascii").splitlines()[0].rpartition(":")[2]
     copied = subprocess.run(
-        copying.command(), cwd=place.data.parent, timeout=ON_SERVERS, capture_output=True, check=False
+        copying.command(),
+        cwd=place.data.parent,
+        env={**os.environ, "PGPASSWORD": password},
+        timeout=ON_SERVERS,
+        capture_output=True,
+        check=False,
     )
     assert copied.returncode == 0, copied.stderr.decode()
     shutil.copy(of / PASSWORDS, directory / PASSWORDS)
