@@ -98,7 +98,9 @@ def _copied(primary: PostgresServer, of: Path, directory: Path) -> PostgresServe
             *("--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream"),
         ),
     )
-    # Where it runs as a system user, it may not read the password file.
+    # Where it runs as a system user, it may neither make the folder nor read the password file.
+    place.data.mkdir(mode=0o700, parents=True)
+    place.give(place.data)
     password = (of / PASSWORDS).read_text(encoding="ascii").splitlines()[0].rpartition(":")[2]
     copied = subprocess.run(
         copying.command(),
