@@ -382,5 +382,10 @@ def test_a_replay_into_a_conversation_that_somebody_made_live_again_is_refused(s
         with pytest.raises(ReplayRefusedError, match="not a recording"):
             await published(settings, client, copies, speed=0)
         assert await client.newest_version("copy") == before
+        # Nor into one that was erased, where such an id is not used again.
+        await client.publish("gone", *lines_of("barge-in"), wait=True)
+        await client.erase("gone", why="asked")
+        with pytest.raises(ReplayRefusedError, match=r"its first frame was rejected \(context_erased\)"):
+            await published(settings, client, Copies("barge-in", "gone"), speed=0)
 
-    on_the_road(settings, "barge-in", work)
+    on_the_road(settings.model_copy(update={"erased_ids": "refuse"}), "barge-in", work)

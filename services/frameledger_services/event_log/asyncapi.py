@@ -235,7 +235,8 @@ _FRAME_HEADERS: Json = {
     },
     headers.ORIGINALLY_LOGGED: {
         "pattern": r"^\d{1,15}$",
-        "description": "On a copy: when the broker took that record, in milliseconds since 1970.",
+        "description": "On a copy: when the broker took that record, in milliseconds since 1970. A copy of a replay "
+        "says when the opening of its conversation was logged.",
     },
     headers.FRAME_ID: {
         "format": "uuid",

@@ -122,7 +122,12 @@ class Replayer:
             return placed, None
         await self._connections.read(forking.check_free, copies.copy, moment.origin)
         first_frame, *_ = await self._client.publish(copies.copy, *opening, wait=True)
-        opened = await self._connections.read(replays.opened, copies.copy, first_frame.version)
+        if (version := first_frame.version) is None:
+            why = "" if first_frame.reason is None else f" ({first_frame.reason})"
+            raise ReplayRefusedError(
+                f"{copies.copy!r} was not opened: its first frame was {first_frame.outcome}{why}. Choose another id."
+            )
+        opened = await self._connections.read(replays.opened, copies.copy, version)
         if opened is None:
             raise ReplayRefusedError(f"{copies.copy!r} was erased when it had just been opened.")
         if not copies.live and not opened.is_recording:

@@ -88,7 +88,7 @@ class Opened:
     """Whether the conversation is a recording now."""
 
 
-async def opened(connection: Connection, context_id: str, version: int | None) -> Opened | None:
+async def opened(connection: Connection, context_id: str, version: int) -> Opened | None:
     """Returns what the opening at this version has made of a conversation; None if it is not there, as after an
     erasure."""
     cursor = await connection.execute(
