@@ -15,8 +15,10 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 LARGEST_LOG = 16 * 1024 * 1024
 LONGEST_LINE = 300
 LOOKED_AT = 16_384
-SHOWN_LINES = 8
 """Bytes at the end of a log in which the cause of an error is searched."""
+
+SHOWN_LINES = 8
+"""Lines at the end of a log that the error for a failed program quotes."""
 
 FATAL = re.compile(r"\bPANIC\b|\bFATAL\b(?!:\s+the database system is )|No space left on device")
 """Fatal errors in the logs of PostgreSQL and Kafka; other lines may follow them. Excluded are the FATAL lines for

@@ -173,8 +173,8 @@ def problems(topics: Sequence[TopicSpec], descriptions: Mapping[str, TopicDescri
 def unreadable(description: TopicDescription) -> str | None:
     """Returns why the records of a topic cannot be relied on, with the remedy; None if they can, or that is not known.
 
-    The timestamps of its records are not its broker's; or it is compacted, which takes records away of which no offset
-    tells, as those of aborted transactions.
+    The timestamps of its records are not its broker's; or it is compacted, which deletes records, and the gap in the
+    offsets looks like that of an aborted transaction.
     """
     if "compact" in description.config.get("cleanup.policy", ""):
         return _config_problem(description, "cleanup.policy", "delete")

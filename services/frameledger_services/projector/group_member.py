@@ -151,7 +151,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._prefetch.wake()
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Called by the consumer before other members get them. Waits until the current batch is stored."""
+        """Called by the consumer before other members get them. Waits until the current batch is stored, or the current
+        assignment of a partition is."""
         async with self._batch_lock:
             self._revocations += 1
             for place in revoked:

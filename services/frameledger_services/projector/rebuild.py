@@ -10,7 +10,8 @@ by a frame if it is old (`stale_work`). What was open and is not any more is sto
 
 While the partition's effects are held, since the log may answer such work further on, nothing is asked for: whoever
 releases them finds it open (`held_effects`). If that happened while we were rebuilding, and so unseen, it is asked for
-in a second transaction. If the process dies before that, the timekeeper closes the work as unclaimed.
+in a second transaction. If the process dies before that, a worker that serves the work finds it unclaimed
+(`claims.unclaimed`), and if none does, the timekeeper closes it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What a fork reads of its original besides the context: the link of the hash chain, and the running
-calls."""
+"""What a fork reads of its original besides the context: the link of the hash chain, and the running calls."""
 
 from __future__ import annotations
 

@@ -140,8 +140,8 @@ async def calls(connection: Connection, context_id: str) -> list[PastCall]:
 async def run(connection: Connection, context_id: str, run_id: str) -> str | None:
     """Returns the JSON text of `explain_run`; None if there is no such run."""
     cursor = await connection.execute("SELECT explain_run(%s, %s)::text", (context_id, run_id))
-    [(id_of_run,)] = await cursor.fetchall()
-    return None if id_of_run is None else str(id_of_run)
+    [(text,)] = await cursor.fetchall()
+    return None if text is None else str(text)
 
 
 async def era_at(connection: Connection, context_id: str, version: int) -> int:

@@ -80,5 +80,5 @@ def outgoing(one: DeadLetter) -> Outgoing:
     assert one.value is not None
     headers = headers_from_json(one.headers)
     if one.logged_at is not None and originally_logged_ms(dict(headers)) is None:
-        headers = (*headers, (ORIGINALLY_LOGGED, str(int(one.logged_at.timestamp() * 1000)).encode()))
+        headers = (*headers, (ORIGINALLY_LOGGED, str(round(one.logged_at.timestamp() * 1000)).encode()))
     return Outgoing(one.key, one.value, headers)
