@@ -161,9 +161,10 @@ def test_root_without_namespaces_keeps_it_elsewhere_if_the_folder_is_closed(tmp_
 @root_only
 @pytest.mark.regression("journey 48")
 def test_root_without_namespaces_runs_a_copy_if_it_is_installed_for_root_alone(
-    tmp_path, monkeypatch, no_namespaces
+    tmp_path, monkeypatch, no_namespaces, closed_by_default
 ):
     """As in a container, in an environment below `/root`, and with umask 077."""
+    monkeypatch.setattr(postgres_user, "ELSEWHERE", no_namespaces / "is" / "made")
     packaged = embedded_postgres.installation(18)
     package, packages = packaged.parent.name, packaged.parents[1]
     closed = tmp_path / "site-packages"
@@ -188,6 +189,14 @@ def no_namespaces(monkeypatch):
         monkeypatch.setattr(postgres_user, "can_make_user_namespace", lambda: False)
         monkeypatch.setattr(postgres_user, "ELSEWHERE", elsewhere)
         yield elsewhere
+
+
+@pytest.fixture
+def closed_by_default():
+    """The umask 077."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def find_place(installed: Path, data: Path) -> ClusterLocation:
     if not _may_enter(binaries, user):
         binaries = _copied(installed) / "bin"
     try:
-        data.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _make_folder(data.parent)
     except OSError as error:
         raise EmbeddedError(
             f"PostgreSQL does not run as root, and {data.parent} cannot be created for the user {user.pw_name}: "
@@ -109,6 +109,14 @@ def _may_enter(folder: Path, user: pwd.struct_passwd) -> bool:
     return True
 
 
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing. All users can enter them, whatever the umask is."""
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    for place in reversed(missing):
+        place.mkdir(exist_ok=True)
+        place.chmod(0o755)
+
+
 def _copied(installed: Path) -> Path:
     """Returns a copy of `installed` that all users can read and run. It is created once per version.
 
@@ -119,6 +127,7 @@ def _copied(installed: Path) -> Path:
     digest = hashlib.sha256(str(installed).encode() + bytes(str(installed.stat().st_mtime_ns), "ascii"))
     copy = ELSEWHERE / f"{package.name}-{installed.name}-{digest.hexdigest()[:16]}"
     if not copy.exists():
+        _make_folder(ELSEWHERE)
         unfinished = copy.with_name(f"{copy.name}.{os.getpid()}")
         for source in (installed, package.with_name(f"{package.name}.libs")):
             if source.is_dir():
