@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.bounds import IN_PROCESS, scaled
+from tests.bounds import IN_PROCESS
 from tests.support.ledger_in_memory import Ledger, Said
+from tests.support.turns import turns
 
-from frameledger.frames import LLMContextEraseFrame
+from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame
 from frameledger_services.agents_sdk import FrameledgerSession
 from frameledger_services.client import (
     BrokerError,
@@ -235,8 +236,11 @@ def test_a_change_that_is_rejected_is_no_silent_success(change):
 
 
 @pytest.mark.regression("bridge 25")
-def test_a_broker_that_is_away_is_not_asked_again_at_once(monkeypatch):
-    monkeypatch.setattr("frameledger_services.agents_sdk.session.PAUSE_SECONDS", IN_PROCESS)
+@pytest.mark.parametrize(
+    ("pause", "is_asked_again"), [(IN_PROCESS, False), (0.0, True)], ids=["a pause", "none"]
+)
+def test_a_broker_that_is_away_is_asked_again_after_a_pause(monkeypatch, pause, is_asked_again):
+    monkeypatch.setattr("frameledger_services.agents_sdk.session.PAUSE_SECONDS", pause)
 
     @dataclass
     class Away(Ledger):
@@ -244,13 +248,23 @@ def test_a_broker_that_is_away_is_not_asked_again_at_once(monkeypatch):
 
         async def publish(self, context_id, *inputs, within, wait=False):
             self.asked += 1
+            await turns(1)
             raise BrokerError("no broker answers")
 
     async def scenario():
         ledger = Away()
-        with pytest.raises(BrokerError):
-            await FrameledgerSession("s", ledger, within=scaled(0.2)).add_items(ITEMS[:1])
-        # At first, and after the pause, which ends at the deadline; a clock may reach that a moment later.
-        assert 2 <= ledger.asked <= 5
+        adding = asyncio.create_task(session(ledger)._publish(LLMMessagesAppendFrame(messages=ITEMS[:1])))
+        await turns()
+        assert (ledger.asked > 1) == is_asked_again
+        adding.cancel()
 
     asyncio.run(scenario())
+
+
+def test_a_broker_that_stays_away_is_told_at_the_deadline():
+    class Away(Ledger):
+        async def publish(self, context_id, *inputs, within, wait=False):
+            raise BrokerError("no broker answers")
+
+    with pytest.raises(BrokerError):
+        asyncio.run(FrameledgerSession("s", Away(), within=0.0).add_items(ITEMS[:1]))
