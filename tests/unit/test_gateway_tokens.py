@@ -138,6 +138,17 @@ def test_a_running_gateway_sees_what_changes(path):
     assert live.of_text(two) == token
 
 
+@pytest.mark.regression("gateway 47")
+def test_a_change_of_the_file_is_later_than_the_one_before_whatever_the_clock_says(path):
+    """A clock goes on in ticks of milliseconds, and may be set back; inodes are used again, and sizes are the same."""
+    made(path, "ci")
+    later = path.stat().st_mtime_ns + 10**12
+    os.utime(path, ns=(later, later))
+    revoke(path, "ci")
+    made(path, "ci")
+    assert path.stat().st_mtime_ns > later
+
+
 @pytest.mark.regression("gateway 43")
 def test_a_file_that_could_not_be_read_for_a_moment_is_read_again_though_nobody_wrote_it(
     path, monkeypatch, caplog

@@ -194,7 +194,7 @@ def _change(path: Path) -> Iterator[list[Token]]:
 
 
 def _write(path: Path, tokens: Sequence[Token]) -> None:
-    """Replace the file: a reader sees the old one or the new one, never a half."""
+    """Replace the file by a later one: a reader sees the old one or the new one, never a half."""
     unfinished = path.with_name(f"{path.name}.unfinished")
     text = _File(tokens=tuple(tokens)).model_dump_json(indent=1) + "\n"
     try:
@@ -202,10 +202,20 @@ def _write(path: Path, tokens: Sequence[Token]) -> None:
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(text)
             file.flush()
+            _make_later(file.fileno(), path)
             os.fsync(file.fileno())
         unfinished.replace(path)
     except OSError as error:
         raise TokensFileError(f"The tokens in {path} cannot be written: {error.strerror}.") from error
+
+
+def _make_later(unfinished: int, path: Path) -> None:
+    """Set a file's time above that of the one it replaces. Within a tick of the clock they would be the same, and so
+    may be inode and size, by which a gateway sees that the file has changed."""
+    if path.exists():
+        replaced, stat = path.stat().st_mtime_ns, os.fstat(unfinished)
+        if stat.st_mtime_ns <= replaced:
+            os.utime(unfinished, ns=(stat.st_atime_ns, replaced + 1))
 
 
 def _check_unique(path: Path, tokens: Sequence[Token]) -> None:
