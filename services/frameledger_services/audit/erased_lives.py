@@ -40,6 +40,11 @@ class Life:
         stored = await stored_rows.heads(connection, [context_id]) if head.state.erased is not None else {}
         return cls(connection, head, stored[context_id]["parked_version"] if stored else None)
 
+    async def is_over(self) -> bool:
+        """Whether the conversation was erased since this was loaded."""
+        newest = await stored_heads.beginning(self._connection, self._head.context_id)
+        return newest.version + 1 != self.first_version
+
     async def place_before(self, topic: str, partition: int) -> LogPosition | None:
         """Returns where the last record of the erased life lies in a partition: that of the erasing frame, or else of
         its last stored frame. None if there is none."""
