@@ -182,6 +182,36 @@ def test_root_without_namespaces_runs_a_copy_if_it_is_installed_for_root_alone(
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
 
 
+@root_only
+def test_what_root_without_namespaces_cannot_write_is_said(tmp_path, monkeypatch, no_namespaces):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(postgres_user, "ELSEWHERE", tmp_path / "file" / "frameledger")
+    monkeypatch.setattr(postgres_user, "_may_enter", lambda *_: False)
+    with pytest.raises(
+        EmbeddedError, match=r"cannot be written to .*/frameledger for the user .*: Not a dir"
+    ):
+        embedded_postgres.prepare(tmp_path / "data", 1)
+
+
+@root_only
+def test_a_copy_that_another_process_made_meanwhile_is_used(tmp_path, no_namespaces):
+    installed = tmp_path / "package" / "pginstall"
+    (installed / "bin").mkdir(parents=True)
+    open_to_all, copied = postgres_user._open_to_all, []
+
+    def interrupted(path):
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(postgres_user, "_open_to_all", open_to_all)
+            meanwhile.setattr(os, "getpid", lambda: 0)
+            copied.append(postgres_user._copied(installed))
+        open_to_all(path)
+
+    with pytest.MonkeyPatch.context() as first:
+        first.setattr(postgres_user, "_open_to_all", interrupted)
+        assert postgres_user._copied(installed) == copied[0]
+    assert [folder.name for folder in no_namespaces.iterdir()] == [copied[0].parents[1].name]
+
+
 @pytest.fixture
 def no_namespaces(monkeypatch):
     """No user namespaces, and a folder that everybody can reach for what has to lie elsewhere."""

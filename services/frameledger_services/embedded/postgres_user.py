@@ -58,14 +58,14 @@ def find_place(installed: Path, data: Path) -> ClusterLocation:
     own = ELSEWHERE / hashlib.sha256(str(data).encode()).hexdigest()[:16]
     if not _may_enter(data.parent, user):
         data = own / data.name
-    if not _may_enter(binaries, user):
-        binaries = _copied(installed) / "bin"
     try:
+        if not _may_enter(binaries, user):
+            binaries = _copied(installed) / "bin"
         _make_folder(data.parent)
     except OSError as error:
         raise EmbeddedError(
-            f"PostgreSQL does not run as root, and {data.parent} cannot be created for the user {user.pw_name}: "
-            f"{error.strerror}.",
+            f"PostgreSQL does not run as root, and its files cannot be written to {ELSEWHERE} for the user "
+            f"{user.pw_name}: {error.strerror or error}.",
             "Run Frameledger as an ordinary user, allow user namespaces, or set FRAMELEDGER_DATABASE_URL.",
         ) from error
     return ClusterLocation(binaries, data, (f"--as-user={user.pw_name}",), user.pw_uid, user.pw_name)
@@ -134,7 +134,13 @@ def _copied(installed: Path) -> Path:
                 shutil.copytree(source, unfinished / source.relative_to(package.parent), symlinks=True)
         for path in (unfinished, *unfinished.rglob("*")):
             _open_to_all(path)
-        unfinished.rename(copy)
+        try:
+            unfinished.rename(copy)
+        except OSError:
+            shutil.rmtree(unfinished)
+            # Another process may have made it meanwhile.
+            if not copy.exists():
+                raise
     return copy / package.name / installed.name
 
 
