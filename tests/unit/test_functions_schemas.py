@@ -13,6 +13,7 @@ from frameledger_services import cancel_tools
 from frameledger_services.functions import FunctionCallParams, FunctionSchemaError, schema_of
 from frameledger_services.functions.arguments import ArgumentsChecker, ArgumentsError, parsed
 from frameledger_services.functions.cancel_handler import NothingCancelled, choose_call
+from frameledger_services.functions.registry_item import checker_of
 from frameledger_services.functions.schemas import signature_of
 from frameledger_services.store.tool_calls import CancellableCall
 
@@ -316,6 +317,80 @@ def test_items_that_cannot_be_sorted_are_told_apart_without_comparing_each_pair(
     checker.check({"a": [*items, True, 1, "1", None, [1]]})
     with pytest.raises(ArgumentsError, match="non-unique"):
         checker.check({"a": [*items, {"n": 7}]})
+
+
+@pytest.mark.regression("worker 71")
+@pytest.mark.parametrize("from_a_client", [True, False])
+def test_what_a_client_says_about_the_arguments_as_a_whole_is_checked_as_far_as_it_can_be(from_a_client):
+    def checker(schema):
+        return ArgumentsChecker({"type": "object", "required": ["a"]} | schema, from_a_client=from_a_client)
+
+    for schema in (
+        {"patternProperties": {"^a$": {}}, "additionalProperties": False},
+        {"properties": {"a": {}}, "unevaluatedProperties": False},
+        {"properties": {"a": {"unevaluatedItems": False, "items": {}}}},
+        {"not": {"patternProperties": {"^b$": {}}, "required": ["b"]}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "patternProperties": {"^a$": {}}},
+    ):
+        checker(schema).check({"a": [1]})
+        with pytest.raises(ArgumentsError, match="'a' is a required property"):
+            checker(schema).check({})
+
+
+@pytest.mark.regression("worker 61")
+@pytest.mark.parametrize("kind", ["references", "unevaluated items"])
+def test_a_schema_of_a_client_that_doubles_the_work_with_each_level_holds_nothing_up(kind):
+    if kind == "references":
+        levels = {str(level): {"allOf": [{"$ref": f"#/$defs/{level + 1}"}] * 2} for level in range(60)}
+        schema = {"$defs": levels | {"60": {}}, "$ref": "#/$defs/0"}
+        with pytest.raises(ArgumentsError, match="cannot be checked"):
+            ArgumentsChecker(schema, from_a_client=True).check({})
+    else:
+        nested: Any = {}
+        for _ in range(40):
+            nested = {"allOf": [nested], "unevaluatedItems": False}
+        client(nested).check({"a": [1]})
+
+
+def test_a_reference_of_a_client_is_followed_for_each_item_of_a_long_list():
+    checker = ArgumentsChecker(
+        {
+            "$defs": {"n": {"type": "integer"}},
+            "properties": {"a": {"items": {"$ref": "#/$defs/n"}}},
+        },
+        from_a_client=True,
+    )
+    for _ in range(3):
+        checker.check({"a": [1] * 4_000})
+    with pytest.raises(ArgumentsError, match="is not of type 'integer'"):
+        checker.check({"a": [*[1] * 4_000, "x"]})
+
+
+@pytest.mark.regression("worker 61")
+def test_a_long_list_in_a_schema_is_checked_without_comparing_each_pair():
+    listed = [{"n": number} for number in range(20_000)]
+    old = {"$schema": "http://json-schema.org/draft-04/schema#", "properties": {"a": {"enum": listed}}}
+    ArgumentsChecker(old, from_a_client=True).check({"a": {"n": 7}})
+    old["properties"]["a"]["enum"].append({"n": 7})
+    with pytest.raises(ValueError, match="non-unique"):
+        ArgumentsChecker(old, from_a_client=True)
+
+
+@pytest.mark.regression("worker 61")
+def test_another_dialect_within_a_schema_of_a_client_is_bounded_too():
+    dialect = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    with pytest.raises(ArgumentsError, match="does not match"):
+        client(dialect | {"pattern": "^(a+)+$"}).check({"a": "a" * 10_000 + "b"})
+    tree = {"properties": {"a": {"pattern": "^(a+)+$"}, "b": {"$ref": "#"}}}
+    with pytest.raises(ArgumentsError, match="does not match"):
+        ArgumentsChecker(dialect | tree, from_a_client=True).check({"b": {"a": "a" * 10_000 + "b"}})
+
+
+@pytest.mark.regression("worker 61")
+def test_a_client_may_advertise_what_the_core_has_as_a_class():
+    schema = FunctionSchema("label", "", {"a": {"pattern": "^(a+)+$"}}, ())
+    with pytest.raises(ArgumentsError, match="does not match"):
+        checker_of(schema, from_a_client=True).check({"a": "a" * 10_000 + "b"})
 
 
 @pytest.mark.regression("worker 62")

@@ -13,8 +13,8 @@ from jsonschema.exceptions import SchemaError as BadSchemaError
 
 from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
+from frameledger_services import bounded_checks
 from frameledger_services.call_words import shown
-from frameledger_services.functions.bounded_checks import bounded
 
 MOST_COMPLAINTS = 5
 """Listed in a message to the model, which corrects a few mistakes at a time."""
@@ -39,7 +39,7 @@ class ArgumentsChecker:
             parameters = dict(schema)
         try:
             validator_class = jsonschema.validators.validator_for(parameters, jsonschema.Draft202012Validator)
-            validator_class.check_schema(parameters)
+            bounded_checks.check_schema(validator_class, parameters)
         except BadSchemaError as error:
             raise ValueError(
                 f"The schema of the arguments is not a valid JSON Schema: {error.message}"
@@ -49,20 +49,20 @@ class ArgumentsChecker:
             # list, RecursionError.
             raise ValueError(f"The schema of the arguments cannot be read: {error}") from error
         # An empty registry: references to other documents are not fetched.
-        checker = bounded(validator_class, from_a_client=from_a_client)
+        checker = bounded_checks.bounded(validator_class, from_a_client=from_a_client)
         self._validator = checker(parameters, registry=referencing.Registry())
 
     def check(self, arguments: Mapping[str, Any]) -> None:
         """Check the arguments. Raises ArgumentsError with the first mistakes, or if the check itself fails."""
         complaints = []
         try:
-            for error in self._validator.iter_errors(dict(arguments)):
+            for error in bounded_checks.errors(self._validator, dict(arguments)):
                 where = _short(".".join(str(part) for part in error.absolute_path))
                 complaints.append(f"{where}: {_short(error.message)}" if where else _short(error.message))
                 if len(complaints) == MOST_COMPLAINTS:
                     break
         except Exception as error:
-            # A reference to nowhere, a schema that contains itself, a number beyond floats.
+            # A reference to nowhere, a schema that contains itself, too many references, a number beyond floats.
             raise ArgumentsError("the arguments cannot be checked against its schema") from error
         if complaints:
             raise ArgumentsError("; ".join(complaints))

@@ -107,7 +107,7 @@ def checker_of(schema: Schema, *, from_a_client: bool = False) -> ArgumentsCheck
     """Returns a checker of a tool's arguments. A tool without parameters in its schema takes any. `from_a_client` as
     for `ArgumentsChecker`."""
     if isinstance(schema, FunctionSchema):
-        return ArgumentsChecker(schema)
+        return ArgumentsChecker(schema, from_a_client=from_a_client)
     inner = schema.get("function", schema)
     parameters = inner.get("parameters") if isinstance(inner, Mapping) else None
     return ArgumentsChecker(

@@ -20,6 +20,7 @@ from jsonschema.exceptions import SchemaError
 from frameledger import strict_json
 from frameledger.decode_error import DecodeError
 from frameledger.tools import is_of_client, of_client, tool_names
+from frameledger_services import bounded_checks
 from frameledger_services.gateway.problems import ProblemError
 
 MOST = 128
@@ -154,9 +155,8 @@ _CHECKED = _Checked()
 
 def _problem_of(schema: dict[str, Any]) -> str | None:
     try:
-        jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator).check_schema(
-            schema
-        )
+        checker = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+        bounded_checks.check_schema(checker, schema)
     except SchemaError as error:
         return f"no JSON Schema: {error.message[:300]}."
     except Exception:

@@ -1,0 +1,122 @@
+"""Checks of JSON Schema that take time in proportion to schema and arguments, whatever both are.
+
+A worker checks arguments in the event loop of all its calls: a check that never ended would hold up all of them, and
+each worker that took its call over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from functools import lru_cache, partial, partialmethod
+from typing import Any
+
+import jsonschema
+from jsonschema.exceptions import SchemaError as BadSchemaError
+from jsonschema.exceptions import ValidationError
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+MOST_PATTERNS = 100
+"""Compiled patterns that are kept. One takes up to some ten megabytes."""
+
+MOST_REFERENCES = 10_000
+"""References of a client's schema that one check follows. Without a limit their number doubles with each level of a
+schema that refers to the next level twice."""
+
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+
+_followed: ContextVar[Iterator[int]] = ContextVar("followed")
+"""Counts the references that the current check has followed."""
+
+
+@lru_cache(maxsize=16)
+def bounded(checker: type[Any], *, from_a_client: bool) -> type[Any]:
+    """Returns a class of `jsonschema` with checks that are bounded. `errors` runs them.
+
+    Python's regular expressions take exponential time for some patterns. So those of a schema `from_a_client` are
+    matched by Rust's engine. A pattern that it does not have, such as one with a lookahead, is not checked, nor are the
+    keywords that choose properties by patterns, and `unevaluatedItems`, which checks all within it twice.
+
+    A `$schema` within a schema changes nothing: `jsonschema` would go on with a class that is not bounded.
+    """
+    checks: dict[str, Any] = {"uniqueItems": _unique_items}
+    if from_a_client:
+        own = checker.VALIDATORS
+        checks |= {
+            "pattern": _pattern,
+            "patternProperties": _unchecked,
+            "unevaluatedProperties": _unchecked,
+            "unevaluatedItems": _unchecked,
+            "additionalProperties": partial(
+                _additional_properties, own.get("additionalProperties", _unchecked)
+            ),
+        } | {name: partial(_reference, own[name]) for name in _REFERENCES if name in own}
+    extended: type[Any] = jsonschema.validators.extend(checker, checks)  # type: ignore[no-untyped-call]  # it has no types
+    extended.evolve = partialmethod(_evolve, checker.evolve)
+    return extended
+
+
+def errors(validator: Any, instance: Any) -> Iterator[ValidationError]:
+    """Yields what an instance of a bounded class finds. Raises RecursionError for too many references, and what
+    `jsonschema` raises for some schemas, which may be anything."""
+    _followed.set(itertools.count(1))
+    found: Iterator[ValidationError] = validator.iter_errors(instance)
+    return found
+
+
+def check_schema(checker: type[Any], schema: Any) -> None:
+    """As the class method of `jsonschema`, in bounded time. Raises its `SchemaError`, and RecursionError."""
+    of_schemas = jsonschema.validators.validator_for(checker.META_SCHEMA, default=checker)
+    validator = bounded(of_schemas, from_a_client=False)(
+        checker.META_SCHEMA, format_checker=of_schemas.FORMAT_CHECKER
+    )
+    for error in errors(validator, schema):
+        raise BadSchemaError.create_from(error)
+
+
+def _evolve(validator: Any, own: Any, **changes: Any) -> Any:
+    schema = changes.get("schema")
+    if isinstance(schema, Mapping) and "$schema" in schema:
+        changes["schema"] = {name: value for name, value in schema.items() if name != "$schema"}
+    return own(validator, **changes)
+
+
+def _unchecked(_: Any, __: object, ___: Any, ____: object) -> tuple[()]:
+    return ()
+
+
+def _reference(own: Any, validator: Any, reference: str, instance: Any, schema: object) -> Any:
+    if next(_followed.get()) > MOST_REFERENCES:
+        raise RecursionError(f"a check follows at most {MOST_REFERENCES} references")
+    return own(validator, reference, instance, schema)
+
+
+def _unique_items(validator: Any, wanted: object, instance: Any, _: object) -> Iterator[ValidationError]:
+    """As `jsonschema` has it, which compares each pair of items that cannot be sorted. 1 and 1.0 are two items here."""
+    if wanted and validator.is_type(instance, "array"):
+        seen = {json.dumps(item, sort_keys=True) for item in instance}
+        if len(seen) < len(instance):
+            yield ValidationError(f"it has non-unique elements: {instance!r}")
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, _: object) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "string"):
+        matching = _compiled(pattern)
+        if matching is not None and not matching.isinstance_python(instance):
+            yield ValidationError(f"it does not match {pattern!r}: {instance!r}")
+
+
+@lru_cache(maxsize=MOST_PATTERNS)
+def _compiled(pattern: str) -> SchemaValidator | None:
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except SchemaError:
+        return None
+
+
+def _additional_properties(
+    own: Any, validator: Any, wanted: object, instance: Any, schema: Mapping[str, Any]
+) -> Any:
+    return () if "patternProperties" in schema else own(validator, wanted, instance, schema)
