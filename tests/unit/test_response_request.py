@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from frameledger_services.gateway.body import MOST_BYTES
 from frameledger_services.gateway.openai_responses import items, references, request, response_ids
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
 from frameledger_services.gateway.problems import ProblemError
@@ -150,6 +151,26 @@ def test_items_of_very_many_responses_are_not_looked_for():
     nowhere: Any = None
     with pytest.raises(ProblemError, match="at most 500 responses"):
         asyncio.run(references.stored_items(nowhere, nowhere, body))
+
+
+def test_items_that_are_referred_to_are_as_large_as_a_body_at_most(monkeypatch):
+    item_id = f"msg_{ResponseId('talk', 1).token}"
+    item = {"id": item_id, "type": "message", "role": "assistant", "content": "x" * (MOST_BYTES // 4)}
+
+    async def output(*_):
+        return [item]
+
+    monkeypatch.setattr(references, "_output", output)
+
+    def stored(times):
+        body = json.dumps({"input": [{"type": "item_reference", "id": item_id}] * times}).encode()
+        nowhere: Any = None
+        return asyncio.run(references.stored_items(nowhere, nowhere, body))
+
+    assert stored(3) == {item_id: item}
+    with pytest.raises(ProblemError, match="refers to have more than") as refused:
+        stored(4)
+    assert refused.value.word == "too-large"
 
 
 @pytest.mark.parametrize("given", [None, [], 5, {}])

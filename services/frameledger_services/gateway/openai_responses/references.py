@@ -7,12 +7,14 @@ response, so the item is read from the response's frames, which takes no longer 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 
 from frameledger_services.gateway.access import caller, read_log
+from frameledger_services.gateway.body import MOST_BYTES
 from frameledger_services.gateway.openai_responses import response_ids, stored_responses
 from frameledger_services.gateway.openai_responses.items import referenced, refuse
 from frameledger_services.gateway.parts import Parts
@@ -29,21 +31,29 @@ MOST_RESPONSES = 500
 
 async def stored_items(parts: Parts, request: Request, body: bytes) -> dict[str, Item]:
     """Returns, by their ids, the items that a body refers to. Left out are those that there are not, or that the caller
-    may not see, and those of a response that is not over. Raises `bad-parameter` for too many, and `erased`."""
-    by_response: dict[str, list[str]] = {}
+    may not see, and those of a response that is not over. Raises `bad-parameter` for too many, `too-large` for items
+    that are larger than a body may be, each as often as it is referred to, and `erased`."""
+    by_response: dict[str, Counter[str]] = {}
     for item_id in _references(body) if MARK in body else ():
         if (response := response_ids.of_item(item_id)) is not None:
-            by_response.setdefault(response, []).append(item_id)
+            by_response.setdefault(response, Counter())[item_id] += 1
     if len(by_response) > MOST_RESPONSES:
         refuse(
             "input",
             f"items of at most {MOST_RESPONSES} responses can be referred to; continue with `previous_response_id`.",
         )
-    found: dict[str, Item] = {}
-    for response, item_ids in by_response.items():
-        output = await _output(parts, request, response)
-        found |= {str(one["id"]): one for one in output if one["id"] in item_ids}
-    return found
+    stored: dict[str, Item] = {}
+    size = 0
+    for response, counts in by_response.items():
+        for one in await _output(parts, request, response):
+            if (item_id := str(one["id"])) in counts:
+                stored[item_id] = one
+                size += counts[item_id] * len(json.dumps(one, default=list, ensure_ascii=False))
+        if size > MOST_BYTES:
+            raise ProblemError(
+                "too-large", f"The items that the input refers to have more than {MOST_BYTES} bytes."
+            )
+    return stored
 
 
 def _references(body: bytes) -> list[str]:
