@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -203,6 +203,34 @@ def test_a_session_that_outlives_its_conversation_keeps_the_next_one_too(change)
         terms = ledger.folding.state.terms
         assert (terms.mirror, terms.recording) == ("openai-agents", True)
         assert (await one.get_items())[-len(ITEMS) :] == ITEMS
+
+    asyncio.run(scenario())
+
+
+@dataclass
+class ListeningLedger(Ledger):
+    """A ledger that notes all that is published."""
+
+    sent: list = field(default_factory=list)
+
+    async def publish(self, context_id, *inputs, within, wait=False):
+        self.sent.append(inputs)
+        return await super().publish(context_id, *inputs, within=within, wait=wait)
+
+
+def test_what_comes_with_each_change_has_the_same_bytes_each_time():
+    """A projector tells a frame with an id that it knows from another one without a query only by its bytes."""
+
+    async def scenario():
+        ledger = ListeningLedger()
+        one = session(ledger)
+        for item in ITEMS:
+            await one.add_items([item])
+        first, *others = [mirror for mirror, _ in ledger.sent]
+        assert len(others) == len(ITEMS) - 1
+        assert first.id is not None
+        assert first.produced_at is not None
+        assert all(other == first for other in others)
 
     asyncio.run(scenario())
 

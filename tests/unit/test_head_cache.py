@@ -1,7 +1,8 @@
-"""Heads in memory: bounded by what they take there, whatever it is of."""
+"""Heads in memory: bounded by what they take there, whatever it is of; and the ids that they know."""
 
 import json
 import tracemalloc
+from uuid import UUID
 
 import pytest
 
@@ -9,7 +10,10 @@ from frameledger import stored
 from frameledger.decoding import decode
 from frameledger.evolve import evolve
 from frameledger.ids import ContextId
-from frameledger_services.projector.head import Head
+from frameledger.record import Record
+from frameledger_services.projector.batch_fold import BatchFold, StoredIds
+from frameledger_services.projector.decoded import decode_record
+from frameledger_services.projector.head import REMEMBERED_IDS, Head
 from frameledger_services.projector.head_cache import HeadCache
 
 HELLO = {"type": "TranscriptionFrame", "user_id": "u", "timestamp": "", "text": "Hello"}
@@ -73,3 +77,24 @@ def test_a_frame_that_changes_no_terms_has_nothing_measured(monkeypatch):
     head.state = evolve(head.state, decode(json.dumps(HELLO).encode())).state
     cache.put([head])
     assert head.weight() >= weight
+
+
+def test_a_frame_that_is_repeated_often_is_known_without_a_query():
+    head = Head.new(ContextId("talk"))
+
+    def folds(number, frame_id, stored_ids=None):
+        value = json.dumps({**HELLO, "id": str(frame_id)}).encode()
+        batch = BatchFold({"talk": head}, 1, str, "dlq", stored_ids)
+        batch.fold([decode_record(Record("llm.frames", 0, number, b"talk", value))])
+        return batch.duplicates
+
+    ids = [UUID(int=number) for number in range(2 * REMEMBERED_IDS)]
+    for number, frame_id in enumerate(ids):
+        assert folds(2 * number, frame_id) == 0
+        # The fast path: it has no stored ids to look in.
+        assert folds(2 * number + 1, ids[0]) == 1
+    # A repetition that a query found is known from then on.
+    again = ids[1]
+    value = json.dumps({**HELLO, "id": str(again)}).encode()
+    assert folds(5_000, again, StoredIds({("talk", again): value}, {})) == 1
+    assert folds(5_001, again) == 1

@@ -25,6 +25,7 @@ from frameledger_services.client import (
     NotVisibleError,
     PublishedFrame,
     StoredContext,
+    with_defaults,
 )
 
 WITHIN = 30.0
@@ -57,6 +58,8 @@ class FrameledgerSession:
 
         self._client = client
         self._within = within
+        # With its time of production, so that its bytes are the same each time, which costs a projector no query.
+        self._mirror = with_defaults(mirror_frame(session_id))
 
     async def get_items(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Returns the newest `limit` items, or all without a limit, oldest first. A new session has none."""
@@ -120,7 +123,7 @@ class FrameledgerSession:
         """Publish a frame and wait until it is stored. Retries publish the same frame, which counts once."""
         # With the mirror frame each time, because the conversation may have been erased since the last change: its next
         # life would be one that Frameledger answers. Otherwise it is a duplicate, which is not stored.
-        frames = mirror_frame(self.session_id), frame
+        frames = self._mirror, frame
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._within
         while True:

@@ -244,6 +244,7 @@ class BatchFold:
             is_repeated = is_duplicate(logged.record.value or b"", stored)
         if is_repeated:
             self.duplicates += 1
+            head.remember(frame_id, value_hash)
             if not head.is_blank:
                 head.counters.duplicates += 1
                 self.touched[head.context_id] = head

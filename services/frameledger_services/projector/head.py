@@ -122,7 +122,9 @@ class Head:
         self.parked_at = now
 
     def remember(self, frame_id: UUID, value_hash: int) -> None:
+        """Keep the id of a frame that came, also again: what is repeated often stays recent."""
         self.recent[frame_id] = value_hash
+        self.recent.move_to_end(frame_id)
         if len(self.recent) > REMEMBERED_IDS:
             self.recent.popitem(last=False)
 
