@@ -49,7 +49,11 @@ def test_nobody_who_asks_meanwhile_gets_into_the_history_that_is_continued(asked
     caller.set_caller(scope, caller.LOOPBACK)
     body = {"input": "Hi", "previous_response_id": str(ResponseId("talk", 3))}
     wanted, named = asyncio.run(
-        continued(SimpleNamespace(database=database), Request(scope), request.read(json.dumps(body).encode()))
+        continued(
+            SimpleNamespace(database=database),
+            Request(scope),
+            request.read(request.parse(json.dumps(body).encode())),
+        )
     )
     assert database.at == 5
     assert named.context_id == "talk"
@@ -61,8 +65,11 @@ def asked_in(context_id, **body):
     """What a request that has this body, and names this conversation in its header, continues."""
     scope = {"type": "http", "headers": [(b"frameledger-context", context_id)]}
     caller.set_caller(scope, caller.LOOPBACK)
-    wanted = request.read(json.dumps({"input": "Hi", **body}).encode())
-    return asyncio.run(continued(SimpleNamespace(database=Database(9)), Request(scope), wanted))
+    return asyncio.run(continued(SimpleNamespace(database=Database(9)), Request(scope), read(**body)))
+
+
+def read(**body):
+    return request.read(request.parse(json.dumps({"input": "Hi", **body}).encode()))
 
 
 @pytest.mark.regression("gateway 28")

@@ -24,7 +24,7 @@ OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "done"}
 
 
 def read(given="Hi", **parameters):
-    return request.read(json.dumps({"input": given, **parameters}).encode())
+    return request.read(request.parse(json.dumps({"input": given, **parameters}).encode()))
 
 
 def messages(*given):
@@ -147,10 +147,9 @@ def test_the_id_of_an_item_has_that_of_its_response():
 
 def test_items_of_very_many_responses_are_not_looked_for():
     given = [{"id": f"msg_{ResponseId('talk', version).token}"} for version in range(1, 502)]
-    body: Any = json.dumps({"input": given}).encode()
     nowhere: Any = None
     with pytest.raises(ProblemError, match="at most 500 responses"):
-        asyncio.run(references.stored_items(nowhere, nowhere, body))
+        asyncio.run(references.stored_items(nowhere, nowhere, given))
 
 
 def test_items_that_are_referred_to_are_as_large_as_a_body_at_most(monkeypatch):
@@ -163,9 +162,9 @@ def test_items_that_are_referred_to_are_as_large_as_a_body_at_most(monkeypatch):
     monkeypatch.setattr(references, "_output", output)
 
     def stored(times):
-        body = json.dumps({"input": [{"type": "item_reference", "id": item_id}] * times}).encode()
+        given = [{"type": "item_reference", "id": item_id}] * times
         nowhere: Any = None
-        return asyncio.run(references.stored_items(nowhere, nowhere, body))
+        return asyncio.run(references.stored_items(nowhere, nowhere, given))
 
     assert stored(3) == {item_id: item}
     with pytest.raises(ProblemError, match="refers to have more than") as refused:
@@ -285,7 +284,7 @@ def test_an_object_without_an_id_is_no_new_conversation():
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"input": NaN}', b"[" * 100_000])
 def test_what_is_no_object_of_json_is_refused(body):
     with pytest.raises(ProblemError, match="JSON"):
-        request.read(body)
+        request.parse(body)
 
 
 def test_what_is_noted_leads_back_to_the_request():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import jsonschema
 import referencing
@@ -15,6 +15,7 @@ from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
 from frameledger_services import bounded_checks
 from frameledger_services.call_words import shown
+from frameledger_services.json_numbers import no_constant
 
 MOST_COMPLAINTS = 5
 """Listed in a message to the model, which corrects a few mistakes at a time."""
@@ -75,7 +76,7 @@ def parsed(arguments: Any) -> dict[str, Any]:
     """
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments or "{}", parse_constant=_no_json, parse_float=_finite)
+            arguments = json.loads(arguments or "{}", parse_constant=no_constant, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise ArgumentsError(f"the arguments are no JSON: {error}") from error
     if arguments is None:
@@ -89,10 +90,6 @@ def bad_arguments_message(function_name: str, why: ArgumentsError) -> str:
     """Returns the result that the model reads."""
     name = shown(function_name)
     return f"The function `{name}` was not run: {why}. Call it again with arguments that fit its schema."
-
-
-def _no_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number of JSON")
 
 
 def _finite(number: str) -> float:

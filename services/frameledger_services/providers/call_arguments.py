@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
+from frameledger_services.json_numbers import no_constant
 from frameledger_services.providers.request import encoded
 
 
@@ -34,13 +35,9 @@ def as_text(arguments: object) -> str:
 
 def _read(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text, parse_constant=_no_json)
+        value = json.loads(text, parse_constant=no_constant)
         # A number that is too large for a double reads as infinite and could not be written again.
         encoded(value)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _no_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")

@@ -10,7 +10,8 @@ from frameledger import derived
 from frameledger.evolve import call_messages
 from frameledger.ids import ContextId, ToolCallId, Version
 from frameledger_services.gateway.openai.following import Following
-from frameledger_services.gateway.openai.request import ANY_MODEL, CompletionRequest
+from frameledger_services.gateway.openai.request import CompletionRequest
+from frameledger_services.gateway.openai.request_values import ANY_MODEL
 
 DONE = b"data: [DONE]\n\n"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,9 +12,8 @@ from frameledger_services.gateway.openai.answering import Answers
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.request import CompletionRequest
+from frameledger_services.gateway.openai.request_values import call_with
 from frameledger_services.gateway.parts import Parts
-
-_TOOLS = b'"tools"'
 
 
 class Completions:
@@ -30,10 +27,7 @@ class Completions:
         """Answer a request."""
         answering.check_may_read(request)
         content = await body.read_bytes(request, body.JSON_TYPES)
-        # The schemas of functions may take a second to check: not in the event loop.
-        wanted = (
-            await asyncio.to_thread(requests.read, content) if _TOOLS in content else requests.read(content)
-        )
+        wanted = await call_with(content, requests.read, content)
         named = conversation.named(request, wanted.conversation, self._parts.settings.gateway_chat_id_headers)
         return await self._answers.answer(request, wanted, named)
 

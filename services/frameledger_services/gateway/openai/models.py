@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from frameledger_services.gateway import answers
-from frameledger_services.gateway.openai.request import ANY_MODEL
+from frameledger_services.gateway.openai.request_values import ANY_MODEL
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import serving

@@ -7,35 +7,31 @@ refused because an answer without it would be another answer, and what changes n
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
-
-from pydantic import ValidationError
+from typing import Any
 
 from frameledger.surrogates import has_half
-from frameledger_services.accepted_values import accepted_values
 from frameledger_services.gateway import client_tools
-from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.providers.settings import LLMSettings
-
-ANY_MODEL = "frameledger"
-"""The model of a request that leaves the choice to the inference service."""
+from frameledger_services.gateway.openai import request_values
+from frameledger_services.gateway.openai.request_values import refuse
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
-SETTINGS = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "max_tokens",
-    "max_completion_tokens",
-    "frequency_penalty",
-    "presence_penalty",
-    "seed",
-)
-"""Parameters that are settings of a conversation."""
+SETTINGS: Mapping[str, str] = {
+    name: name
+    for name in (
+        "temperature",
+        "top_p",
+        "top_k",
+        "max_tokens",
+        "max_completion_tokens",
+        "frequency_penalty",
+        "presence_penalty",
+        "seed",
+    )
+}
+"""Parameters that are settings of a conversation, by the names of both, which are the same."""
 
 PASSED_ON = ("stop", "response_format", "reasoning_effort", "verbosity", "logit_bias")
 """Parameters that the model's provider gets as they are (the setting `extra`)."""
@@ -118,19 +114,13 @@ class CompletionRequest:
 
 def read(body: bytes) -> CompletionRequest:
     """Returns what a body asks for. Raises the problem `bad-parameter`, which names the parameter."""
-    try:
-        given = json.loads(body, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
-        _refuse(None, f"The body is not valid JSON: {error}.")
-    if not isinstance(given, dict):
-        _refuse(None, "The body is a JSON object.")
-    parameters = {name: value for name, value in given.items() if value is not None}
+    parameters = request_values.parameters(body)
     for name, value in parameters.items():
         _check(name, value)
     return CompletionRequest(
         messages=_messages(parameters.get("messages")),
-        model=_model(parameters.get("model")),
-        settings=_settings(parameters),
+        model=request_values.model(parameters.get("model")),
+        settings=request_values.settings(parameters, SETTINGS),
         passed_on={
             name: parameters[name] for name in PASSED_ON if parameters.get(name) not in (None, {}, [])
         },
@@ -151,44 +141,44 @@ _READ = frozenset(
 def _check(name: str, value: Any) -> None:
     if name in ALLOWED:
         if not any(value == one and type(value) is type(one) for one in ALLOWED[name]):
-            _refuse(name, WHY.get(name, f"{name} is not supported here."), code="unsupported_parameter")
+            refuse(name, WHY.get(name, f"{name} is not supported here."), code="unsupported_parameter")
     elif name not in _READ and name not in IGNORED:
-        _refuse(name, f"{name[:100]} is no parameter of this API.", code="unknown_parameter")
+        refuse(name, f"{name[:100]} is no parameter of this API.", code="unknown_parameter")
 
 
 def _messages(given: Any) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(given, list) or not given:
-        _refuse("messages", "messages: a list of one or more messages is wanted.")
+        refuse("messages", "messages: a list of one or more messages is wanted.")
     for number, message in enumerate(given):
         place = f"messages[{number}]"
         if not isinstance(message, dict):
-            _refuse(place, f"{place}: an object is wanted.")
+            refuse(place, f"{place}: an object is wanted.")
         if message.get("role") not in ROLES:
-            _refuse(f"{place}.role", f"{place}: role is one of {', '.join(ROLES)}.")
+            refuse(f"{place}.role", f"{place}: role is one of {', '.join(ROLES)}.")
         if not isinstance(message.get("content"), str | list | None):
-            _refuse(f"{place}.content", f"{place}: content is text, or a list of parts.")
+            refuse(f"{place}.content", f"{place}: content is text, or a list of parts.")
         if message.get("content") is None and message["role"] != "assistant":
-            _refuse(f"{place}.content", f"{place}: there is no content.")
+            refuse(f"{place}.content", f"{place}: there is no content.")
         _check_calls(place, message.get("tool_calls"))
         if message["role"] == "tool" and not _is_id(message.get("tool_call_id")):
-            _refuse(f"{place}.tool_call_id", f"{place}: tool_call_id is the id of a call.")
+            refuse(f"{place}.tool_call_id", f"{place}: tool_call_id is the id of a call.")
     return tuple(given)
 
 
 def _check_calls(place: str, calls: Any) -> None:
     if not isinstance(calls, list | None):
-        _refuse(f"{place}.tool_calls", f"{place}: tool_calls is a list.")
+        refuse(f"{place}.tool_calls", f"{place}: tool_calls is a list.")
     for number, call in enumerate(calls or ()):
         at = f"{place}.tool_calls[{number}]"
         if not isinstance(call, dict) or not _is_id(call.get("id")):
-            _refuse(f"{at}.id", f"{at}: an object with a text as `id` is wanted.")
+            refuse(f"{at}.id", f"{at}: an object with a text as `id` is wanted.")
         function = call.get("function")
         if call.get("type", "function") != "function":
             continue
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            _refuse(f"{at}.function", f"{at}: function is an object with a name.")
+            refuse(f"{at}.function", f"{at}: function is an object with a name.")
         if not isinstance(function.get("arguments"), str):
-            _refuse(f"{at}.function.arguments", f"{at}: arguments are JSON as a text.")
+            refuse(f"{at}.function.arguments", f"{at}: arguments are JSON as a text.")
 
 
 def _is_id(given: Any) -> bool:
@@ -198,7 +188,7 @@ def _is_id(given: Any) -> bool:
 
 def _tools(given: Any) -> tuple[dict[str, Any], ...]:
     if not isinstance(given, list):
-        _refuse("tools", "tools: a list is wanted.")
+        refuse("tools", "tools: a list is wanted.")
     for number, one in enumerate(given):
         if (
             not isinstance(one, dict)
@@ -206,38 +196,20 @@ def _tools(given: Any) -> tuple[dict[str, Any], ...]:
             or not isinstance(one.get("function"), dict)
         ):
             place = f"tools[{number}]"
-            _refuse(place, f'{place}: {{"type": "function", "function": {{...}}}} is wanted.')
+            refuse(place, f'{place}: {{"type": "function", "function": {{...}}}} is wanted.')
     names = ("name", "description", "parameters", "strict")
     return client_tools.brought(
         client_tools.Definition(*(one["function"].get(name) for name in names)) for one in given
     )
 
 
-def _model(given: Any) -> str | None:
-    if given is None or given == ANY_MODEL:
-        return None
-    if not isinstance(given, str) or not 0 < len(given) <= 255 or "\x00" in given:
-        _refuse("model", "model: a name of 1 to 255 characters is wanted.")
-    return given
-
-
-def _settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {name: parameters[name] for name in SETTINGS if name in parameters}
-    try:
-        LLMSettings.model_validate(settings)
-    except ValidationError as error:
-        name = str(error.errors(include_url=False, include_input=False)[0]["loc"][0])
-        _refuse(name, f"{name}: {accepted_values(LLMSettings, name)} is wanted.")
-    return settings
-
-
 def _conversation(given: Any) -> str | None:
     if isinstance(given, dict):
         given = given.get("id")
         if given is None:
-            _refuse("conversation", "conversation: the object has no id.")
+            refuse("conversation", "conversation: the object has no id.")
     if given is not None and not isinstance(given, str):
-        _refuse("conversation", 'conversation: an id is wanted, or {"id": ...}.')
+        refuse("conversation", 'conversation: an id is wanted, or {"id": ...}.')
     return given
 
 
@@ -245,22 +217,14 @@ def _is_only_new(conversation: Any) -> bool:
     if not isinstance(conversation, dict):
         return False
     if unknown := [name for name in conversation if name not in ("id", "append")]:
-        _refuse("conversation", f"conversation: {unknown[0][:100]!r} is none of id and append.")
+        refuse("conversation", f"conversation: {unknown[0][:100]!r} is none of id and append.")
     return _flag(conversation, "append")
 
 
 def _flag(parameters: Any, name: str) -> bool:
     if not isinstance(parameters, dict):
-        _refuse("stream_options", "stream_options: an object is wanted.")
+        refuse("stream_options", "stream_options: an object is wanted.")
     value = parameters.get(name)
     if value is not None and not isinstance(value, bool):
-        _refuse(name, f"{name}: true or false is wanted.")
+        refuse(name, f"{name}: true or false is wanted.")
     return bool(value)
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _refuse(parameter: str | None, sentence: str, *, code: str = "invalid_value") -> NoReturn:
-    raise ProblemError("bad-parameter", sentence, param=parameter, code=code)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from frameledger.surrogates import has_half
+from frameledger_services.gateway.openai import request_values
 from frameledger_services.gateway.problems import ProblemError
 
 Message = dict[str, Any]
@@ -24,7 +25,7 @@ TEXTS = ("input_text", "output_text", "text")
 
 def refuse(param: str | None, why: str, *, code: str = "invalid_value") -> NoReturn:
     """Raise the problem that a parameter cannot be honoured."""
-    raise ProblemError("bad-parameter", why if param is None else f"{param}: {why}", param=param, code=code)
+    request_values.refuse(param, why if param is None else f"{param}: {why}", code=code)
 
 
 def referenced(item: Any) -> str | None:

@@ -22,19 +22,16 @@ from frameledger_services.gateway.problems import ProblemError
 
 Item = Mapping[str, Any]
 
-MARK = b'"id"'
-"""What a body has that has a reference."""
-
 MOST_RESPONSES = 500
 """Of how many responses one request may name items."""
 
 
-async def stored_items(parts: Parts, request: Request, body: bytes) -> dict[str, Item]:
-    """Returns, by their ids, the items that a body refers to. Left out are those that there are not, or that the caller
-    may not see, and those of a response that is not over. Raises `bad-parameter` for too many, `too-large` for items
-    that are larger than a body may be, each as often as it is referred to, and `erased`."""
+async def stored_items(parts: Parts, request: Request, given: Any) -> dict[str, Item]:
+    """Returns, by their ids, the items that the `input` of a body refers to. Left out are those that there are not, or
+    that the caller may not see, and those of a response that is not over. Raises `bad-parameter` for too many,
+    `too-large` for items that are larger than a body may be, each as often as it is referred to, and `erased`."""
     by_response: dict[str, Counter[str]] = {}
-    for item_id in _references(body) if MARK in body else ():
+    for item_id in _references(given):
         if (response := response_ids.of_item(item_id)) is not None:
             by_response.setdefault(response, Counter())[item_id] += 1
     if len(by_response) > MOST_RESPONSES:
@@ -56,15 +53,9 @@ async def stored_items(parts: Parts, request: Request, body: bytes) -> dict[str,
     return stored
 
 
-def _references(body: bytes) -> list[str]:
-    try:
-        given = json.loads(body)
-    except (ValueError, RecursionError):
-        # Whoever reads the body says what is wrong with it.
-        return []
-    listed = given.get("input") if isinstance(given, dict) else None
-    found = [referenced(item) for item in listed] if isinstance(listed, list) else []
-    return [one for one in found if one is not None]
+def _references(given: Any) -> list[str]:
+    ids = map(referenced, given) if isinstance(given, list) else ()
+    return [one for one in ids if one is not None]
 
 
 async def _output(parts: Parts, request: Request, response: str) -> list[dict[str, Any]]:

@@ -7,19 +7,15 @@ As there, a parameter is honoured, or without effect on the answer, or refused b
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
-from pydantic import ValidationError
-
-from frameledger_services.accepted_values import accepted_values
 from frameledger_services.gateway import client_tools
-from frameledger_services.gateway.openai.request import ANY_MODEL, CompletionRequest
+from frameledger_services.gateway.openai import request_values
+from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.openai_responses import items
 from frameledger_services.gateway.openai_responses.items import refuse
-from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.store.answered_requests import RESPONSE
 
 INSTRUCTION = "system_instruction"
@@ -127,36 +123,22 @@ class ResponseRequest(CompletionRequest):
         return replace(self, messages=(*history, *self.messages), is_only_new=False)
 
 
-def read(body: bytes, stored: Mapping[str, Mapping[str, Any]] = items.NOTHING) -> ResponseRequest:
-    """Returns what a body asks for; `stored` are the items that its input refers to. Raises the problems
-    `bad-parameter` and `no-such-response`, which name the parameter."""
-    given = _parameters(body)
-    if given.get("previous_response_id") is not None and given.get("conversation") is not None:
-        refuse("conversation", "`previous_response_id` names the conversation already; send one of both.")
-    return ResponseRequest(
-        messages=items.messages(given.get("input"), stored),
-        model=_model(given.get("model")),
-        settings=_settings(given),
-        passed_on=_passed_on(given),
-        conversation=_conversation(given.get("conversation")),
-        tools=_tools(given.get("tools", [])),
-        is_only_new=True,
-        stream=_flag(given, "stream"),
-        include_usage=True,
-        sha256=hashlib.sha256(body).hexdigest(),
-        previous_response_id=_previous(given.get("previous_response_id")),
-        metadata=_metadata(given.get("metadata", {})),
-    )
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A body that was read: its parameters, each of which this API has, and the hash of its bytes."""
+
+    parameters: Mapping[str, Any]
+    sha256: str
+
+    @property
+    def given_input(self) -> Any:
+        """What is said, as the body has it."""
+        return self.parameters.get("input")
 
 
-def _parameters(body: bytes) -> dict[str, Any]:
-    try:
-        given = json.loads(body, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
-        refuse(None, f"The body is not valid JSON: {error}.")
-    if not isinstance(given, dict):
-        refuse(None, "The body is a JSON object.")
-    parameters = {name: value for name, value in given.items() if value is not None}
+def parse(body: bytes) -> Body:
+    """Returns what a body is. Raises the problem `bad-parameter`, which names the parameter."""
+    parameters = request_values.parameters(body)
     for name, value in parameters.items():
         if name in ALLOWED:
             if not any(value == one and type(value) is type(one) for one in ALLOWED[name]):
@@ -167,30 +149,29 @@ def _parameters(body: bytes) -> dict[str, Any]:
                 )
         elif name not in HONOURED and name not in IGNORED:
             refuse(name[:100], "no parameter of this API.", code="unknown_parameter")
-    return parameters
+    return Body(parameters, hashlib.sha256(body).hexdigest())
 
 
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _model(given: Any) -> str | None:
-    if given is None or given == ANY_MODEL:
-        return None
-    if not isinstance(given, str) or not 0 < len(given) <= 255 or "\x00" in given:
-        refuse("model", "a name of 1 to 255 characters is wanted.")
-    return given
-
-
-def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {setting: given[name] for name, setting in SETTINGS.items() if name in given}
-    try:
-        LLMSettings.model_validate(settings)
-    except ValidationError as error:
-        setting = str(error.errors(include_url=False, include_input=False)[0]["loc"][0])
-        names = {setting: name for name, setting in SETTINGS.items()}
-        refuse(names[setting], f"{accepted_values(LLMSettings, setting)} is wanted.")
-    return settings
+def read(body: Body, stored: Mapping[str, Mapping[str, Any]] = items.NOTHING) -> ResponseRequest:
+    """Returns what a body asks for; `stored` are the items that its input refers to. Raises the problems
+    `bad-parameter` and `no-such-response`, which name the parameter."""
+    given = body.parameters
+    if given.get("previous_response_id") is not None and given.get("conversation") is not None:
+        refuse("conversation", "`previous_response_id` names the conversation already; send one of both.")
+    return ResponseRequest(
+        messages=items.messages(body.given_input, stored),
+        model=request_values.model(given.get("model")),
+        settings=request_values.settings(given, SETTINGS),
+        passed_on=_passed_on(given),
+        conversation=_conversation(given.get("conversation")),
+        tools=_tools(given.get("tools", [])),
+        is_only_new=True,
+        stream=_flag(given, "stream"),
+        include_usage=True,
+        sha256=body.sha256,
+        previous_response_id=_previous(given.get("previous_response_id")),
+        metadata=_metadata(given.get("metadata", {})),
+    )
 
 
 def _passed_on(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from frameledger.ids import ToolCallId
 from frameledger.tools import is_of_client
 from frameledger_services.gateway.openai.failures import REFUSED
 from frameledger_services.gateway.openai.following import Following
-from frameledger_services.gateway.openai.request import ANY_MODEL
+from frameledger_services.gateway.openai.request_values import ANY_MODEL
 from frameledger_services.gateway.openai_responses.request import INSTRUCTION
 from frameledger_services.gateway.openai_responses.response_ids import CALL_PREFIX, MESSAGE_PREFIX, ResponseId
 from frameledger_services.store.answered_requests import AnsweredRequest

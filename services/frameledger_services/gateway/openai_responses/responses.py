@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,6 +11,7 @@ from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.answering import Answers
 from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.request_values import call_with
 from frameledger_services.gateway.openai_responses import request as requests
 from frameledger_services.gateway.openai_responses.continuing import continued
 from frameledger_services.gateway.openai_responses.references import stored_items
@@ -22,8 +21,6 @@ from frameledger_services.gateway.openai_responses.response_events import PieceB
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store.answered_requests import answered_request
-
-_TOOLS = b'"tools"'
 
 
 class Responses:
@@ -37,13 +34,9 @@ class Responses:
         """Answer a request."""
         answering.check_may_read(request)
         content = await body.read_bytes(request, body.JSON_TYPES)
-        stored = await stored_items(self._parts, request, content)
-        # The schemas of functions may take a second to check: not in the event loop.
-        wanted = (
-            await asyncio.to_thread(requests.read, content, stored)
-            if _TOOLS in content
-            else requests.read(content, stored)
-        )
+        parsed = await call_with(content, requests.parse, content)
+        stored = await stored_items(self._parts, request, parsed.given_input)
+        wanted = await call_with(content, requests.read, parsed, stored)
         wanted, named = await continued(self._parts, request, wanted)
         return await self._answers.answer(request, wanted, named)
 

@@ -1,0 +1,68 @@
+"""What the requests of both of OpenAI's APIs have in common: their JSON, the model and the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+from pydantic import ValidationError
+
+from frameledger_services.accepted_values import accepted_values
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.json_numbers import no_constant
+from frameledger_services.providers.settings import LLMSettings
+
+ANY_MODEL = "frameledger"
+"""The model of a request that leaves the choice to the inference service."""
+
+_TOOLS = b'"tools"'
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+async def call_with(body: bytes, read: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
+    """Call what reads a body: in a thread if it has functions, whose schemas may take a second to check."""
+    if _TOOLS in body:
+        return await asyncio.to_thread(read, *arguments, **named)
+    return read(*arguments, **named)
+
+
+def parameters(body: bytes) -> dict[str, Any]:
+    """Returns the parameters of a body, without those that are null. Raises `bad-parameter` for what is no object."""
+    try:
+        given = json.loads(body, parse_constant=no_constant)
+    except (ValueError, RecursionError) as error:
+        refuse(None, f"The body is not valid JSON: {error}.")
+    if not isinstance(given, dict):
+        refuse(None, "The body is a JSON object.")
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def model(given: Any) -> str | None:
+    """Returns the model that is asked for; None for any. Raises `bad-parameter`."""
+    if given is None or given == ANY_MODEL:
+        return None
+    if not isinstance(given, str) or not 0 < len(given) <= 255 or "\x00" in given:
+        refuse("model", "model: a name of 1 to 255 characters is wanted.")
+    return given
+
+
+def settings(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the settings of a conversation that are among the parameters; `names` has the setting of each. Raises
+    `bad-parameter`."""
+    chosen = {setting: given[name] for name, setting in names.items() if name in given}
+    try:
+        LLMSettings.model_validate(chosen)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]["loc"][0]
+        name, setting = next(pair for pair in names.items() if pair[1] == wrong)
+        refuse(name, f"{name}: {accepted_values(LLMSettings, setting)} is wanted.")
+    return chosen
+
+
+def refuse(param: str | None, sentence: str, *, code: str = "invalid_value") -> NoReturn:
+    """Raise the problem that a parameter, or the body, cannot be honoured."""
+    raise ProblemError("bad-parameter", sentence, param=param, code=code)
