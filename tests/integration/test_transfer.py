@@ -263,29 +263,30 @@ def test_a_process_that_is_killed_leaves_whole_conversations_and_the_next_goes_o
     assert differences(other) == {}
 
 
-def test_a_projector_that_begins_the_conversation_meanwhile_is_right(database, other):
-    content = small(database)
+def refuse_an_import_into(other, content, point, meanwhile, why):
+    """Import what a projector stores something against at this point; the import is refused."""
     log = Log()
-    log.add("b", b'{"type":"TranscriptionFrame","text":"mine"}')
+    log.add(*meanwhile)
+
+    async def project(passed):
+        if passed == point:
+            async with Projecting(other) as projecting:
+                await projecting.store(log.records)
 
     async def run():
-        from psycopg import AsyncConnection as Connection
-        from tests.support.batches import Projecting
-
-        from frameledger_services.store import binary_copy
-
-        async def begin(point):
-            if point == "after commit":
-                async with Projecting(other) as projecting:
-                    await projecting.store(log.records)
-
-        async with await Connection.connect(other, autocommit=True) as connection:
+        async with await AsyncConnection.connect(other, autocommit=True) as connection:
             binary_copy.prepare(connection)
-            found = content.splitlines(keepends=True)
-            with pytest.raises(ImportRefusedError, match="There is a conversation 'b' here already"):
-                await importing.write(connection, found, lambda _: None, begin)
+            lines = content.splitlines(keepends=True)
+            with pytest.raises(ImportRefusedError, match=why):
+                await importing.write(connection, lines, lambda _: None, project)
 
     asyncio.run(run())
+
+
+def test_a_projector_that_begins_the_conversation_meanwhile_is_right(database, other):
+    begins = "b", b'{"type":"TranscriptionFrame","text":"mine"}'
+    why = "There is a conversation 'b' here already"
+    refuse_an_import_into(other, small(database), "after commit", begins, why)
     with psycopg.connect(other) as connection:
         assert value_of(connection, "SELECT text FROM messages WHERE context_id = 'b'") == "mine"
     assert heads(other)["a"] == heads(database)["a"]
@@ -293,21 +294,6 @@ def test_a_projector_that_begins_the_conversation_meanwhile_is_right(database, o
 
 @pytest.mark.regression("fault 39")
 def test_a_conversation_that_is_erased_while_it_is_imported_is_not_brought_back(database, other):
-    content = small(database)
-    log = Log()
-    log.add("a", b'{"type":"LLMContextEraseFrame","why":"asked"}')
-
-    async def run():
-        async def erase(point):
-            if point == "before first page":
-                async with Projecting(other) as projecting:
-                    await projecting.store(log.records)
-
-        async with await AsyncConnection.connect(other, autocommit=True) as connection:
-            binary_copy.prepare(connection)
-            found = content.splitlines(keepends=True)
-            with pytest.raises(ImportRefusedError, match="'a' was erased here on"):
-                await importing.write(connection, found, lambda _: None, erase)
-
-    asyncio.run(run())
+    erases = "a", b'{"type":"LLMContextEraseFrame","why":"asked"}'
+    refuse_an_import_into(other, small(database), "before first page", erases, "'a' was erased here on")
     assert heads(other) == {}
