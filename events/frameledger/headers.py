@@ -5,6 +5,7 @@ that cannot be read counts as absent: headers never make a frame unreadable. Of 
 """
 
 import re
+from datetime import datetime
 from uuid import UUID
 
 from frameledger.decoding import MAX_ID_BYTES
@@ -168,6 +169,16 @@ def read_place(text: bytes) -> LogPosition | None:
         return None
     topic, generation, partition, offset = match.groups()
     return LogPosition(topic.decode(), int(partition), int(offset), int(generation))
+
+
+def originally_logged(logged_ms: int) -> tuple[str, bytes]:
+    """Returns the header of a copy that says when the record was logged, in milliseconds since 1970."""
+    return ORIGINALLY_LOGGED, str(logged_ms).encode()
+
+
+def milliseconds(time: datetime) -> int:
+    """Returns a time as records have theirs: in whole milliseconds since 1970."""
+    return round(time.timestamp() * 1000)
 
 
 def originally_logged_ms(headers: Named) -> int | None:

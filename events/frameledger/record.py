@@ -20,6 +20,7 @@ from frameledger.headers import (
     forwarded_from,
     frame_id_of,
     headers_for,
+    originally_logged,
     originally_logged_ms,
     source_of,
     trace_id_in,
@@ -206,7 +207,7 @@ def forward(record: Record) -> Outgoing:
     others = tuple(pair for pair in record.headers if pair[0] not in (FORWARDED_FROM, ORIGINALLY_LOGGED))
     said = [(FORWARDED_FROM, str(original).encode())]
     if logged is not None:
-        said.append((ORIGINALLY_LOGGED, str(logged).encode()))
+        said.append(originally_logged(logged))
     return Outgoing(record.key, record.value, (*others, *said))
 
 

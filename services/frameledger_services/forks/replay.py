@@ -22,7 +22,7 @@ from frameledger import derived
 from frameledger.decode_error import DecodeError
 from frameledger.errors import RefusedError
 from frameledger.frames import AnyFrame, ContextSnapshot, LLMContextFrame, LLMMirrorFrame
-from frameledger.headers import ORIGINALLY_LOGGED
+from frameledger.headers import milliseconds, originally_logged
 from frameledger.ids import ContextId
 from frameledger.record import Outgoing, decode, outgoing
 from frameledger.values import replace
@@ -170,5 +170,5 @@ def _copy(
     ]
     if opened_at is None:
         return records
-    since = ORIGINALLY_LOGGED, str(round(opened_at.timestamp() * 1000)).encode()
+    since = originally_logged(milliseconds(opened_at))
     return [replace(one, headers=(*one.headers, since)) for one in records]

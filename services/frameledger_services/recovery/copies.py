@@ -18,6 +18,7 @@ from frameledger.headers import (
     TRACEPARENT,
     Headers,
     headers_for,
+    milliseconds,
 )
 from frameledger.ids import ContextId
 from frameledger.record import DecodeError, LogPosition, Outgoing, Record, forward, read
@@ -125,7 +126,7 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
         stored.offset,
         stored.context_id.encode(),
         stored.payload,
-        timestamp_ms=None if stored.logged_at is None else round(stored.logged_at.timestamp() * 1000),
+        timestamp_ms=None if stored.logged_at is None else milliseconds(stored.logged_at),
         generation=stored.generation,
     )
     try:

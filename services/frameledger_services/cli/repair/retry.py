@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 
-from frameledger.headers import ORIGINALLY_LOGGED, originally_logged_ms
+from frameledger.headers import milliseconds, originally_logged, originally_logged_ms
 from frameledger.record import LogPosition, Outgoing
 from frameledger_services import database
 from frameledger_services.cli.repair import positions
@@ -80,5 +80,5 @@ def outgoing(one: DeadLetter) -> Outgoing:
     assert one.value is not None
     headers = headers_from_json(one.headers)
     if one.logged_at is not None and originally_logged_ms(dict(headers)) is None:
-        headers = (*headers, (ORIGINALLY_LOGGED, str(round(one.logged_at.timestamp() * 1000)).encode()))
+        headers = (*headers, originally_logged(milliseconds(one.logged_at)))
     return Outgoing(one.key, one.value, headers)
