@@ -17,6 +17,7 @@ from tests.support.ag_ui import Consumer
 from tests.support.gateway import running
 from tests.support.killed_request import killed
 from tests.support.polling import look_again
+from tests.support.scripted_replies import REPLIES
 
 from frameledger.frames import InterruptionFrame, LLMMessagesAppendFrame
 from frameledger_services.client import SyncClient
@@ -38,33 +39,13 @@ SCRIPT = {
         {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 300))}]},
         {"when": {"user": "recite"}, "say": [{"text": " ".join(f"verse-{n}" for n in range(1, 4000))}]},
         {"when": {"user": "ponder"}, "say": [{"thought": " ".join(f"reason-{n}" for n in range(1, 4000))}]},
-        {"when": {"user": "late"}, "say": [{"text": "I look. "}, {"call": "train_position"}]},
-        {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
         {
             "when": {"user": "two seats"},
             "say": [{"call": "keep_seat", "arguments": {"berth": berth}} for berth in (7, 8)],
         },
         {"when": {"user": "seat"}, "say": [{"call": "keep_seat", "arguments": {"berth": 7}}]},
         {"when": {"result_of": "keep_seat"}, "say": [{"text": "It is yours."}]},
-        {
-            "when": {"user": "paint and look"},
-            "say": [{"call": "paint", "arguments": {"colour": "blue"}}, {"call": "train_position"}],
-        },
-        {
-            "when": {"user": "paint twice"},
-            "say": [{"call": "paint", "arguments": {"colour": colour}} for colour in ("blue", "red")],
-        },
-        {
-            "when": {"user": "paint"},
-            "say": [{"text": "I paint. "}, {"call": "paint", "arguments": {"colour": "blue"}}],
-        },
-        {"when": {"result_of": "paint"}, "say": [{"text": "It is painted."}]},
-        {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
-        {
-            "when": {"user": "night train"},
-            "say": [{"thought": "Let me think."}, {"text": "Yes, at 22:40."}],
-            "usage": {"input_tokens": 9, "output_tokens": 4, "cache_read_tokens": 2},
-        },
+        *REPLIES,
     ],
 }
 

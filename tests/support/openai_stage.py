@@ -15,6 +15,7 @@ from tests.support import answered_road
 from tests.support.answered_road import AnsweredRoad
 from tests.support.answerers import QUICK
 from tests.support.gateway import running
+from tests.support.scripted_replies import REPLIES
 
 from frameledger_services.embedded import ports
 from frameledger_services.embedded.kafka import KafkaServer
@@ -23,23 +24,8 @@ SCRIPT = {
     "pace": 60,
     "replies": [
         {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 4000))}]},
-        {"when": {"user": "late"}, "say": [{"text": "I look. "}, {"call": "train_position"}]},
-        {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
         {"when": {"user": "hold"}, "say": [{"call": "hold_ferry", "arguments": {"leaves": "06:40"}}]},
         {"when": {"result_of": "hold_ferry"}, "say": [{"text": "He is being asked."}]},
-        {
-            "when": {"user": "paint and look"},
-            "say": [{"call": "paint", "arguments": {"colour": "blue"}}, {"call": "train_position"}],
-        },
-        {
-            "when": {"user": "paint twice"},
-            "say": [{"call": "paint", "arguments": {"colour": colour}} for colour in ("blue", "red")],
-        },
-        {
-            "when": {"user": "paint"},
-            "say": [{"text": "I paint. "}, {"call": "paint", "arguments": {"colour": "blue"}}],
-        },
-        {"when": {"result_of": "paint"}, "say": [{"text": "It is painted."}]},
         {"when": {"user": "sketch"}, "say": [{"call": "sketch"}]},
         {"when": {"user": "outline"}, "say": [{"call": "outline"}]},
         {"when": {"result_of": "sketch"}, "say": [{"call": "paint", "arguments": {"colour": "blue"}}]},
@@ -52,18 +38,13 @@ SCRIPT = {
             "say": [{"call": "keep_seat", "arguments": {"berth": 7}}, {"call": "paint"}],
         },
         {"when": {"result_of": "keep_seat"}, "say": [{"text": "Your seat is kept."}]},
-        {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
         {"when": {"user": "story"}, "say": [{"text": " ".join(f"word-{n}" for n in range(1, 40))}]},
         {
             "when": {"user": "half"},
             "say": [{"text": "So far so"}, {"fail": "refused_context", "message": "No more."}],
         },
         {"when": {"user": "short"}, "say": [{"text": "Once upon"}], "finish_reason": "length"},
-        {
-            "when": {"user": "night train"},
-            "say": [{"thought": "Let me think."}, {"text": "Yes, at 22:40."}],
-            "usage": {"input_tokens": 9, "output_tokens": 4, "cache_read_tokens": 2},
-        },
+        *REPLIES,
     ],
 }
 
