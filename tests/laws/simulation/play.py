@@ -147,7 +147,7 @@ class Play:
             and run.opened_version >= version
             and run.status in ("ended", "failed")
             for run in world.runs.values()
-        ) or any(one >= version for one in (*world.interruptions, *world.ends))
+        ) or any(one >= version for one in (*world.interruptions, *world.ended_at))
 
 
 def play(seed: int) -> World:

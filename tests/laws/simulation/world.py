@@ -115,7 +115,9 @@ class World(Claims):
     words_written: dict[int, str] = field(default_factory=dict)
     allowed: limits.Allowed = field(default_factory=limits.Allowed)
     interruptions: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
+    ended_at: list[int] = field(default_factory=list)
+    """The versions at which the context had ended: words that were written by then request nothing (R1.6)."""
+
     cut_off: set[str] = field(default_factory=set)
     """Runs that an interruption found open."""
 
@@ -269,8 +271,8 @@ class World(Claims):
             for change in step.changes
             if isinstance(change, RunClosed) and change.end == "interrupted"
         }
-        if frame.type == "EndFrame":
-            self.ends.append(int(step.state.version))
+        if step.state.terms.ended:
+            self.ended_at.append(int(step.state.version))
         self.outbox += react(before, frame, step.state)
 
     def _erase(self) -> None:
@@ -278,7 +280,7 @@ class World(Claims):
         self.erased_ids |= self.runs.keys() | {call.tool_call_id for call in self.calls.values()}
         for table in (self.outcomes, self.runs, self.calls, self.claims, self.words_written):
             table.clear()
-        for notes in (self.outbox, self.interruptions, self.ends):
+        for notes in (self.outbox, self.interruptions, self.ended_at):
             notes.clear()
         self.cut_off.clear()
 
@@ -444,5 +446,5 @@ IN_THE_DATABASE = (
         "expectations",
         "allowed",
     ),
-    *("interruptions", "ends", "cut_off", "lives", "claims", "_barred", "_owners"),
+    *("interruptions", "ended_at", "cut_off", "lives", "claims", "_barred", "_owners"),
 )
