@@ -67,67 +67,67 @@ class Runs:
         self._held: list[Fields] = []
 
     def agent_started(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
-        run, found = self._run(scope, context)
-        return [*found, self._noted("AgentStartFrame", run, agent=agent.name)]
+        run, frames = self._run(scope, context)
+        return [*frames, self._noted("AgentStartFrame", run, agent=agent.name)]
 
     def agent_ended(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
-        run, found = self._run(scope, context)
-        return [*found, self._noted("AgentEndFrame", run, agent=agent.name)]
+        run, frames = self._run(scope, context)
+        return [*frames, self._noted("AgentEndFrame", run, agent=agent.name)]
 
     def handed_off(self, scope: Any, context: Any, by: Any, to: Any) -> list[Fields]:
-        run, found = self._run(scope, context)
-        return [*found, self._noted("HandoffFrame", run, from_agent=by.name, to_agent=to.name)]
+        run, frames = self._run(scope, context)
+        return [*frames, self._noted("HandoffFrame", run, from_agent=by.name, to_agent=to.name)]
 
     def answer_started(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
         """Called when a model is requested. If another run has an open answer, that one was interrupted."""
-        run, found = self._run(scope, context)
+        run, frames = self._run(scope, context)
         if self._answer is not None and self._answer.run is not run:
-            found += self.interrupted([self._answer.run])
+            frames += self.interrupted([self._answer.run])
         if self._answer is not None and self._answer.is_of_a_tool and not _is_of_a_tool(context):
             # The SDK continues once all tools are done: the nested answer failed, and its tool reported it.
-            found += self._close_answer()
+            frames += self._close_answer()
         if self._answer is None:
             self._answer = OpenAnswer(run, context, agent)
-            found.append(self._start(run, agent))
-        return found
+            frames.append(self._start(run, agent))
+        return frames
 
     def answer_ended(self, scope: Any, context: Any, agent: Any, response: Any) -> list[Fields]:
-        run, found = self._run(scope, context)
+        run, frames = self._run(scope, context)
         answer = self._answer
         is_open = answer is not None and answer.context is context and answer.agent is agent
-        told = [] if is_open else [self._start(run, agent)]
+        answer_frames = [] if is_open else [self._start(run, agent)]
         text = bounded(text_of(response))
         if text:
             said = text if isinstance(text, str) else f"({text['omitted_bytes']} bytes)"
-            told.append({"type": "LLMTextFrame", "text": said})
+            answer_frames.append({"type": "LLMTextFrame", "text": said})
         end: Fields = {"type": "LLMFullResponseEndFrame"}
         for name, value in (("finish_reason", finish_reason_of(response)), ("usage", usage_of(response))):
             if value is not None:
                 end[name] = value
-        told.append(end)
+        answer_frames.append(end)
         if is_open or answer is None:
-            return [*found, *told, *self._close_answer()]
-        self._held += told
-        return [*found, *(self._close_answer() if len(self._held) > MOST_HELD else ())]
+            return [*frames, *answer_frames, *self._close_answer()]
+        self._held += answer_frames
+        return [*frames, *(self._close_answer() if len(self._held) > MOST_HELD else ())]
 
     def call_started(self, scope: Any, context: Any, tool: Any) -> list[Fields]:
-        run, found = self._run(scope, context)
+        run, frames = self._run(scope, context)
         call: Fields = {
             "function_name": tool.name,
             "tool_call_id": getattr(context, "tool_call_id", None) or str(uuid4()),
         }
         run.calls[_key(context, tool)] = call
         how = {"arguments": bounded(getattr(context, "tool_arguments", {})), "cancel_on_interruption": True}
-        return [*found, {"type": "FunctionCallInProgressFrame", **call, **how, **_about(run)}]
+        return [*frames, {"type": "FunctionCallInProgressFrame", **call, **how, **_about(run)}]
 
     def call_ended(self, scope: Any, context: Any, tool: Any, result: Any, failed: bool) -> list[Fields]:
-        run, found = self._run(scope, context)
+        run, frames = self._run(scope, context)
         call = run.calls.pop(_key(context, tool), None)
         if call is None:
-            return found
+            return frames
         settled = {"settled_as": "failed" if failed else "done"}
         return [
-            *found,
+            *frames,
             {"type": "FunctionCallResultFrame", **call, "result": bounded(result), **settled},
         ]
 
@@ -143,20 +143,20 @@ class Runs:
 
     def interrupted(self, runs: list[Run]) -> list[Fields]:
         """Record these runs as interrupted."""
-        found: list[Fields] = [{"type": "InterruptionFrame"}] if self._is_open(runs) else []
+        frames: list[Fields] = [{"type": "InterruptionFrame"}] if self._is_open(runs) else []
         for run in runs:
-            found += [{"type": "FunctionCallCancelFrame", **call} for call in run.calls.values()]
-        return [*found, *self._closed(runs)]
+            frames += [{"type": "FunctionCallCancelFrame", **call} for call in run.calls.values()]
+        return [*frames, *self._closed(runs)]
 
     def _failed(self, runs: list[Run], error: str) -> list[Fields]:
-        found: list[Fields] = []
+        frames: list[Fields] = []
         for call in (call for run in runs for call in run.calls.values()):
             failed = {"result": {"error": error}, "settled_as": "failed"}
-            found.append({"type": "FunctionCallResultFrame", **call, **failed})
+            frames.append({"type": "FunctionCallResultFrame", **call, **failed})
         # Without the message of the error: it can contain secrets or text of the conversation.
-        told = {"message": f"The run ended with {error}.", "code": error}
-        found.append({"type": "ErrorFrame", "fatal": self._answers_for(runs), **told})
-        return [*found, *self._closed(runs)]
+        details = {"message": f"The run ended with {error}.", "code": error}
+        frames.append({"type": "ErrorFrame", "fatal": self._answers_for(runs), **details})
+        return [*frames, *self._closed(runs)]
 
     def _is_open(self, runs: list[Run]) -> bool:
         return self._answers_for(runs) or any(run.calls for run in runs)

@@ -93,10 +93,10 @@ async def moment(connection: Connection, context_id: str, version: int | None = 
         )
     link = chain.first_link(context_id)
     if stored.version:
-        found = await forks.chain_at(connection, context_id, stored.version)
-        if found is None:  # erased since
+        stored_link = await forks.chain_at(connection, context_id, stored.version)
+        if stored_link is None:  # erased since
             raise contexts.NoSuchContextError(context_id)
-        link = found
+        link = stored_link
     running = await forks.running_calls(connection, context_id, stored.version)
     origin = ForkedFrom(context_id=context_id, version=stored.version, chain=link.hex())
     return ForkPoint(origin, stored, settled(stored.context.to_wire()["messages"], running))

@@ -135,10 +135,10 @@ async def _diff(parts: Parts, request: Request) -> Response:
         raise ProblemError("bad-parameter", "from, to: two versions are wanted.")
     for version in (a, b):
         await contexts.head_of(parts, context_id, version=version)
-    found = await parts.database.read(history.difference_text, context_id, a, b)
-    if found is None:
+    difference = await parts.database.read(history.difference_text, context_id, a, b)
+    if difference is None:
         raise ProblemError("no-such-version", "One of them is not there.", context_id=context_id)
-    text, eras = found
+    text, eras = difference
     about = answers.opened({"context_id": context_id, "eras": eras})
     return answers.stored_json(about + b"," + text.encode().lstrip()[1:])
 
@@ -151,12 +151,12 @@ async def _why(parts: Parts, request: Request) -> Response:
         version = await parts.database.read(history.last_of_era, context_id, era)
     elif await parts.database.read(past.era_at, context_id, version) != era:
         version = None
-    found = None
+    explanation = None
     if version is not None:
-        found = await parts.database.read(history.explanation_text, context_id, position, version)
-    if found is None:
+        explanation = await parts.database.read(history.explanation_text, context_id, position, version)
+    if explanation is None:
         raise ProblemError("not-found", f"No message of {context_id!r} has the place {era}.{position}.")
-    return answers.stored_json(found.encode())
+    return answers.stored_json(explanation.encode())
 
 
 async def _activity(parts: Parts, request: Request) -> Response:
@@ -169,19 +169,19 @@ async def _activity(parts: Parts, request: Request) -> Response:
 
 async def _calls(parts: Parts, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    found = await parts.database.read(past.calls, context_id)
-    if not found:
+    calls = await parts.database.read(past.calls, context_id)
+    if not calls:
         await contexts.head_of(parts, context_id)
-    listed = b",".join(_call(one) for one in found)
+    listed = b",".join(_call(one) for one in calls)
     return answers.stored_json(b'%s,"calls":[%s]}' % (answers.opened({"context_id": context_id}), listed))
 
 
 async def _verify(parts: Parts, request: Request) -> Response:
     context_id = parameters.context_id(request)
     head = await contexts.head_of(parts, context_id)
-    found = await parts.database.read(past.chain, context_id)
+    chain = await parts.database.read(past.chain, context_id)
     return answers.json_answer(
-        Verification(context_id, head.newest, found.intact, found.frame_count, found.broken_at, found.problem)
+        Verification(context_id, head.newest, chain.intact, chain.frame_count, chain.broken_at, chain.problem)
     )
 
 

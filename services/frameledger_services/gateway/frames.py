@@ -117,18 +117,18 @@ async def _frames(parts: Parts, request: Request) -> Response:
         return LineStream(_all(parts, context_id, wanted), headers)
     limit = LIMIT.of(request) or 100
     page = await parts.database.read(wanted_frames.page, context_id, wanted, limit, PAGE_BYTES, newest=newest)
-    found = page.frames
-    if not found:
+    frames = page.frames
+    if not frames:
         await contexts.head_of(parts, context_id)
     headers = dict(REVALIDATED)
     if not page.is_all:
         # A page of the last ones is followed by the one before it.
         headers |= (
-            answers.next_page(request, before=found[0].version)
+            answers.next_page(request, before=frames[0].version)
             if newest
-            else answers.next_page(request, after=found[-1].version)
+            else answers.next_page(request, after=frames[-1].version)
         )
-    listed = b",".join(written(one) for one in found)
+    listed = b",".join(written(one) for one in frames)
     about = answers.opened({"context_id": context_id})
     return Response(b'%s,"frames":[%s]}' % (about, listed), media_type=JSON, headers=headers)
 

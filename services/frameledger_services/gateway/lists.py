@@ -190,8 +190,8 @@ async def _contexts(parts: Parts, request: Request) -> Response:
 
 async def _calls(parts: Parts, request: Request, status: str) -> Response:
     prefix = caller.of(request.scope).prefix
-    found = await parts.database.read(tool_calls.unsettled, None, status=status, prefix=prefix)
-    return answers.json_answer(CallList(found))
+    calls = await parts.database.read(tool_calls.unsettled, None, status=status, prefix=prefix)
+    return answers.json_answer(CallList(calls))
 
 
 async def _waiting(parts: Parts, request: Request) -> Response:
@@ -207,10 +207,10 @@ async def _workers(parts: Parts, _: Request) -> Response:
 
 
 async def _tools(parts: Parts, _: Request) -> Response:
-    found = await parts.database.read(serving.functions)
+    functions = await parts.database.read(serving.functions)
     schemas = await parts.database.read(offers.tools_on_offer)
     return answers.json_answer(
-        FunctionList([Tool(**asdict(one), schema=schemas.get(one.function_name)) for one in found])
+        FunctionList([Tool(**asdict(one), schema=schemas.get(one.function_name)) for one in functions])
     )
 
 
@@ -221,14 +221,16 @@ async def _lag(parts: Parts, _: Request) -> Response:
 
 async def _parked(parts: Parts, request: Request) -> Response:
     token_caller = caller.of(request.scope)
-    found = await parts.database.read(parked.conversations)
-    return answers.json_answer(ParkedList([one for one in found if token_caller.may_see(one.context_id)]))
+    conversations = await parts.database.read(parked.conversations)
+    return answers.json_answer(
+        ParkedList([one for one in conversations if token_caller.may_see(one.context_id)])
+    )
 
 
 async def _rejected(parts: Parts, request: Request) -> Response:
     topic = TopicNames(parts.settings.topic_prefix).frames
-    found = await parts.database.read(dead_letters.newest, topic, LIMIT.of(request) or 50)
-    return answers.json_answer({"rejected": [_letter(one) for one in found]})
+    letters = await parts.database.read(dead_letters.newest, topic, LIMIT.of(request) or 50)
+    return answers.json_answer({"rejected": [_letter(one) for one in letters]})
 
 
 def _letter(one: DeadLetter) -> dict[str, Any]:

@@ -40,10 +40,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
         seconds = preferences.wait_seconds(request, parts.settings.gateway_request_secs)
         if not seconds:
             # Whoever does not wait is told what there is, however long it takes to look.
-            found = await parts.database.read(client_outcomes.stored, context_id, published)
-            if found is None:
+            outcome = await parts.database.read(client_outcomes.stored, context_id, published)
+            if outcome is None:
                 return accepted(request, context_id, published, "They are not stored yet.")
-            return answers.json_answer(appended(context_id, found))
+            return answers.json_answer(appended(context_id, outcome))
         try:
             stored = await parts.client.until_stored(context_id, published, within=seconds)
         except NotVisibleError as error:

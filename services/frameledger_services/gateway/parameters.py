@@ -40,11 +40,11 @@ class Parameter(Generic[_T]):
 
     def of(self, request: Request) -> _T | None:
         """Returns its value; None if it is not given. Raises `bad-parameter`."""
-        found = (request.headers if self.place == "header" else request.query_params).get(self.name)
-        if found is None:
+        text = (request.headers if self.place == "header" else request.query_params).get(self.name)
+        if text is None:
             return None
         try:
-            return self.read(found)
+            return self.read(text)
         except ValueError as error:
             raise ProblemError("bad-parameter", f"{self.name}: {error}", param=self.name) from None
 
@@ -86,9 +86,9 @@ def time(name: str, description: str) -> Parameter[datetime]:
 def read_time(text: str) -> datetime:
     """Returns the time that a text is. Raises ValueError for text that is none."""
     try:
-        found = datetime.fromisoformat(text.upper())
+        value = datetime.fromisoformat(text.upper())
         # The years at both ends have no form in every zone.
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValueError(f"a time is wanted, such as 2026-05-01T12:00:00Z, not {text[:40]!r}.") from None
 
@@ -125,11 +125,11 @@ def text(name: str, description: str, *, most: int = 255) -> Parameter[str]:
     )
 
 
-def read_text(found: str, most: int = 255) -> str:
+def read_text(text: str, most: int = 255) -> str:
     """Returns the text itself. Raises ValueError for an empty or too long one, and for what no database takes."""
-    if not 0 < len(found) <= most or "\x00" in found:
+    if not 0 < len(text) <= most or "\x00" in text:
         raise ValueError(f"text of 1 to {most} characters without NUL is wanted.")
-    return found
+    return text
 
 
 def _read_id(segment: str) -> str:
@@ -171,9 +171,9 @@ def context_id(request: Request) -> str:
 def context_id_of(segment: str, scope: Scope) -> str:
     """Returns the conversation that a segment of the path names. Raises as `context_id`."""
     try:
-        found = _read_id(segment)
+        id_ = _read_id(segment)
     except ValueError as error:
         raise ProblemError("bad-parameter", f"{CONTEXT.name}: {error}") from None
-    if not caller.of(scope).may_see(found):
-        raise NoSuchContextError(found)
-    return found
+    if not caller.of(scope).may_see(id_):
+        raise NoSuchContextError(id_)
+    return id_

@@ -66,19 +66,19 @@ def routes(parts: Parts) -> list[BaseRoute]:
 
 async def _runs(parts: Parts, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    found = await parts.database.read(history.runs, context_id)
-    if not found:
+    runs = await parts.database.read(history.runs, context_id)
+    if not runs:
         await contexts.head_of(parts, context_id)
-    return answers.json_answer(Runs(context_id, found))
+    return answers.json_answer(Runs(context_id, runs))
 
 
 async def _run(parts: Parts, request: Request) -> Response:
     context_id = parameters.context_id(request)
     run_id = await _whole_run_id(parts, context_id, RUN.in_path_of(request))
-    found = await parts.database.read(past.run, context_id, run_id)
-    if found is None:
+    run = await parts.database.read(past.run, context_id, run_id)
+    if run is None:
         raise ProblemError("not-found", f"{context_id!r} has no run {run_id}.")
-    return answers.stored_json(found.encode())
+    return answers.stored_json(run.encode())
 
 
 async def _run_request(parts: Parts, request: Request) -> Response:
@@ -104,10 +104,10 @@ async def _run_request(parts: Parts, request: Request) -> Response:
 
 async def _whole_run_id(parts: Parts, context_id: str, beginning: str) -> str:
     """Returns the id of the one run that begins so. Raises the problem `not-found` if there is none or more."""
-    found = await parts.database.read(history.runs_named, context_id, beginning)
-    if not found:
+    run_ids = await parts.database.read(history.runs_named, context_id, beginning)
+    if not run_ids:
         await contexts.head_of(parts, context_id)
         raise ProblemError("not-found", f"{context_id!r} has no run {beginning}.")
-    if beginning not in found and len(found) > 1:
+    if beginning not in run_ids and len(run_ids) > 1:
         raise ProblemError("not-found", f"More than one run of {context_id!r} begins with {beginning}.")
-    return beginning if beginning in found else found[0]
+    return beginning if beginning in run_ids else run_ids[0]

@@ -64,11 +64,11 @@ def words(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
 
 def pushed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     """The words spoken so far become a message: the end of a line, or a part of an answer."""
-    found: list[Fields] = [{"type": "LLMAssistantPushAggregationFrame"}]
+    frames: list[Fields] = [{"type": "LLMAssistantPushAggregationFrame"}]
     if state.line:
         state.answering = state.line = False
-        found.append({"type": "LLMFullResponseEndFrame"})
-    return found
+        frames.append({"type": "LLMFullResponseEndFrame"})
+    return frames
 
 
 def thought_started(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
@@ -94,13 +94,13 @@ def asked(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
 
 
 def metrics(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
-    found: list[Fields] = []
+    data: list[Fields] = []
     for one in captured.frame.data:
         if hasattr(tokens := getattr(one, "value", None), "prompt_tokens"):
             state.usage = _usage(tokens)
         shown = to_json(one)
-        found.append({"kind": type(one).__name__} | (shown if isinstance(shown, dict) else {}))
-    return [{"type": "pipecat/MetricsFrame", "data": found}]
+        data.append({"kind": type(one).__name__} | (shown if isinstance(shown, dict) else {}))
+    return [{"type": "pipecat/MetricsFrame", "data": data}]
 
 
 _COUNTS = {

@@ -152,8 +152,8 @@ class Capture:
             self.retell()
             return
         try:
-            if found := self._mirror.changes(context.messages):
-                self._append(CHANGES, found)
+            if changes := self._mirror.changes(context.messages):
+                self._append(CHANGES, changes)
         except Exception:
             self.retell()
             raise

@@ -64,10 +64,10 @@ class Hooks:
 
 def all_processors(pipeline: Any) -> list[Any]:
     """Returns the processors of a pipeline and of its nested pipelines, in order."""
-    found: list[Any] = []
+    processors: list[Any] = []
     for one in pipeline.processors:
-        found += [one, *all_processors(one)]
-    return found
+        processors += [one, *all_processors(one)]
+    return processors
 
 
 def is_a(processor: Any, name: str) -> bool:

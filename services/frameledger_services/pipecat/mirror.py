@@ -59,8 +59,8 @@ class Mirror:
             messages = list(messages)
             compared = _difference(self._copy, messages)
             if compared is not None:
-                self._copy, found = compared
-                return found
+                self._copy, changes = compared
+                return changes
         messages = list(messages)
         self._copy, self._known = [_copy(message) for message in messages], True
         return (Replaced(tuple(map(to_json, messages))),)

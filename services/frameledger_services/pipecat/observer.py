@@ -156,23 +156,25 @@ class FrameledgerObserver(BaseObserver):
                     within=wait,
                 )
             )
-            found = await asyncio.wrap_future(work)
+            conversation = await asyncio.wrap_future(work)
         finally:
             self._is_restoring = False
         if self._opened:
             # The pipeline has started meanwhile with a context of its own, which is recorded.
             raise RuntimeError(_RESTORE_ONCE)
         chosen = {} if tools is None else {"tools": tools}
-        if tool_choice is not None or found.tool_choice is not None:
-            chosen["tool_choice"] = found.tool_choice if tool_choice is None else tool_choice
-        context = theirs.LLMContext(for_pipecat(found.messages, theirs.LLMSpecificMessage), **chosen)
-        self._outbox.encoder.positions = found.positions
-        mirror = Mirror(context.messages, known=found.next_is_known)
-        self._capture.follow(context, mirror, found.tools, found.tool_choice)
+        if tool_choice is not None or conversation.tool_choice is not None:
+            chosen["tool_choice"] = conversation.tool_choice if tool_choice is None else tool_choice
+        context = theirs.LLMContext(for_pipecat(conversation.messages, theirs.LLMSpecificMessage), **chosen)
+        self._outbox.encoder.positions = conversation.positions
+        mirror = Mirror(context.messages, known=conversation.next_is_known)
+        self._capture.follow(context, mirror, conversation.tools, conversation.tool_choice)
         offered = names_of(tools_to_json(context.tools)[0])
-        changed = tuple(sorted(offered ^ names_of(found.tools)))
-        self._session.note_fenced(dict(found.restored.noted))
-        self.restored = replace(found.restored, tools_changed=() if found.restored.is_new else changed)
+        changed = tuple(sorted(offered ^ names_of(conversation.tools)))
+        self._session.note_fenced(dict(conversation.restored.noted))
+        self.restored = replace(
+            conversation.restored, tools_changed=() if conversation.restored.is_new else changed
+        )
         return context
 
     def inference_requests(self) -> InferenceRequests:

@@ -133,8 +133,8 @@ class OpenCalls:
 
     def others_open(self, id_: str) -> list[OpenCall]:
         """Returns the other calls of the same answer whose results Pipecat does not have."""
-        found = (self.get(other) for other in self._calls[id_].group if other != id_)
-        return [one for one in found if one is not None and not one.is_answered]
+        others = (self.get(other) for other in self._calls[id_].group if other != id_)
+        return [one for one in others if one is not None and not one.is_answered]
 
     async def turn(self, id_: str) -> None:
         """Wait until no earlier sequential call blocks this one."""

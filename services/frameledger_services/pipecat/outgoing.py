@@ -143,8 +143,8 @@ class Encoder:
         """Returns the frame with substitutes for the messages that cannot be encoded; None if it has no messages."""
         if fields["type"] not in HISTORY:
             return None
-        found = with_omissions(fields, why, _is_storable)
-        return None if found is None or not _is_storable(found) else _encoded(found)
+        substitute = with_omissions(fields, why, _is_storable)
+        return None if substitute is None or not _is_storable(substitute) else _encoded(substitute)
 
 
 def _messages(kind: str, messages: Iterable[Any]) -> Fields:

@@ -176,7 +176,7 @@ def repairs(messages: Sequence[Any], frames: Iterable[AnyFrame], *, ambiguous: b
     unrecorded = Unrecorded()
     for frame in frames:
         unrecorded.take(frame)
-    found: list[Change] = list(_open_calls(messages, unrecorded.ends)) if ambiguous else []
+    changes: list[Change] = list(_open_calls(messages, unrecorded.ends)) if ambiguous else []
     known = {id_ for message in messages for id_ in _call_ids(message)}
     behind: list[Any] = []
     for id_, (name, arguments) in unrecorded.calls.items():
@@ -189,7 +189,7 @@ def repairs(messages: Sequence[Any], frames: Iterable[AnyFrame], *, ambiguous: b
     if unrecorded.first == "user":
         words.reverse()
     behind += [{"role": role, "content": text} for role, text in words if text]
-    return [*found, Appended(tuple(behind))] if behind else found
+    return [*changes, Appended(tuple(behind))] if behind else changes
 
 
 def is_being_answered(frames: Iterable[AnyFrame]) -> bool:

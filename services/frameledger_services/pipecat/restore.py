@@ -87,10 +87,10 @@ async def restore_conversation(
     """
     publisher = _Publisher(client, context_id, session, within)
     fence = await _fence(publisher, react)
-    found = await client.context(context_id, fence)
-    messages: list[Any] = [_wire(one) for one in found.context.messages]
+    stored = await client.context(context_id, fence)
+    messages: list[Any] = [_wire(one) for one in stored.context.messages]
     positions = Positions()
-    positions.begin(messages, found.positions)
+    positions.begin(messages, stored.positions)
     tail, version = await _tail_without_open_run(publisher, fence)
     is_new = all(isinstance(one, LLMMirrorFrame) for one in tail)
     changes: list[Change] = []
@@ -102,12 +102,12 @@ async def restore_conversation(
     restored = Restored(
         version=version,
         is_new=is_new,
-        settings={name: value for name, value in found.context.settings.items() if name != NOTED},
-        noted=_noted(found.context.settings),
+        settings={name: value for name, value in stored.context.settings.items() if name != NOTED},
+        noted=_noted(stored.context.settings),
         repaired=tuple(one for change in changes for one in _messages_of(change)),
         without_media=sum(map(has_omitted_media, positions.messages)),
     )
-    tools, tool_choice = list(found.context.tools or ()), found.context.tool_choice
+    tools, tool_choice = list(stored.context.tools or ()), stored.context.tool_choice
     next_is_known = is_new or shows_next_position(tail)
     return RestoredConversation(
         list(positions.messages), positions, next_is_known, tools, tool_choice, restored

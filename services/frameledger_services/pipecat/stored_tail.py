@@ -25,8 +25,8 @@ async def newest_frames(client: Client, context_id: str, fence: int, newest: int
     tail: list[AnyFrame] = []
     for most in WINDOWS:
         after = max(0, fence - 1 - most)
-        found = client.frames(context_id, after)
-        tail = [one.frame async for one in found if one.version <= newest and _counts(one)]
+        frames = client.frames(context_id, after)
+        tail = [one.frame async for one in frames if one.version <= newest and _counts(one)]
         if after == 0 or any(
             isinstance(one, LLMMessagesAppendFrame | LLMMessagesUpdateFrame) for one in tail
         ):

@@ -102,8 +102,8 @@ async def _apply(
                 done = await republish.republish(connection, topic, publish, reads, told)
         return generation, done
 
-    found: tuple[int | None, Republished] = await _with_connection(settings, work)
-    return found
+    outcome: tuple[int | None, Republished] = await _with_connection(settings, work)
+    return outcome
 
 
 @contextmanager

@@ -176,10 +176,10 @@ class Question:
             for one in self.wanted.conversation
             if one.role == "tool" and one.tool_call_id is not None
         }
-        found = await self.parts.database.read(
+        calls_by_id = await self.parts.database.read(
             client_calls.of_clients, self.wanted.thread_id, [*named, *named.values()]
         )
-        calls = {name: found.get(name) or found.get(call) for name, call in named.items()}
+        calls = {name: calls_by_id.get(name) or calls_by_id.get(call) for name, call in named.items()}
         return {name: call for name, call in calls.items() if call is not None}
 
     async def _settled_by_another(self, thread: Thread, facts: Mapping[str, ClientCall]) -> int | None:

@@ -207,12 +207,12 @@ class Following:
         not waited for, unless nothing was said yet: then its report will be the answer. While the database does not
         answer nobody knows: what was sent so far would be lost, so it is asked again."""
         try:
-            found = await self._read_is_free()
+            is_free = await self._read_is_free()
         except DatabaseUnavailableError:
             self._is_unread = True
             return False
         self._is_unread = False
-        return found
+        return is_free
 
     async def _read_is_free(self) -> bool:
         database, context_id = self._parts.database, self.asked.context_id

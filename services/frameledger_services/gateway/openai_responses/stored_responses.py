@@ -51,10 +51,10 @@ STARTING_AFTER = parameters.integer(
 def read_id(text: str, caller: Caller, *, param: str | None = None) -> ResponseId:
     """Returns what an id says. Raises `no-such-response` for what is no id, and for a response in a conversation that
     the caller may not see. `param` is the parameter of a body that has it."""
-    found = response_ids.parse(text)
-    if found is None or not caller.may_see(found.context_id):
+    response_id = response_ids.parse(text)
+    if response_id is None or not caller.may_see(response_id.context_id):
         raise _unknown(text, param)
-    return found
+    return response_id
 
 
 async def find(parts: Parts, wanted: ResponseId, param: str | None = None) -> AnsweredRequest:
