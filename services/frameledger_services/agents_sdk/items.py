@@ -24,7 +24,7 @@ def message_of(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def item_of(message: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the item of a message. Messages that did not come from the SDK are returned unchanged."""
-    kept = message.get("message")
-    if message.keys() == {"llm", "message"} and message["llm"] == LLM and isinstance(kept, Mapping):
-        return dict(kept)
+    item = message.get("message")
+    if message.keys() == {"llm", "message"} and message["llm"] == LLM and isinstance(item, Mapping):
+        return dict(item)
     return dict(message)

@@ -66,18 +66,18 @@ class Publishing:
         """Queue frames for publishing. Call it in an event loop; it does not block."""
         for fields in frames:
             try:
-                one = _encoded(fields)
+                frame = _encoded(fields)
             except (DecodeError, ValueError, TypeError) as error:
                 self._refused(None, error)
                 continue
-            if len(self._waiting) >= self._most_frames or self._bytes + len(one.encoded) > self._most_bytes:
+            if len(self._waiting) >= self._most_frames or self._bytes + len(frame.encoded) > self._most_bytes:
                 self._gap += 1
                 self.lost += 1
                 continue
             if self._gap:
                 self._append(_encoded({"type": GAP, "frames": self._gap}))
                 self._gap = 0
-            self._append(one)
+            self._append(frame)
         if self._waiting and not self._is_working():
             # An empty context: not part of the application's traces and tasks.
             context = contextvars.Context()
@@ -94,9 +94,9 @@ class Publishing:
         task = self._task
         return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
-    def _append(self, one: EncodedFrame) -> None:
-        self._waiting.append(one)
-        self._bytes += len(one.encoded)
+    def _append(self, frame: EncodedFrame) -> None:
+        self._waiting.append(frame)
+        self._bytes += len(frame.encoded)
 
     async def _publish_all(self) -> None:
         while self._waiting:
@@ -109,11 +109,11 @@ class Publishing:
             for _ in batch:
                 self._bytes -= len(self._waiting.popleft().encoded)
 
-    def _refused(self, one: EncodedFrame | None, error: Exception) -> None:
+    def _refused(self, frame: EncodedFrame | None, error: Exception) -> None:
         self.lost += 1
         self.say("a frame was rejected", error)
 
 
 def _encoded(fields: Fields) -> EncodedFrame:
-    said = {"id": str(uuid4()), "produced_at": datetime.now(UTC).isoformat(), **fields}
-    return EncodedFrame.of(json.dumps(said, allow_nan=False).encode())
+    frame = {"id": str(uuid4()), "produced_at": datetime.now(UTC).isoformat(), **fields}
+    return EncodedFrame.of(json.dumps(frame, allow_nan=False).encode())

@@ -137,5 +137,5 @@ def has_failed(context: Any, result: Any) -> bool:
     span = get_current_span()
     if span is not None and span.error is not None:
         return True
-    told = default_tool_error_function(context, Exception())
-    return isinstance(result, str) and bool(told) and result.startswith(told)
+    default_text = default_tool_error_function(context, Exception())
+    return isinstance(result, str) and bool(default_text) and result.startswith(default_text)

@@ -98,8 +98,8 @@ class Runs:
         answer_frames = [] if is_open else [self._start(run, agent)]
         text = bounded(text_of(response))
         if text:
-            said = text if isinstance(text, str) else f"({text['omitted_bytes']} bytes)"
-            answer_frames.append({"type": "LLMTextFrame", "text": said})
+            shown_text = text if isinstance(text, str) else f"({text['omitted_bytes']} bytes)"
+            answer_frames.append({"type": "LLMTextFrame", "text": shown_text})
         end: Fields = {"type": "LLMFullResponseEndFrame"}
         for name, value in (("finish_reason", finish_reason_of(response)), ("usage", usage_of(response))):
             if value is not None:
@@ -190,8 +190,8 @@ class Runs:
 
     def _start(self, run: Run, agent: Any) -> Fields:
         provider, model = model_of(agent)
-        told = {"provider": self._provider or provider, "model": self._model or model}
-        known = {name: value for name, value in told.items() if value is not None}
+        model_fields = {"provider": self._provider or provider, "model": self._model or model}
+        known = {name: value for name, value in model_fields.items() if value is not None}
         return {"type": "LLMFullResponseStartFrame", **known, **_about(run, agent=agent.name)}
 
     def _noted(self, what: str, run: Run, **fields: Any) -> Fields:

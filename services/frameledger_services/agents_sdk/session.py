@@ -93,7 +93,7 @@ class FrameledgerSession:
                 return None
             messages = stored.context.to_wire()["messages"]
             # If another caller changed the context meanwhile, this frame is ignored and the loop reads again.
-            said = await self._publish(
+            published = await self._publish(
                 LLMMessageRewriteFrame(
                     id=str(uuid4()),
                     position=stored.positions[-1],
@@ -101,13 +101,13 @@ class FrameledgerSession:
                     expected_version=stored.version,
                 )
             )
-            if said.reason == "position_fixed":
-                said = await self._publish(
+            if published.reason == "position_fixed":
+                published = await self._publish(
                     LLMMessagesUpdateFrame(
                         id=str(uuid4()), messages=messages[:-1], expected_version=stored.version
                     )
                 )
-            if said.outcome == "applied":
+            if published.outcome == "applied":
                 return item_of(messages[-1])
 
     async def _stored(self) -> StoredContext | None:

@@ -140,16 +140,16 @@ def _heads(
             before = []
 
 
-def _add(receipts: Counter[tuple[bytes, int, bytes]], one: Erased, count: int) -> None:
-    key = (one.name, one.version, one.chain)
+def _add(receipts: Counter[tuple[bytes, int, bytes]], erased: Erased, count: int) -> None:
+    key = (erased.name, erased.version, erased.chain)
     receipts[key] += count
     if not receipts[key]:
         del receipts[key]
 
 
 def _count(now: _Now, receipts: Counter[tuple[bytes, int, bytes]]) -> None:
-    for one in now.receipts:
-        _add(receipts, one, -1)
+    for erased in now.receipts:
+        _add(receipts, erased, -1)
 
 
 def _passed(now: _Now, receipts: Counter[tuple[bytes, int, bytes]]) -> Iterator[ComparedHead]:

@@ -27,15 +27,15 @@ class ChainCheck:
 
     def check(self, frames: Sequence[StoredFrameRow]) -> None:
         version, chain, last_at = self.version, self.chain, self.last_at
-        for one in frames:
-            if one.version != version + 1:
+        for frame in frames:
+            if frame.version != version + 1:
                 self._differences.add(version + 1, "frames", ROW, None, f"a frame of version {version + 1}")
-            elif (link := next_link(chain, one.version, one.source, one.payload)) != one.chain:
-                self._differences.add(one.version, "frames", "chain", one.chain, link)
-            if last_at is not None and one.logged_at < last_at:
+            elif (link := next_link(chain, frame.version, frame.source, frame.payload)) != frame.chain:
+                self._differences.add(frame.version, "frames", "chain", frame.chain, link)
+            if last_at is not None and frame.logged_at < last_at:
                 self._differences.add(
-                    one.version, "frames", "logged_at", one.logged_at, f"not before {last_at}"
+                    frame.version, "frames", "logged_at", frame.logged_at, f"not before {last_at}"
                 )
-            version, chain, last_at = one.version, one.chain, one.logged_at
+            version, chain, last_at = frame.version, frame.chain, frame.logged_at
             self.started_at = self.started_at or last_at
         self.version, self.chain, self.last_at = version, chain, last_at

@@ -59,21 +59,21 @@ class ChangingRows:
         last: int,
         still_open: set[Key],
     ) -> None:
-        begun = {}
+        stored_by_key = {}
         for version, *values in await self._rows.upto(last):
             row = dict(zip(self._columns, values, strict=True))
             key = tuple(row[name] for name in self._key)
             if version < first:
                 self._older[key] = _Pair({}, row)
             else:
-                begun[key] = row
+                stored_by_key[key] = row
         for key, columns in new.items():
             expected = {**self._defaults, **columns}
-            if (stored_row := begun.pop(key, None)) is None:
+            if (stored_row := stored_by_key.pop(key, None)) is None:
                 self._add(int(expected["requested_version"]), key, ROW, None, _shown(expected))
             else:
                 self._open[key] = _Pair(expected, stored_row)
-        for key, row in begun.items():
+        for key, row in stored_by_key.items():
             self._add(int(row["requested_version"]), key, ROW, _shown(row), None)
         for key, columns in patches.items():
             if (pair := self._open.get(key)) is not None:

@@ -89,25 +89,25 @@ class TableComparison:
         await self._calls.finish(after)
 
     def _compare_frames(self, piece: FoldedPiece) -> None:
-        for one, derived, own_id in zip(piece.frames, piece.derived, piece.own_ids, strict=True):
-            if one[_AT:] != derived:
-                for name, was, expected in zip(_DERIVED, one[_AT:], derived, strict=True):
+        for frame, derived, own_id in zip(piece.frames, piece.derived, piece.own_ids, strict=True):
+            if frame[_AT:] != derived:
+                for name, was, expected in zip(_DERIVED, frame[_AT:], derived, strict=True):
                     if was != expected:
-                        self._differences.add(one.version, "frames", name, was, expected)
-            if own_id is not None and own_id != one.frame_id:
+                        self._differences.add(frame.version, "frames", name, was, expected)
+            if own_id is not None and own_id != frame.frame_id:
                 expected_id = str(frame_uuid(own_id))
-                if expected_id != one.frame_id:
-                    self._differences.add(one.version, "frames", "frame_id", one.frame_id, expected_id)
+                if expected_id != frame.frame_id:
+                    self._differences.add(frame.version, "frames", "frame_id", frame.frame_id, expected_id)
 
     async def _compare_messages(self, piece: FoldedPiece, first: int, last: int) -> None:
-        begun = {tuple(row[2:5]): row for row in await self._rows.begun.upto(last)}
+        stored_by_place = {tuple(row[2:5]): row for row in await self._rows.begun.upto(last)}
         all_ended = list(map(Ended._make, await self._rows.ended.upto(last)))
         if piece.rows.written or all_ended:
             validity.check(piece, all_ended, self._differences)
         ended = {(one.era, one.position, one.valid_to): one for one in all_ended}
         for row in piece.rows.messages():
             key = row.era, row.position, row.valid_from
-            if (stored_row := begun.pop(key, None)) is None:
+            if (stored_row := stored_by_place.pop(key, None)) is None:
                 self._differences.add(
                     row.valid_from,
                     "messages",
@@ -121,17 +121,17 @@ class TableComparison:
                 if row.inherits and (replaced := ended.get(key)) is not None:
                     said_by = replaced.run_id
                 self._compare_message(row, said_by, stored_row, last)
-        for extra in begun.values():
+        for extra in stored_by_place.values():
             self._message_too_many(extra)
         for _, era, position, version in piece.rows.ended:
             if ended.pop((era, position, version), None) is None:
                 self._differences.add(
                     version, "messages", "valid_to", "later", version, {"era": era, "position": position}
                 )
-        for one in ended.values():
+        for end in ended.values():
             # Of one that began in this piece, the end was compared with the row.
-            if one.valid_from < first:
-                self._end_differs(one.era, one.position, one.valid_from, one.valid_to, "later")
+            if end.valid_from < first:
+                self._end_differs(end.era, end.position, end.valid_from, end.valid_to, "later")
 
     def _compare_message(
         self, row: MessageRow, said_by: str | None, stored_row: Sequence[Any], last: int

@@ -50,15 +50,19 @@ class Life:
         its last stored frame. None if there is none."""
         if self._head.state.erased is None:
             return None
-        for one in await erasures.receipts(self._connection, self._head.context_id):
-            if one.version == self.first_version - 1:
+        for receipt in await erasures.receipts(self._connection, self._head.context_id):
+            if receipt.version == self.first_version - 1:
                 places = [
                     LogPosition(topic, partition, place.last_offset, place.generation)
-                    for place in one.places
+                    for place in receipt.places
                     if place.partition == partition
                 ]
-                if one.partition == partition and one.generation is not None and one.offset is not None:
-                    places.append(LogPosition(topic, partition, one.offset, one.generation))
+                if (
+                    receipt.partition == partition
+                    and receipt.generation is not None
+                    and receipt.offset is not None
+                ):
+                    places.append(LogPosition(topic, partition, receipt.offset, receipt.generation))
                 return max(places, key=_order_on_the_log, default=None)
         return None
 

@@ -62,15 +62,15 @@ def _compare_state(differences: Differences, row: Mapping[str, Any], state: Stat
     except stored.StoredStateError as error:
         differences.add(at, "contexts", "state", str(error), "a state")
         return
-    for path, one, other in state_differences(was, state):
-        differences.add(at, "contexts", path, one, other)
+    for path, stored_value, expected_value in state_differences(was, state):
+        differences.add(at, "contexts", path, stored_value, expected_value)
 
 
 def state_differences(was: State, expected: State) -> Iterable[tuple[str, object, object]]:
     """Yields the fields in which two states differ, by their paths, as JSON has them."""
-    one, other = stored.dump(was), stored.dump(expected)
-    if one != other:
-        yield from _paths(json.loads(one), json.loads(other), "state")
+    stored_text, expected_text = stored.dump(was), stored.dump(expected)
+    if stored_text != expected_text:
+        yield from _paths(json.loads(stored_text), json.loads(expected_text), "state")
 
 
 def _paths(was: object, expected: object, path: str) -> Iterable[tuple[str, object, object]]:

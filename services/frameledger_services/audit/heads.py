@@ -114,7 +114,7 @@ def trace_in_file(path: Path, context_id: str) -> Traced | None:
 
 
 async def _grow(
-    connection: Connection, wanted: str | None, each: Callable[[Living | Erased], None] | None
+    connection: Connection, traced_id: str | None, each: Callable[[Living | Erased], None] | None
 ) -> tuple[Root, Tree, Living | Erased | None]:
     tree = Tree()
     at = await leaves.moment(connection)
@@ -123,7 +123,7 @@ async def _grow(
     async with aclosing(in_order(connection)) as ordered:
         async for context_id, leaf in ordered:
             # The last leaf of an id is the one that counts: its head, or else its newest receipt.
-            is_traced = context_id == wanted
+            is_traced = context_id == traced_id
             tree.add(leaf.leaf(), trace=is_traced)
             if is_traced:
                 traced = leaf

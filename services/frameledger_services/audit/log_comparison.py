@@ -71,29 +71,29 @@ async def compare_with_log(
     problem = await topic_identity.difference(connection, described)
     if problem is not None:
         raise LogChangedError(problem)
-    done = ComparedWithLog()
+    result = ComparedWithLog()
     stored_topic = await topics.newest(connection, topic)
     if stored_topic is None:
-        return done
+        return result
     parts = await _parts(
         settings, connection, topic, stored_topic.generation, context_ids, described.partitions
     )
-    asked = [span for one in parts for span in one.spans]
-    if not asked:
-        return done
+    spans = [span for one in parts for span in one.spans]
+    if not spans:
+        return result
     ids = None if context_ids is None else list(context_ids)
-    async with aclosing(logged_frames.frames(connection, asked, ids)) as rows:
+    async with aclosing(logged_frames.frames(connection, spans, ids)) as rows:
         by_partition = ByPartition(rows)
         for part in parts:
-            comparing = _Partition(connection, topic, part, described.partitions, context_ids, done)
+            comparing = _Partition(connection, topic, part, described.partitions, context_ids, result)
             async with (
-                aclosing(by_partition.of(part.partition)) as kept,
+                aclosing(by_partition.of(part.partition)) as stored_frames,
                 aclosing(
                     records_between(settings, LogPosition(topic, part.partition, part.first), part.end)
                 ) as records,
             ):
-                await comparing.run(kept, records, progress)
-    return done
+                await comparing.run(stored_frames, records, progress)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +116,13 @@ async def _parts(
     partitions: int,
 ) -> list[_Part]:
     receipts = await recovery.receipts(connection, topic)
-    wanted = (
+    chosen_partitions = (
         None if context_ids is None else {home_partition(one.encode(), partitions) for one in context_ids}
     )
     parts = []
     async with open_probe(settings, topic) as log:
         for position in await projections.stored_positions(connection, topic):
-            if wanted is not None and position.partition not in wanted:
+            if chosen_partitions is not None and position.partition not in chosen_partitions:
                 continue
             first, end = await log.offsets(position.partition)
             end = min(end, position.next_offset)
@@ -149,40 +149,42 @@ class _Partition:
         part: _Part,
         partitions: int,
         context_ids: Collection[str] | None,
-        done: ComparedWithLog,
+        result: ComparedWithLog,
     ) -> None:
         self._connection = connection
         self._topic = topic
         self._part = part
         self._partitions = partitions
         self._keys = None if context_ids is None else {one.encode() for one in context_ids}
-        self._done = done
+        self._result = result
 
     async def run(
         self,
-        kept: AsyncIterator[FrameOnLog],
+        stored_frames: AsyncIterator[FrameOnLog],
         records: AsyncIterator[Record],
         progress: Callable[[], object],
     ) -> None:
-        row = await anext(kept, None)
+        row = await anext(stored_frames, None)
         async for record in records:
-            self._done.records += 1
+            self._result.records += 1
             progress()
             while row is not None and row.offset < record.offset:
                 self._no_record(row)
-                row = await anext(kept, None)
+                row = await anext(stored_frames, None)
             if row is not None and row.offset == record.offset:
                 self._compare(row, record)
-                row = await anext(kept, None)
+                row = await anext(stored_frames, None)
             elif self._keys is None or record.key in self._keys:
                 await self._no_row(record)
         while row is not None:
             self._no_record(row)
-            row = await anext(kept, None)
+            row = await anext(stored_frames, None)
 
     def _no_record(self, row: FrameOnLog) -> None:
         place = f"{self._topic}/{row.partition} at {row.offset}"
-        self._done.of(row.context_id).add(row.version, "log", ROW, f"the frame is stored, from {place}", None)
+        self._result.of(row.context_id).add(
+            row.version, "log", ROW, f"the frame is stored, from {place}", None
+        )
 
     def _compare(self, row: FrameOnLog, record: Record) -> None:
         differences = Differences()
@@ -212,9 +214,9 @@ class _Partition:
         if row.offset_before is not None and row.offset_before >= row.offset:
             differences.add(row.version, "log", "offset", row.offset, f"behind {row.offset_before}")
         if differences.count:
-            self._done.of(row.context_id).extend(differences)
+            self._result.of(row.context_id).extend(differences)
         else:
-            self._done.frames += 1
+            self._result.frames += 1
 
     async def _no_row(self, record: Record) -> None:
         """Report a record without a frame, unless there is a reason for it."""
@@ -231,7 +233,7 @@ class _Partition:
         if known.is_erased and isinstance(logged, LoggedFrame) and await self._may_be_late(logged):
             return
         where = f"{self._topic}/{record.partition} at {record.offset}"
-        self._done.of(context_id or "").add(
+        self._result.of(context_id or "").add(
             known.version_before + 1, "log", ROW, None, f"a frame is on the log, {where}"
         )
 

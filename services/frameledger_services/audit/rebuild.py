@@ -106,19 +106,19 @@ async def rebuild_many(
     selection: Selection,
     send: Send,
     report: Report,
-    begun: Callable[[RebuildProgress, int], None],
+    on_begin: Callable[[RebuildProgress, int], None],
     *,
     again: bool = False,
 ) -> RebuildProgress:
     """Fold all conversations of a selection again, in the order of their ids, as many at once as there are `pairs`.
 
-    Goes on with the newest rebuild of the same kind that was interrupted, unless `again`; `begun` is called with it,
+    Goes on with the newest rebuild of the same kind that was interrupted, unless `again`; `on_begin` is called with it,
     and with the number of conversations that are left. Returns the sums of the whole rebuild. Raises
     `AlreadyRunningError` and psycopg's errors; what was done by then stays.
     """
     connection = pairs[0].writer
     progress = await _begin(connection, options, selection, again=again)
-    begun(progress, await rebuilds.count(connection, selection, progress.reached))
+    on_begin(progress, await rebuilds.count(connection, selection, progress.reached))
     page = _Page(pairs, options, send, report, progress)
     while candidates := await rebuilds.candidates(connection, selection, progress.reached, PAGE):
         await page.run(candidates)
@@ -171,17 +171,17 @@ class _Page:
 
     async def _work(self, pair: Pair, left: Iterator[Candidate]) -> None:
         for candidate in left:
-            done = await self._one(pair, candidate)
-            if done is None:
+            outcome = await self._rebuild_one(pair, candidate)
+            if outcome is None:
                 continue
             progress = self._progress
             progress.read_count += 1
-            progress.differ_count += bool(done.differences.count)
-            progress.failed_count += done.problem is not None
-            progress.rebuilt_count += done.rebuilt is not None
-            self._report(done)
+            progress.differ_count += bool(outcome.differences.count)
+            progress.failed_count += outcome.problem is not None
+            progress.rebuilt_count += outcome.rebuilt is not None
+            self._report(outcome)
 
-    async def _one(self, pair: Pair, candidate: Candidate) -> RebuildOutcome | None:
+    async def _rebuild_one(self, pair: Pair, candidate: Candidate) -> RebuildOutcome | None:
         """Returns None for a conversation that was erased meanwhile."""
         context_id, fold = candidate.context_id, candidate.fold_version
         if fold > stored.FOLD_VERSION and not self._options.downgrade:
@@ -202,13 +202,13 @@ class _Page:
                 context_id, version, fold, differences, _damage(differences), restored=restored
             )
         try:
-            done = await self._rebuild(pair.writer, context_id)
+            rebuilt = await self._rebuild(pair.writer, context_id)
         except (DamagedFramesError, UnfoldableFrameError, NewerHeadError) as error:
             return RebuildOutcome(context_id, version, fold, differences, str(error), restored=restored)
-        if done is None:
+        if rebuilt is None:
             return None
-        unsent = await publish_committed(pair.writer, done.outbox, self._send) if done.outbox else None
-        return RebuildOutcome(context_id, version, fold, differences, None, done, unsent, restored)
+        unsent = await publish_committed(pair.writer, rebuilt.outbox, self._send) if rebuilt.outbox else None
+        return RebuildOutcome(context_id, version, fold, differences, None, rebuilt, unsent, restored)
 
     async def _restore(self, connection: Connection, context_id: str) -> int:
         restoring = self._options.restoring
@@ -231,7 +231,7 @@ class _Page:
 
 def _damage(differences: Differences) -> str | None:
     """Why a conversation cannot be rebuilt from its frames: what differs in them, but for outcomes."""
-    for one in differences.in_order():
-        if one.table == "frames" and one.field in ("chain", "payload", "row"):
-            return f"its frames are damaged at version {one.version}: the column {one.field} differs"
+    for difference in differences.in_order():
+        if difference.table == "frames" and difference.field in ("chain", "payload", "row"):
+            return f"its frames are damaged at version {difference.version}: the column {difference.field} differs"
     return None

@@ -34,15 +34,15 @@ def remember(head: Head, row: Mapping[str, Any]) -> VerifiedUpTo:
     )
 
 
-def head_of(one: VerifiedUpTo) -> Head:
+def head_of(remembered: VerifiedUpTo) -> Head:
     """Returns the head that was remembered. Raises `StoredStateError` for a state that was changed by hand."""
-    head = json.loads(one.head)
+    head = json.loads(remembered.head)
     run = head["first_text_of"]
     return Head(
-        ContextId(one.context_id),
-        stored.load(one.state.encode()),
-        one.chain,
-        version=one.version,
+        ContextId(remembered.context_id),
+        stored.load(remembered.state.encode()),
+        remembered.chain,
+        version=remembered.version,
         started_at=_read(head["started_at"]),
         last_at=_read(head["last_at"]),
         counters=Counters(**head["counters"]),
@@ -53,14 +53,17 @@ def head_of(one: VerifiedUpTo) -> Head:
     )
 
 
-def is_of(one: VerifiedUpTo, row: Mapping[str, Any]) -> bool:
+def is_of(remembered: VerifiedUpTo, row: Mapping[str, Any]) -> bool:
     """Whether it was remembered of the rows that are there: of this fold, and not of what was rebuilt since."""
-    return one.fold_version == stored.FOLD_VERSION and json.loads(one.head)["rebuilt"] == row["rebuilt"]
+    return (
+        remembered.fold_version == stored.FOLD_VERSION
+        and json.loads(remembered.head)["rebuilt"] == row["rebuilt"]
+    )
 
 
-def is_unchanged(one: VerifiedUpTo, row: Mapping[str, Any]) -> bool:
+def is_unchanged(remembered: VerifiedUpTo, row: Mapping[str, Any]) -> bool:
     """Whether a row of `contexts` is the one that was verified."""
-    return bool(json.loads(one.head)["row"] == digest(row))
+    return bool(json.loads(remembered.head)["row"] == digest(row))
 
 
 def digest(row: Mapping[str, Any]) -> str:

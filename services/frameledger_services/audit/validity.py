@@ -30,15 +30,15 @@ class _Ends:
 
 def check(piece: FoldedPiece, ended: Iterable[Ended], differences: Differences) -> None:
     """Report messages of a piece that no provider takes. `ended` are the stored ends of its versions."""
-    begun = {(row.era, row.position, row.valid_from): row for row in piece.rows.messages()}
+    messages = {(row.era, row.position, row.valid_from): row for row in piece.rows.messages()}
     ends = {(one.era, one.position, one.valid_to): _Ends(one.role, bool(one.calls)) for one in ended}
-    for place, row in begun.items():
+    for place, row in messages.items():
         if row.valid_to != FOR_EVER:
             ends[row.era, row.position, row.valid_to] = _Ends(row.role, _calls(row) is not None)
-        if place[2] not in piece.brought and (problem := _problem(place, row, begun, ends)) is not None:
+        if place[2] not in piece.brought and (problem := _problem(place, row, messages, ends)) is not None:
             _add(differences, place, problem)
     for place, end in ends.items():
-        if place in begun or place[2] in piece.brought:
+        if place in messages or place[2] in piece.brought:
             continue  # It was replaced, or a client took it away.
         era, position, version = place
         if end.role == "tool" and ((era, position - 1, version) not in ends):
@@ -48,18 +48,18 @@ def check(piece: FoldedPiece, ended: Iterable[Ended], differences: Differences) 
 
 
 def _problem(
-    place: Place, row: MessageRow, begun: Mapping[Place, MessageRow], ends: Mapping[Place, _Ends]
+    place: Place, row: MessageRow, messages: Mapping[Place, MessageRow], ends: Mapping[Place, _Ends]
 ) -> str | None:
     era, position, version = place
     calls = _calls(row)
     if calls is not None:
-        behind = begun.get((era, position + 1, version))
+        behind = messages.get((era, position + 1, version))
         if behind is None or behind.role != "tool":
             return "a call without a result behind it"
         if [json.loads(behind.message).get("tool_call_id")] != [call.get("id") for call in calls]:
             return "a call with the result of another one"
     elif row.role == "tool":
-        if place not in ends and (era, position - 1, version) not in begun:
+        if place not in ends and (era, position - 1, version) not in messages:
             return "a result without a call before it"
     elif row.role in ("user", "assistant") and not row.text:
         return "a message that says nothing"

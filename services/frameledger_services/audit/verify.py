@@ -79,12 +79,12 @@ async def verify(
     async with connection.transaction():
         heads = await stored_rows.heads(connection, context_ids)
         before = {} if again else await verified.load(connection, list(heads))
-        begun = await erasures.beginnings(connection, list(heads))
+        beginnings = await erasures.beginnings(connection, list(heads))
         jobs = [
             _Job(
                 connection,
                 row,
-                head_after(ContextId(context_id), begun.get(context_id)),
+                head_after(ContextId(context_id), beginnings.get(context_id)),
                 before.get(context_id),
                 any_fold=any_fold,
                 unknown_again=unknown_again,
@@ -92,16 +92,16 @@ async def verify(
             for context_id, row in heads.items()
         ]
         left: dict[str, _Job] = {job.context_id: job for job in jobs if not job.is_unchanged}
-        few = {name: job.after for name, job in left.items() if job.done.frames <= frame_pages.PAGE_FRAMES}
-        async for name, whole in stored_rows.short(connection, few):
-            await left.pop(name).run(_one(whole.frames), whole.rows)
+        few = {name: job.after for name, job in left.items() if job.result.frames <= frame_pages.PAGE_FRAMES}
+        async for name, stored in stored_rows.short(connection, few):
+            await left.pop(name).run(_single_page(stored.frames), stored.rows)
         for name, job in left.items():
             rows = stored_rows.rows(connection, name, after=job.after)
             try:
                 await job.run(stored_rows.frames(connection, name, after=job.after), rows)
             finally:
                 await rows.close()
-    return [job.done for job in jobs]
+    return [job.result for job in jobs]
 
 
 class _Job:
@@ -121,10 +121,10 @@ class _Job:
         self._row = row
         self.context_id = ContextId(row["context_id"])
         parked = row["parked_version"]
-        self.done = Verified(self.context_id, int(row["version"]), parked_version=parked)
-        self._folded_upto = self.done.version if parked is None else int(parked) - 1
+        self.result = Verified(self.context_id, int(row["version"]), parked_version=parked)
+        self._folded_upto = self.result.version if parked is None else int(parked) - 1
         self._head = beginning
-        self.done.begins = beginning.version
+        self.result.begins = beginning.version
         if before is not None and not is_of(before, row):
             before = None
         if before is not None:
@@ -133,11 +133,11 @@ class _Job:
             else:
                 self._head = head_of(before)
         self.is_unchanged = (
-            before is not None and not self.done.differences.count and is_unchanged(before, row)
+            before is not None and not self.result.differences.count and is_unchanged(before, row)
         )
-        self.after = self.done.after = self._head.version
-        self._chain = ChainCheck(self._head, self.done.differences)
-        self.done.is_older = not any_fold and not _is_of_this_fold(row)
+        self.after = self.result.after = self._head.version
+        self._chain = ChainCheck(self._head, self.result.differences)
+        self.result.is_older = not any_fold and not _is_of_this_fold(row)
         self._unknown_again = unknown_again
 
     async def run(self, pages: AsyncIterable[Sequence[StoredFrameRow]], rows: StoredRows) -> None:
@@ -145,8 +145,8 @@ class _Job:
         refold = Refold(head, unknown_again=self._unknown_again, watched={state_version})
         if state_version == self.after:
             refold.states[state_version] = head.state
-        comparison = TableComparison(rows, self.done.differences)
-        is_whole = not self.done.is_older
+        comparison = TableComparison(rows, self.result.differences)
+        is_whole = not self.result.is_older
         async for page in pages:
             self._chain.check(page)
             self._check_unfolded(page)
@@ -158,16 +158,16 @@ class _Job:
             await comparison.finish(head, self.after)
             if state_version < self.after:
                 await self._check_older_state(head, state_version)
-            compare_head(self.done.differences, self._row, head, refold.states)
+            compare_head(self.result.differences, self._row, head, refold.states)
         self._check_head()
-        if is_whole and not self.done.differences.count:
-            self.done.remembered = remember(head, self._row)
+        if is_whole and not self.result.differences.count:
+            self.result.remembered = remember(head, self._row)
 
     def _fold(self, refold: Refold, frames: Sequence[StoredFrameRow]) -> tuple[FoldedPiece, bool]:
         try:
             return refold.fold(frames), True
         except UnfoldableFrameError as error:
-            self.done.differences.add(
+            self.result.differences.add(
                 error.version, "frames", "payload", error.problem, "a frame that can be folded"
             )
             return error.piece, False
@@ -178,13 +178,13 @@ class _Job:
 
     def _check_unfolded(self, page: Sequence[StoredFrameRow]) -> None:
         """What is parked says so, and no frame stands behind the newest."""
-        for one in reversed(page):
-            if one.version <= self._folded_upto:
+        for frame in reversed(page):
+            if frame.version <= self._folded_upto:
                 return
-            if one.version > self.done.version:
-                self.done.differences.add(one.version, "frames", ROW, one.type, None)
-            elif one.outcome != "parked":
-                self.done.differences.add(one.version, "frames", "outcome", one.outcome, "parked")
+            if frame.version > self.result.version:
+                self.result.differences.add(frame.version, "frames", ROW, frame.type, None)
+            elif frame.outcome != "parked":
+                self.result.differences.add(frame.version, "frames", "outcome", frame.outcome, "parked")
 
     async def _check_older_state(self, head: Head, state_version: int) -> None:
         """Compare a stored state of a version that was verified before: folded on, it has to become that of `head`."""
@@ -200,10 +200,10 @@ class _Job:
             self._differs("state", "a state", str(error))
             return
         for path, was, expected in state_differences(refold.head.state, head.state):
-            self.done.differences.add(state_version, "contexts", path, was, expected)
+            self.result.differences.add(state_version, "contexts", path, was, expected)
 
     def _check_head(self) -> None:
-        check_fold_version(self.done.differences, self._row)
+        check_fold_version(self.result.differences, self._row)
         for name, expected in (
             ("version", self._chain.version),
             ("chain", self._chain.chain),
@@ -211,12 +211,12 @@ class _Job:
             ("last_at", self._chain.last_at),
         ):
             if self._row[name] != expected:
-                version = min(self.done.version, self._chain.version) + (name == "version")
-                self.done.differences.add(version, "contexts", name, self._row[name], expected)
+                version = min(self.result.version, self._chain.version) + (name == "version")
+                self.result.differences.add(version, "contexts", name, self._row[name], expected)
 
     def _differs(self, column: str, expected: object, stored_value: object = None) -> None:
         was = self._row[column] if stored_value is None else stored_value
-        self.done.differences.add(self.done.version, "contexts", column, was, expected)
+        self.result.differences.add(self.result.version, "contexts", column, was, expected)
 
 
 def _is_of_this_fold(row: Mapping[str, Any]) -> bool:
@@ -224,6 +224,6 @@ def _is_of_this_fold(row: Mapping[str, Any]) -> bool:
     return all(fold == stored.FOLD_VERSION for _, fold in by)
 
 
-async def _one(frames: Sequence[StoredFrameRow]) -> AsyncIterator[Sequence[StoredFrameRow]]:
+async def _single_page(frames: Sequence[StoredFrameRow]) -> AsyncIterator[Sequence[StoredFrameRow]]:
     if frames:
         yield frames

@@ -40,7 +40,7 @@ class _Row:
     sign: str
     position: str
     who: str
-    said: list[Piece]
+    text: list[Piece]
 
 
 @commands.command()
@@ -135,23 +135,23 @@ def _terms(terms: Mapping[str, Mapping[str, Any]]) -> Iterator[_Row]:
             case "tools":
                 old = dict(zip(tool_names(before), before, strict=True))
                 new = dict(zip(tool_names(after), after, strict=True))
-                yield from _parts("tools", old, new, whole=False)
+                yield from _parts("tools", old, new, with_values=False)
             case "settings":
-                yield from _parts("settings", before, after, whole=True)
+                yield from _parts("settings", before, after, with_values=True)
             case _:
                 # Null means unset.
                 old, new = ({} if value is None else {"": value} for value in (before, after))
-                yield from _parts(name.replace("_", " "), old, new, whole=True)
+                yield from _parts(name.replace("_", " "), old, new, with_values=True)
 
 
-def _parts(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, whole: bool) -> Iterator[_Row]:
-    """Yields a line for each part that differs, with its values if `whole` is set."""
+def _parts(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, with_values: bool) -> Iterator[_Row]:
+    """Yields a line for each part that differs, with its values if `with_values` is set."""
     for part in sorted(old.keys() | new.keys()):
         if part in old and part in new and old[part] == new[part]:
             continue
         sign = "+" if part not in old else "-" if part not in new else "~"
         pieces: list[Piece] = [(f"{part} " if part else "", "")]
-        if whole:
+        if with_values:
             pieces += [(_json(old[part]), "removed")] if part in old else []
             pieces += [(" ", "")] if part in old and part in new else []
             pieces += [(_json(new[part]), "added")] if part in new else []
@@ -160,7 +160,7 @@ def _parts(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, whole: 
 
 def _print(page: Page, row: _Row) -> None:
     color = {"+": "green", "-": "red", "~": "yellow"}[row.sign]
-    pieces: list[Piece] = [(render_context.plain(text), style) for text, style in row.said]
+    pieces: list[Piece] = [(render_context.plain(text), style) for text, style in row.text]
     # The signs + and - already mark the whole message.
     if not page.in_color and row.sign == "~":
         pieces = list(text_diff.marked(pieces))

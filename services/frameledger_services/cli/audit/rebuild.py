@@ -108,18 +108,20 @@ def rebuild(
         backend.change(lock_timeout=rebuild_work.LOCK_TIMEOUT),
         rebuild_progress.shown(as_json=as_json) as view,
     ):
-        done = asyncio.run(rebuild_work.run(settings, chosen, contexts, selection, jobs, view, again=again))
-    if contexts and done.read_count < len(set(contexts)):
+        progress = asyncio.run(
+            rebuild_work.run(settings, chosen, contexts, selection, jobs, view, again=again)
+        )
+    if contexts and progress.read_count < len(set(contexts)):
         with backend.exit_on_error():
             presences = asyncio.run(
                 backend.query(settings, transfer.presence, [(one, 0) for one in contexts])
             )
         fail_of_missing(presences)
     if as_json:
-        typer.echo(json.dumps({"summary": asdict(done)}))
+        typer.echo(json.dumps({"summary": asdict(progress)}))
     else:
-        typer.echo(render_rebuild.summary(done, apply=apply))
-    if done.failed_count or (done.differ_count and not apply):
+        typer.echo(render_rebuild.summary(progress, apply=apply))
+    if progress.failed_count or (progress.differ_count and not apply):
         raise typer.Exit(1)
 
 

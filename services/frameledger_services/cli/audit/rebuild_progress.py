@@ -22,7 +22,7 @@ class RebuildView:
         self._task = progress.add_task("Rebuilding", total=None)
         self._say = say
 
-    def begun(self, progress: rebuilds.RebuildProgress, left: int) -> None:
+    def begin(self, progress: rebuilds.RebuildProgress, left: int) -> None:
         """Show where the rebuild resumes, and how many conversations are left."""
         before = progress.read_count
         self._progress.update(self._task, total=before + left, completed=before)
@@ -32,10 +32,10 @@ class RebuildView:
                 err=True,
             )
 
-    def report(self, done: RebuildOutcome) -> None:
+    def report(self, outcome: RebuildOutcome) -> None:
         """Print the result of a conversation."""
         self._progress.advance(self._task)
-        self._say(done)
+        self._say(outcome)
 
 
 @contextmanager

@@ -54,7 +54,7 @@ async def run(
         if contexts:
             return await rebuilding.rebuild_some(pairs, chosen, sorted(set(contexts)), send, view.report)
         return await rebuilding.rebuild_many(
-            pairs, chosen, selection, send, view.report, view.begun, again=again
+            pairs, chosen, selection, send, view.report, view.begin, again=again
         )
 
 

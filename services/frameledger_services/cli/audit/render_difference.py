@@ -15,15 +15,20 @@ _VERSIONS = ("valid_from", "requested_version")
 """Key columns that repeat the version."""
 
 
-def in_words(one: Difference) -> str:
+def in_words(difference: Difference) -> str:
     """Returns the difference on one line with control characters escaped. The caller prints the version in front."""
-    named = [pair for pair in one.key.items() if pair[0] not in _VERSIONS or pair[1] != one.version]
+    named = [
+        pair for pair in difference.key.items() if pair[0] not in _VERSIONS or pair[1] != difference.version
+    ]
     key = ", ".join(f"{name} {_short(value)}" for name, value in named)
     where = f" of {key}" if key else ""
-    if one.field == ROW:
-        what = f"{one.table}: a row{where} is {'missing' if one.stored is None else 'unexpected'}"
+    if difference.field == ROW:
+        what = (
+            f"{difference.table}: a row{where} is {'missing' if difference.stored is None else 'unexpected'}"
+        )
     else:
-        what = f"{one.table}.{one.field}{where} is {_short(one.stored)}, should be {_short(one.expected)}"
+        values = f"is {_short(difference.stored)}, should be {_short(difference.expected)}"
+        what = f"{difference.table}.{difference.field}{where} {values}"
     return escape.printable(what)
 
 

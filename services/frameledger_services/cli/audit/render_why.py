@@ -68,13 +68,13 @@ def _rows(explanation: Mapping[str, Any]) -> Iterator[Row]:
     yield from _few(iter(causes), CAUSES)
 
 
-def _reading(one: Mapping[str, Any], all_of_them: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+def _reading(reading: Mapping[str, Any], readings: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     """Yields the frames that wrote and removed this text."""
-    began = _frame(one["began_by"])
-    first = one is all_of_them[0]
-    yield "written by" if first else "rewritten by", began if first else f"{began}: {one['text'] or ''}"
-    if one is all_of_them[-1] and one["to"] is not None:
-        yield "removed by", _frame(one["ended_by"])
+    began = _frame(reading["began_by"])
+    first = reading is readings[0]
+    yield "written by" if first else "rewritten by", began if first else f"{began}: {reading['text'] or ''}"
+    if reading is readings[-1] and reading["to"] is not None:
+        yield "removed by", _frame(reading["ended_by"])
 
 
 def _run(context_id: str, run: Mapping[str, Any]) -> Iterator[Row]:
@@ -124,37 +124,37 @@ def _call(call: Mapping[str, Any]) -> Iterator[Row]:
     yield from _few((("frame", one) for one in applied), CALL_FRAMES)
 
 
-def _lost(run: Mapping[str, Any] | None, kept: str | None) -> Iterator[Row]:
+def _lost(run: Mapping[str, Any] | None, heard_text: str | None) -> Iterator[Row]:
     """Yields the output of a run that is not in the context."""
     if run is None:
         return
-    if said := run["said"]:
-        if kept and said.startswith(kept):
-            yield "never heard", f'"{said.removeprefix(kept).strip()}"'
+    if run_text := run["said"]:
+        if heard_text and run_text.startswith(heard_text):
+            yield "never heard", f'"{run_text.removeprefix(heard_text).strip()}"'
         else:
             # Another message of the run has the part that was heard.
-            yield "heard in part", f'"{said}"'
-    for one in run["attempts"]:
-        if one["superseded"]:
-            words = f': "{one["text"]}"' if one["text"] else ""
+            yield "heard in part", f'"{run_text}"'
+    for attempt in run["attempts"]:
+        if attempt["superseded"]:
+            words = f': "{attempt["text"]}"' if attempt["text"] else ""
             yield (
-                f"attempt {one['attempt']}",
-                f"superseded, {plural(one['frames'], 'frame')}, {_range(one)}{words}",
+                f"attempt {attempt['attempt']}",
+                f"superseded, {plural(attempt['frames'], 'frame')}, {_range(attempt)}{words}",
             )
-    for one in run["ignored"]:
-        words = f': "{one["text"]}"' if one["text"] else ""
-        yield "ignored", f"{_frame(one['frame'])}, {one['frame']['reason']}{words}"
+    for ignored in run["ignored"]:
+        words = f': "{ignored["text"]}"' if ignored["text"] else ""
+        yield "ignored", f"{_frame(ignored['frame'])}, {ignored['frame']['reason']}{words}"
 
 
 def _lost_of_call(call: Mapping[str, Any] | None) -> Iterator[Row]:
-    for one in call["frames"] if call is not None else ():
-        if one["frame"]["outcome"] == "ignored":
-            yield "ignored", f"{_of_call(one)}, {one['frame']['reason']}"
+    for entry in call["frames"] if call is not None else ():
+        if entry["frame"]["outcome"] == "ignored":
+            yield "ignored", f"{_of_call(entry)}, {entry['frame']['reason']}"
 
 
-def _of_call(one: Mapping[str, Any]) -> str:
-    attempt = one["attempt"] and f"attempt {one['attempt']}"
-    return ", ".join(filter(None, (_frame(one["frame"]), attempt, one["worker"])))
+def _of_call(entry: Mapping[str, Any]) -> str:
+    attempt = entry["attempt"] and f"attempt {entry['attempt']}"
+    return ", ".join(filter(None, (_frame(entry["frame"]), attempt, entry["worker"])))
 
 
 def _few(rows: Iterator[Row], most: int) -> Iterator[Row]:
@@ -171,13 +171,13 @@ def _few(rows: Iterator[Row], most: int) -> Iterator[Row]:
 
 def _times(times: Mapping[str, str | None], names: Mapping[str, str]) -> str:
     """Returns the time of the request, and the seconds after it of the other events."""
-    asked = datetime.fromisoformat(str(times["requested_at"]))
+    requested_at = datetime.fromisoformat(str(times["requested_at"]))
     later = [
-        f"{name} {(datetime.fromisoformat(time) - asked).total_seconds():+.1f} s"
+        f"{name} {(datetime.fromisoformat(time) - requested_at).total_seconds():+.1f} s"
         for key, name in names.items()
         if (time := times[key]) is not None
     ]
-    return ", ".join([f"requested {asked:%Y-%m-%d} {clock(asked)}", *later])
+    return ", ".join([f"requested {requested_at:%Y-%m-%d} {clock(requested_at)}", *later])
 
 
 def _frame(frame: Mapping[str, Any]) -> str:

@@ -64,9 +64,9 @@ def verify_against(path: Path, root: bytes | None, *, as_json: bool) -> None:
             json.dumps({"root": header.root, "at": header.at, "counts": comparison.counts, "found": listed})
         )
     else:
-        for one in comparison.listed:
-            name = "-" if one.context_id is None else escape.printable(one.context_id)
-            typer.echo(f"{name}  version {one.version:,}  {WORDS[one.what]}: {one.detail}")
+        for head in comparison.listed:
+            name = "-" if head.context_id is None else escape.printable(head.context_id)
+            typer.echo(f"{name}  version {head.version:,}  {WORDS[head.what]}: {head.detail}")
         for line in _summary(header, comparison):
             typer.echo(line)
     if root is None and not as_json:
@@ -87,10 +87,10 @@ class _Comparison:
     def wrong_count(self) -> int:
         return sum(self.counts[what] for what in WRONG)
 
-    def add(self, one: ComparedHead) -> None:
-        self.counts[one.what] += 1
-        if one.is_wrong or one.what == "erased":
-            self.listed.append(one)
+    def add(self, head: ComparedHead) -> None:
+        self.counts[head.what] += 1
+        if head.is_wrong or head.what == "erased":
+            self.listed.append(head)
 
 
 async def _compare(settings: Settings, path: Path) -> _Comparison:
@@ -99,9 +99,9 @@ async def _compare(settings: Settings, path: Path) -> _Comparison:
         with path.open("rb") as lines, counting("Comparing heads: {count:,} ...") as count:
             _, written = heads_file.read(lines)
             async with aclosing(compare(connection, written)) as compared:
-                async for one in compared:
+                async for head in compared:
                     count()
-                    comparison.add(one)
+                    comparison.add(head)
     return comparison
 
 

@@ -38,14 +38,14 @@ class _Summary:
     receipts: list[ErasureSummary] = field(default_factory=list)
     differences: dict[str, Differences] = field(default_factory=dict)
 
-    def add(self, one: Verified) -> None:
+    def add(self, conversation: Verified) -> None:
         self.conversations += 1
-        self.frames += one.frames
-        self.frames_before += one.frames_before
-        self.older += one.is_older
-        self.parked += one.parked_version is not None and not one.is_older
-        if one.differences.count:
-            self.differences[one.context_id] = one.differences
+        self.frames += conversation.frames
+        self.frames_before += conversation.frames_before
+        self.older += conversation.is_older
+        self.parked += conversation.parked_version is not None and not conversation.is_older
+        if conversation.differences.count:
+            self.differences[conversation.context_id] = conversation.differences
 
     def add_log(self, log: ComparedWithLog) -> None:
         self.log = log
@@ -59,20 +59,20 @@ def verify_rows(
     """Verify these conversations, or all if None, and print the result. Ends the command with exit code 1 if one
     differs or does not exist."""
     summary = _Summary()
-    seen: set[str] = set()
+    reported: set[str] = set()
     with backend.exit_on_error(TimeoutError):
         settings = Settings.from_env()
         with counting("Verifying conversations: {count:,} ...") as count:
 
-            def report(one: Verified) -> None:
+            def report(conversation: Verified) -> None:
                 count()
-                summary.add(one)
+                summary.add(conversation)
                 if context_ids is not None:
-                    seen.add(one.context_id)
+                    reported.add(conversation.context_id)
 
             asyncio.run(verify_many(settings, context_ids, report, jobs=jobs, again=again))
         asyncio.run(_beside(settings, context_ids, summary, log=log))
-    known = seen | {one.context_id for one in summary.receipts} | summary.differences.keys()
+    known = reported | {one.context_id for one in summary.receipts} | summary.differences.keys()
     missing = [one for one in context_ids or () if one not in known]
     if as_json:
         output.print_json_object(_as_json(summary, missing))
@@ -128,9 +128,9 @@ def _lines(summary: _Summary) -> Iterator[str]:
         yield f"  Kafka   {log.frames:,} frames equal their records; {log.records:,} records were read"
         rest = max(total - log.frames, 0)
         yield f"          {rest:,} were imported, have expired, are of an older generation, or differ"
-    gone = [one for one in summary.receipts if not one.lives_again]
+    rowless = [one for one in summary.receipts if not one.lives_again]
     if summary.receipts:
-        yield f"  erased  {len(summary.receipts):,} have a receipt; of {len(gone):,} no row is left in any table"
+        yield f"  erased  {len(summary.receipts):,} have a receipt; of {len(rowless):,} no row is left in any table"
     wrong = len(summary.differences)
     yield f"{wrong:,} differ." if wrong else "No difference."
 
