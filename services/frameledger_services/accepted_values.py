@@ -45,11 +45,11 @@ def _unwrapped(annotation: Any, metadata: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _limits(around: list[Any]) -> Iterator[Any]:
-    for one in around:
-        if isinstance(one, FieldInfo):
-            yield from one.metadata
+    for annotation in around:
+        if isinstance(annotation, FieldInfo):
+            yield from annotation.metadata
         else:
-            yield one
+            yield annotation
 
 
 def _range(limits: Mapping[type, Any]) -> str:

@@ -43,10 +43,10 @@ def database_address(settings: Settings, **parameters: str | int) -> str:
     """
     if settings.database_url is None:
         raise _missing("database", "DATABASE_URL")
-    given: dict[str, Any] = dict(parameters)
+    all_parameters: dict[str, Any] = dict(parameters)
     if settings.database_password is not None:
-        given["password"] = settings.database_password.get_secret_value()
-    return make_conninfo(settings.database_url.get_secret_value(), **given)
+        all_parameters["password"] = settings.database_password.get_secret_value()
+    return make_conninfo(settings.database_url.get_secret_value(), **all_parameters)
 
 
 def _token_file(path: Path) -> Any:

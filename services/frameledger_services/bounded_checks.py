@@ -93,11 +93,11 @@ def _reference(own: Any, validator: Any, reference: str, instance: Any, schema: 
     return own(validator, reference, instance, schema)
 
 
-def _unique_items(validator: Any, wanted: object, instance: Any, _: object) -> Iterator[ValidationError]:
+def _unique_items(validator: Any, unique: object, instance: Any, _: object) -> Iterator[ValidationError]:
     """As `jsonschema` has it, which compares each pair of items that cannot be sorted. 1 and 1.0 are two items here."""
-    if wanted and validator.is_type(instance, "array"):
-        seen = {json.dumps(item, sort_keys=True) for item in instance}
-        if len(seen) < len(instance):
+    if unique and validator.is_type(instance, "array"):
+        distinct = {json.dumps(item, sort_keys=True) for item in instance}
+        if len(distinct) < len(instance):
             yield ValidationError(f"it has non-unique elements: {instance!r}")
 
 
@@ -117,6 +117,6 @@ def _compiled(pattern: str) -> SchemaValidator | None:
 
 
 def _additional_properties(
-    own: Any, validator: Any, wanted: object, instance: Any, schema: Mapping[str, Any]
+    own: Any, validator: Any, additional: object, instance: Any, schema: Mapping[str, Any]
 ) -> Any:
-    return () if "patternProperties" in schema else own(validator, wanted, instance, schema)
+    return () if "patternProperties" in schema else own(validator, additional, instance, schema)

@@ -51,10 +51,12 @@ def offered(tools: Sequence[Mapping[str, Any]], cancellable: Iterable[str]) -> t
     `cancellable` names the functions that opted in. A cancel tool is not offered if the application has a tool of the
     same name, or if its name would be too long: that of a function of more than 57 characters.
     """
-    opted_in, taken = frozenset(cancellable), frozenset(tool_names(tools))
+    opted_in, used_names = frozenset(cancellable), frozenset(tool_names(tools))
     names = dict.fromkeys(name for tool in tools if (name := tool_name(tool)) in opted_in)
     return tuple(
-        schema(name) for name in names if cancel_name(name) not in taken and len(cancel_name(name)) <= LONGEST
+        schema(name)
+        for name in names
+        if cancel_name(name) not in used_names and len(cancel_name(name)) <= LONGEST
     )
 
 

@@ -23,10 +23,10 @@ def nearest(folder: Path) -> Path | None:
 
     Only a directory that belongs to this user is used, because its owner decides where conversations are stored.
     """
-    for one in (folder, *folder.parents):
+    for candidate in (folder, *folder.parents):
         with suppress(OSError):
-            if (one / NAME / RUN).is_dir() and (one / NAME).stat().st_uid == os.getuid():
-                return one / NAME
+            if (candidate / NAME / RUN).is_dir() and (candidate / NAME).stat().st_uid == os.getuid():
+                return candidate / NAME
     return None
 
 

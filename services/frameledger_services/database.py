@@ -70,15 +70,15 @@ class PoolerError(ConfigurationError, psycopg.NotSupportedError):
 def address(settings: Settings, name: str, **parameters: str | int) -> str:
     """Returns a libpq address with timeouts and this application name. Parameters in the address of the settings take
     precedence, except for the name. Raises `SettingsError` if no database is configured."""
-    given = conninfo_to_dict(access.database_address(settings))
-    hosts = _hosts(given)
+    configured = conninfo_to_dict(access.database_address(settings))
+    hosts = _hosts(configured)
     bounds: dict[str, Any] = {
         **KERNEL,
         "connect_timeout": connect_seconds(settings.work_lease_secs, hosts),
         **({"target_session_attrs": "read-write"} if hosts > 1 else {}),
         **parameters,
     }
-    return make_conninfo("", **{**bounds, **given, "application_name": name})
+    return make_conninfo("", **{**bounds, **configured, "application_name": name})
 
 
 def connect_seconds(lease: float, hosts: int) -> int:
@@ -215,8 +215,8 @@ async def _refuse_pooler(connection: GuardedConnection, where: str) -> None:
     _sessions.add(where)
 
 
-def _hosts(given: Mapping[str, Any]) -> int:
-    return max(len(str(given.get(name) or "").split(",")) for name in ("host", "hostaddr"))
+def _hosts(parameters: Mapping[str, Any]) -> int:
+    return max(len(str(parameters.get(name) or "").split(",")) for name in ("host", "hostaddr"))
 
 
 _BEGIN = """

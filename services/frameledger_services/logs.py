@@ -198,11 +198,11 @@ def _only_handler(logger: logging.Logger) -> _JsonHandler | None:
 
 
 def _timestamp(seconds: float) -> str:
-    whole = int(seconds)
-    microseconds = round((seconds - whole) * 1_000_000)
+    whole_secs = int(seconds)
+    microseconds = round((seconds - whole_secs) * 1_000_000)
     if microseconds == 1_000_000:
-        whole, microseconds = whole + 1, 0
-    return f"{_second(whole)}.{microseconds:06d}Z"
+        whole_secs, microseconds = whole_secs + 1, 0
+    return f"{_second(whole_secs)}.{microseconds:06d}Z"
 
 
 @lru_cache(maxsize=4)

@@ -53,15 +53,19 @@ def load(environment: Mapping[str, str] | None = None, *, look_for_running: bool
     searched for one.
     """
     variables = os.environ if environment is None else environment
-    given = {name: value for name, value in variables.items() if value and _is_ours(name)}
-    above = None if _DATA_DIR in given else _data_directory_above()
-    directory = above or Path(given.get(_DATA_DIR, Settings.model_fields["data_dir"].default))
+    from_environment = {name: value for name, value in variables.items() if value and _is_ours(name)}
+    above = None if _DATA_DIR in from_environment else _data_directory_above()
+    directory = above or Path(from_environment.get(_DATA_DIR, Settings.model_fields["data_dir"].default))
     file = directory / SETTINGS_FILE
-    written, problems = read_file(file, of_anybody=_DATA_DIR in given)
+    written, problems = read_file(file, of_anybody=_DATA_DIR in from_environment)
     # A secret set in the environment replaces both of its forms in the file.
-    kept = {name: value for name, value in written.items() if not {name, _other_form(name)} & given.keys()}
-    place = dict.fromkeys(kept, f"file {file}") | dict.fromkeys(given, "environment")
-    values, sources, wrong = _settings_of(kept | given, place)
+    from_file = {
+        name: value
+        for name, value in written.items()
+        if not {name, _other_form(name)} & from_environment.keys()
+    }
+    place = dict.fromkeys(from_file, f"file {file}") | dict.fromkeys(from_environment, "environment")
+    values, sources, wrong = _settings_of(from_file | from_environment, place)
     problems += wrong
     try:
         settings = Settings.model_validate(values)

@@ -29,7 +29,7 @@ E = TypeVar("E", effects.RunInference, effects.CallFunction)
 async def claim_runs(
     connection: Connection,
     worker_id: str,
-    asked: Sequence[effects.RunInference],
+    requests: Sequence[effects.RunInference],
     limit: int | None = None,
     traceparents: Mapping[str, str] = NONE,
 ) -> ClaimResult[ClaimedRun]:
@@ -38,15 +38,15 @@ async def claim_runs(
 
     Raises `WorkerDeadError`, and claims nothing then.
     """
-    columns = {"run_ids": [one.run_id for one in asked]}
-    result = await _claim(connection, worker_id, asked, limit, _CLAIM_RUNS, columns)
+    columns = {"run_ids": [one.run_id for one in requests]}
+    result = await _claim(connection, worker_id, requests, limit, _CLAIM_RUNS, columns)
     return ClaimResult([_run(one, traceparents) for one in result.claimed], result.unexamined)
 
 
 async def claim_calls(
     connection: Connection,
     worker_id: str,
-    asked: Sequence[effects.CallFunction],
+    requests: Sequence[effects.CallFunction],
     limit: int | None = None,
     traceparents: Mapping[str, str] = NONE,
 ) -> ClaimResult[ClaimedCall]:
@@ -56,12 +56,12 @@ async def claim_calls(
     A running call is claimed too if its claim was lost or had no effect, a lease ago. Raises `WorkerDeadError`, and
     claims nothing then.
     """
-    result = await _claim(connection, worker_id, asked, limit, _CLAIM_CALLS, _call_columns(asked))
+    result = await _claim(connection, worker_id, requests, limit, _CLAIM_CALLS, _call_columns(requests))
     return ClaimResult([_call(one, traceparents) for one in result.claimed], result.unexamined)
 
 
 @dataclass(frozen=True, slots=True)
-class _Given(Generic[E]):
+class _GrantedClaim(Generic[E]):
     """A claim that the statement gave this worker, with the columns of its run or call."""
 
     effect: E
@@ -70,15 +70,15 @@ class _Given(Generic[E]):
     columns: Sequence[Any]
 
 
-def _run(given: _Given[effects.RunInference], traceparents: Mapping[str, str]) -> ClaimedRun:
-    effect, (trigger, age_secs) = given.effect, given.columns
+def _run(claim: _GrantedClaim[effects.RunInference], traceparents: Mapping[str, str]) -> ClaimedRun:
+    effect, (trigger, age_secs) = claim.effect, claim.columns
     return ClaimedRun(
         effect_id=effect.id,
         context_id=effect.context_id,
         version=effect.version,
         run_id=effect.run_id,
-        attempt=given.attempt,
-        claim=given.token,
+        attempt=claim.attempt,
+        claim=claim.token,
         causation_id=effect.causation_id,
         trigger=trigger,
         age_secs=age_secs,
@@ -86,18 +86,18 @@ def _run(given: _Given[effects.RunInference], traceparents: Mapping[str, str]) -
     )
 
 
-def _call(given: _Given[effects.CallFunction], traceparents: Mapping[str, str]) -> ClaimedCall:
-    effect = given.effect
+def _call(claim: _GrantedClaim[effects.CallFunction], traceparents: Mapping[str, str]) -> ClaimedCall:
+    effect = claim.effect
     return rules.claimed_call(
-        rules.CallColumns(*given.columns),
+        rules.CallColumns(*claim.columns),
         effect_id=effect.id,
         context_id=effect.context_id,
         version=effect.version,
         requested_version=effect.requested_version,
         ordinal=effect.ordinal,
         tool_call_id=effect.tool_call_id,
-        attempt=given.attempt,
-        token=given.token,
+        attempt=claim.attempt,
+        token=claim.token,
         causation_id=effect.causation_id,
         traceparent=traceparents.get(effect.id),
     )
@@ -106,23 +106,23 @@ def _call(given: _Given[effects.CallFunction], traceparents: Mapping[str, str]) 
 async def _claim(
     connection: Connection,
     worker_id: str,
-    asked: Sequence[E],
+    requests: Sequence[E],
     limit: int | None,
     statement: str,
     columns: Mapping[str, Any],
-) -> ClaimResult[_Given[E]]:
+) -> ClaimResult[_GrantedClaim[E]]:
     cursor = await connection.execute(
         statement,
         {
             "worker_id": worker_id,
             "limit": limit,
-            "effect_ids": [one.id for one in asked],
-            "context_ids": [one.context_id for one in asked],
-            "versions": [one.version for one in asked],
+            "effect_ids": [one.id for one in requests],
+            "context_ids": [one.context_id for one in requests],
+            "versions": [one.version for one in requests],
             **columns,
         },
     )
-    claimed: list[_Given[E]] = []
+    claimed: list[_GrantedClaim[E]] = []
     examined: set[int] = set()
     claimed_ids: set[str] = set()
     for is_alive, place, attempt, token, *values in await cursor.fetchall():
@@ -131,21 +131,21 @@ async def _claim(
         if place is None:
             break
         examined.add(place)
-        effect = asked[place - 1]
+        effect = requests[place - 1]
         # The topic may contain the same effect twice.
         if attempt is not None and effect.id not in claimed_ids:
             claimed_ids.add(effect.id)
-            claimed.append(_Given(effect, attempt, token, values))
+            claimed.append(_GrantedClaim(effect, attempt, token, values))
     # Effects after the last one within the limit were not examined.
     is_full = limit is not None and len(examined) >= limit
-    return ClaimResult(claimed, len(asked) - max(examined, default=0) if is_full else 0)
+    return ClaimResult(claimed, len(requests) - max(examined, default=0) if is_full else 0)
 
 
-def _call_columns(asked: Sequence[effects.CallFunction]) -> dict[str, Any]:
+def _call_columns(requests: Sequence[effects.CallFunction]) -> dict[str, Any]:
     return {
-        "requested_versions": [one.requested_version for one in asked],
-        "ordinals": [one.ordinal for one in asked],
-        "tool_call_ids": [one.tool_call_id for one in asked],
+        "requested_versions": [one.requested_version for one in requests],
+        "ordinals": [one.ordinal for one in requests],
+        "tool_call_ids": [one.tool_call_id for one in requests],
     }
 
 
