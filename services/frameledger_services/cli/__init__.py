@@ -248,8 +248,8 @@ def application() -> typer.Typer:
     return app
 
 
-def _say_version(wanted: bool) -> None:
-    if wanted:
+def _say_version(is_requested: bool) -> None:
+    if is_requested:
         from importlib.metadata import version
 
         typer.echo(f"frameledger {version('frameledger')}")

@@ -60,15 +60,15 @@ def list_calls(
     with backend.exit_on_error():
         calls = asyncio.run(backend.query(Settings.from_env(), _unsettled, context))
     if as_json:
-        for one in calls:
-            listed = asdict(one) | {"idempotency_key": _key_of(one)}
+        for call in calls:
+            listed = asdict(call) | {"idempotency_key": _key_of(call)}
             typer.echo(json.dumps(listed, default=datetime.isoformat))
         return
     if not calls:
         typer.echo("No call is running, waiting for a person, or ambiguous.")
         return
-    for one in calls:
-        for line in _shown(one):
+    for call in calls:
+        for line in _shown(call):
             # Not through rich, which would wrap ids that are to be copied.
             typer.echo(line)
 
@@ -154,8 +154,8 @@ def _settle(
             f"`frameledger transcript {shlex.quote(context)}` shows the result that counts.",
         )
     if not as_json:
-        done = "Answered" if status == "waiting" else "Resolved"
-        typer.echo(f"{done} the call {call} of {context}.")
+        verb = "Answered" if status == "waiting" else "Resolved"
+        typer.echo(f"{verb} the call {call} of {context}.")
         if is_unread:
             typer.echo(
                 f"The model does not read the result ({outcome.reason}): the history has no place for it."

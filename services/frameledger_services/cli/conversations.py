@@ -51,10 +51,12 @@ def list_conversations(
         return
     table = _table("last frame (UTC)", "context", "frames", "status", "last words")
     table.columns[2].justify = "right"
-    for one in listed[:limit]:
-        words = escape.one_line(one.last_words or "")
-        name = Text(escape.printable(one.context_id), overflow="fold")
-        table.add_row(_time(one.last_at), name, f"{one.version:,}", one.status, words)
+    for conversation in listed[:limit]:
+        words = escape.one_line(conversation.last_words or "")
+        name = Text(escape.printable(conversation.context_id), overflow="fold")
+        table.add_row(
+            _time(conversation.last_at), name, f"{conversation.version:,}", conversation.status, words
+        )
     output.console().print(table)
     if len(listed) > limit:
         typer.echo(f"More: frameledger list --limit {limit} --skip {skip + limit}")
@@ -104,10 +106,10 @@ def search(
         return
     table = _table("logged (UTC)", "context", "version", "who", "message")
     table.columns[2].justify = "right"
-    for one in matches[:limit]:
-        name = Text(escape.printable(one.context_id), overflow="fold")
-        who = escape.one_line(one.who or "") + ("" if one.current else ", replaced")
-        table.add_row(_time(one.logged_at), name, f"{one.version:,}", who, _around(one.text, text))
+    for match in matches[:limit]:
+        name = Text(escape.printable(match.context_id), overflow="fold")
+        who = escape.one_line(match.who or "") + ("" if match.current else ", replaced")
+        table.add_row(_time(match.logged_at), name, f"{match.version:,}", who, _around(match.text, text))
     output.console().print(table)
     if len(matches) > limit:
         typer.echo(f"There are more: frameledger search {shlex.quote(text)} --limit {10 * limit}")

@@ -37,20 +37,20 @@ def fork(
     Example: `frameledger fork ctx-1 ctx-1-other --at 12 --run`
     """
     with backend.exit_on_error():
-        made = asyncio.run(_fork(Settings.from_env(), context, new, at, run))
-    origin = made.origin
+        new_fork = asyncio.run(_fork(Settings.from_env(), context, new, at, run))
+    origin = new_fork.origin
     if as_json:
         result = {
-            "context_id": made.context_id,
-            "version": made.version,
+            "context_id": new_fork.context_id,
+            "version": new_fork.version,
             "forked_from": origin.model_dump(),
-            "repeated": made.repeated,
+            "repeated": new_fork.repeated,
         }
         typer.echo(json.dumps(result, ensure_ascii=False))
         return
-    name = escape.printable(made.context_id)
+    name = escape.printable(new_fork.context_id)
     which = f"version {origin.version} of {escape.printable(origin.context_id)}"
-    again = " It existed already." if made.repeated else ""
+    again = " It existed already." if new_fork.repeated else ""
     typer.echo(f"{name} starts from {which}.{again}")
     typer.echo(f"Inspect it: frameledger show {name}. Chat: frameledger chat {name}.")
 

@@ -65,29 +65,33 @@ def infer(
     """
     if context is None and at is not None:
         raise typer.BadParameter("use it with --context", param_hint="--at")
-    given = None if context is not None else LLMContext() if text is not None else _read(sys.stdin.read())
+    llm_context = (
+        None if context is not None else LLMContext() if text is not None else _read(sys.stdin.read())
+    )
     with backend.exit_on_error():
         settings = Settings.from_env()
         if named := provider or settings.inference_provider:
             require_key(named, settings)
-        if given is None:
+        if llm_context is None:
             assert context is not None
-            given = asyncio.run(backend.query(settings, _stored, context, at))
+            llm_context = asyncio.run(backend.query(settings, _stored, context, at))
         if text is not None:
-            given = given.add_message({"role": "user", "content": text})
-        asked = OutOfBand(settings, provider=provider, over=LLMSettings(model=model))
-        answer = asyncio.run(_ask(asked, given, max_tokens, system))
+            llm_context = llm_context.add_message({"role": "user", "content": text})
+        inference = OutOfBand(settings, provider=provider, over=LLMSettings(model=model))
+        answer = asyncio.run(_ask(inference, llm_context, max_tokens, system))
     if as_json:
-        typer.echo(json.dumps({"provider": asked.service.provider, "text": answer}, ensure_ascii=False))
+        typer.echo(json.dumps({"provider": inference.service.provider, "text": answer}, ensure_ascii=False))
     elif answer is not None:
         typer.echo(answer)
 
 
-async def _ask(asked: OutOfBand, given: LLMContext, max_tokens: int | None, system: str | None) -> str | None:
+async def _ask(
+    inference: OutOfBand, llm_context: LLMContext, max_tokens: int | None, system: str | None
+) -> str | None:
     try:
-        return await asked.run_inference(given, max_tokens, system)
+        return await inference.run_inference(llm_context, max_tokens, system)
     finally:
-        await asked.close()
+        await inference.close()
 
 
 async def _stored(connection: AsyncConnection[Any], context_id: str, at: moment.At | None) -> LLMContext:

@@ -38,20 +38,20 @@ def migrate(
         return
     try:
         address = database.address(Settings.from_env(), "frameledger migrate")
-        done = migration.migrate(address, partial(typer.echo, err=True))
+        revisions = migration.migrate(address, partial(typer.echo, err=True))
     except SettingsError as error:
         output.fail("\n".join(error.problems), "`frameledger config` shows the settings.")
     except schema.TooNewError as error:
         output.fail(str(error), "Nothing was changed.")
     except psycopg.Error as error:
-        output.fail(_said(error), "Nothing was changed.")
-    if done.before == done.after:
-        typer.echo(f"The database already has revision {done.after}.")
+        output.fail(_problem_of(error), "Nothing was changed.")
+    if revisions.before == revisions.after:
+        typer.echo(f"The database already has revision {revisions.after}.")
     else:
-        typer.echo(f"Migrated the database from revision {done.before or 'none'} to {done.after}.")
+        typer.echo(f"Migrated the database from revision {revisions.before or 'none'} to {revisions.after}.")
 
 
-def _said(error: psycopg.Error) -> str:
+def _problem_of(error: psycopg.Error) -> str:
     """Returns the database's message with its details, such as the views that depend on a table, and its hint, without
     the statement."""
     if has_no_answer(error):

@@ -43,18 +43,18 @@ def request(
 
     with backend.exit_on_error():
         settings = Settings.from_env()
-        asked = asyncio.run(backend.query(settings, _read, context, run, attempt))
-        made = recorded_request.rebuild(
-            asked, lambda provider: plugins.create(provider, plugins.unspoken(settings))
+        recorded = asyncio.run(backend.query(settings, _read, context, run, attempt))
+        rebuilt = recorded_request.rebuild(
+            recorded, lambda provider: plugins.create(provider, plugins.unspoken(settings))
         )
     if raw:
-        sys.stdout.buffer.write(made.content)
+        sys.stdout.buffer.write(rebuilt.content)
     else:
-        typer.echo(json.dumps(made.body, indent=2, ensure_ascii=False))
-    if made.sha256 != asked.start.request_sha256:
+        typer.echo(json.dumps(rebuilt.body, indent=2, ensure_ascii=False))
+    if rebuilt.sha256 != recorded.start.request_sha256:
         output.fail(
-            f"The rebuilt request differs from the one that was sent: its hash is {made.sha256}, and the start frame "
-            f"of attempt {asked.start.attempt or 1} has {asked.start.request_sha256}.",
+            f"The rebuilt request differs from the one that was sent: its hash is {rebuilt.sha256}, and the start "
+            f"frame of attempt {recorded.start.attempt or 1} has {recorded.start.request_sha256}.",
             "The service had another configuration then, or another release of it built the request.",
         )
 

@@ -102,7 +102,7 @@ def inference(
     from frameledger_services.inference.service import InferenceService
     from frameledger_services.providers import plugins
 
-    given = {
+    from_options = {
         "inference_provider": provider,
         "inference_model": model,
         "inference_models": models,
@@ -112,7 +112,7 @@ def inference(
     with backend.exit_on_error():
         settings, metrics = _begin()
         settings = settings.model_copy(
-            update={name: word for name, word in given.items() if word is not None}
+            update={name: word for name, word in from_options.items() if word is not None}
         )
         if settings.inference_provider is None:
             output.fail(

@@ -66,11 +66,11 @@ def sql(context: typer.Context) -> None:
     raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
 
 
-def _arguments(given: Sequence[str]) -> list[str]:
+def _arguments(from_user: Sequence[str]) -> list[str]:
     """Returns psql's arguments: a statement or psql command among them is run with `-c`, because psql would take it for
     a database name. A connection string, and what belongs to an option of psql, are passed unchanged."""
     arguments: list[str] = []
-    for before, argument in pairwise(("", *given)):
+    for before, argument in pairwise(("", *from_user)):
         if not _takes_next(before) and _is_statement(argument):
             arguments.append("-c")
         arguments.append(argument)

@@ -133,8 +133,8 @@ def _print_record(console: Console, record: Record) -> None:
 
 
 def _print(console: Console, cells: Sequence[str], words: str, colour: str) -> None:
-    for one in lines_of(cells, words, console.width, may_break=console.is_terminal):
-        line = Text(one, colour)
+    for text in lines_of(cells, words, console.width, may_break=console.is_terminal):
+        line = Text(text, colour)
         line.truncate(console.width, overflow="ellipsis")
         console.print(line, no_wrap=True)
     # The reader of a pipe follows too.

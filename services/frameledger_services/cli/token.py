@@ -87,8 +87,8 @@ def list_tokens(as_json: options.AsJsonLines = False) -> None:
         path = _path()
         listed = tokens.load(path) if path.exists() else ()
     if as_json:
-        for one in listed:
-            output.print_json_object(_as_json(one))
+        for token in listed:
+            output.print_json_object(_as_json(token))
         return
     if not listed:
         typer.echo(f"There are no tokens in {path}.")
@@ -97,14 +97,14 @@ def list_tokens(as_json: options.AsJsonLines = False) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("id", "name", "scopes", "created (UTC)", "expires (UTC)"):
         table.add_column(heading, overflow="fold")
-    for one in listed:
-        until = "never" if one.expires_at is None else f"{one.expires_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
+    for token in listed:
+        until = "never" if token.expires_at is None else f"{token.expires_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
         table.add_row(
-            one.id,
-            one.name,
-            render_context.text(_rights(one)),
-            f"{one.created_at.astimezone(UTC):%Y-%m-%d %H:%MZ}",
-            until if one.is_good_at(now) else f"{until}, expired",
+            token.id,
+            token.name,
+            render_context.text(_rights(token)),
+            f"{token.created_at.astimezone(UTC):%Y-%m-%d %H:%MZ}",
+            until if token.is_good_at(now) else f"{until}, expired",
         )
     output.console().print(table)
 
@@ -131,12 +131,12 @@ def _path() -> Path:
 
 
 def _scopes(text: str) -> set[Scope]:
-    wanted = set(names_in(text))
-    if not wanted:
+    names = set(names_in(text))
+    if not names:
         raise ValueError(f"no scope was given; the scopes are {', '.join(SCOPES)}")
-    if wrong := sorted(wanted.difference(SCOPES)):
+    if wrong := sorted(names.difference(SCOPES)):
         raise ValueError(f"{wrong[0]!r} is not a scope; the scopes are {', '.join(SCOPES)}")
-    return {one for one in SCOPES if one in wanted}
+    return {one for one in SCOPES if one in names}
 
 
 def _rights(token: Token) -> str:

@@ -35,13 +35,13 @@ def topics(
     with backend.exit_on_error():
         settings = Settings.from_env()
         ours = topic_specs(settings)
-        descriptions, made = asyncio.run(_look(settings, ours, create))
+        descriptions, created = asyncio.run(_look(settings, ours, create))
         wrong = problems(ours, descriptions) + _changed(settings, descriptions.get(ours[0].name))
     if as_json:
-        listed = [_as_json(topic, descriptions.get(topic.name), topic.name in made) for topic in ours]
+        listed = [_as_json(topic, descriptions.get(topic.name), topic.name in created) for topic in ours]
         typer.echo(json.dumps({"topics": listed, "problems": wrong}, indent=2))
     else:
-        _print(ours, descriptions, made, wrong)
+        _print(ours, descriptions, created, wrong)
     if wrong:
         raise typer.Exit(1)
 
@@ -50,8 +50,8 @@ async def _look(
     settings: Settings, ours: tuple[TopicSpec, ...], create: bool
 ) -> tuple[dict[str, TopicDescription], set[str]]:
     async with connect(settings) as broker:
-        made = await broker.create_missing(ours) if create else []
-        return await broker.describe([topic.name for topic in ours], configs=True), set(made)
+        created = await broker.create_missing(ours) if create else []
+        return await broker.describe([topic.name for topic in ours], configs=True), set(created)
 
 
 def _changed(settings: Settings, frames: TopicDescription | None) -> list[str]:
@@ -73,11 +73,11 @@ async def _difference(settings: Settings, frames: TopicDescription) -> str | Non
         return await topic_identity.difference(connection, frames)
 
 
-def _as_json(topic: TopicSpec, description: TopicDescription | None, made: bool) -> dict[str, object]:
+def _as_json(topic: TopicSpec, description: TopicDescription | None, is_created: bool) -> dict[str, object]:
     return {
         "topic": topic.name,
         "exists": description is not None,
-        "created": made,
+        "created": is_created,
         "partitions": None if description is None else description.partitions,
         "replication": None if description is None else description.replication,
         "topic_id": None
@@ -90,7 +90,10 @@ def _as_json(topic: TopicSpec, description: TopicDescription | None, made: bool)
 
 
 def _print(
-    ours: tuple[TopicSpec, ...], descriptions: dict[str, TopicDescription], made: set[str], wrong: list[str]
+    ours: tuple[TopicSpec, ...],
+    descriptions: dict[str, TopicDescription],
+    created: set[str],
+    wrong: list[str],
 ) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("topic", no_wrap=True)
@@ -98,18 +101,21 @@ def _print(
         table.add_column(heading, justify="right")
     table.add_column("")
     for topic in ours:
-        one = descriptions.get(topic.name)
-        if one is None:
+        description = descriptions.get(topic.name)
+        if description is None:
             table.add_row(topic.name, *"----", "missing")
         else:
-            kept, largest = one.config.get("retention.ms", "?"), one.config.get("max.message.bytes", "?")
+            retention_ms, largest = (
+                description.config.get("retention.ms", "?"),
+                description.config.get("max.message.bytes", "?"),
+            )
             table.add_row(
                 topic.name,
-                str(one.partitions),
-                str(one.replication),
-                days(kept),
+                str(description.partitions),
+                str(description.replication),
+                days(retention_ms),
                 _mebibytes(largest),
-                "created" if topic.name in made else "",
+                "created" if topic.name in created else "",
             )
     output.console().print(table)
     for sentence in wrong:

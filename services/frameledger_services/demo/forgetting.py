@@ -29,14 +29,14 @@ class Forgotten:
 async def forget(client: Client, context_id: ContextId, stage: Stage) -> Forgotten:
     """Publish the recorded conversation and erase it. Returns after the erasure. Raises what `Client.erase` raises."""
     talk = Talk(context_id)
-    *said, last = [
+    *spoken, last = [
         (line, recording.frame_of(line, stage, talk)) for line in recording.lines(recording.FORGOTTEN)
     ]
-    for line, frame in said:
+    for line, frame in spoken:
         if frame is not None:
             await client.publish(context_id, frame, source=line.source)
-    asked = last[1]
-    assert isinstance(asked, LLMContextEraseFrame)
-    receipt = await client.erase(context_id, why=asked.why, requested_by=asked.requested_by)
+    erasing_frame = last[1]
+    assert isinstance(erasing_frame, LLMContextEraseFrame)
+    receipt = await client.erase(context_id, why=erasing_frame.why, requested_by=erasing_frame.requested_by)
     left = [stored async for stored in client.frames(context_id)]
     return Forgotten(receipt, len(left))

@@ -63,9 +63,9 @@ class Harbour:
 
     def bookings(self, calls: Iterable[str]) -> list[dict[str, Any]]:
         """Returns the bookings that these calls made, in order."""
-        wanted = set(calls)
+        call_ids = set(calls)
         rows = self._rows("SELECT call, attempt, what, berth, at FROM bookings ORDER BY rowid")
-        return [one for one in rows if one["call"] in wanted]
+        return [one for one in rows if one["call"] in call_ids]
 
     def _rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
         with closing(self._connect()) as connection:

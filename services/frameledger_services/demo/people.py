@@ -78,7 +78,7 @@ async def speak(talk: Talk, publish: Publish, *, speed: float) -> None:
         # Another attempt may have repeated the answer meanwhile: that is the same speech.
         speaking = talk.utterances
         # For as long as the words take, unless the user interrupts.
-        await talk.happens(lambda: talk.cut_in or talk.ended, within=talk.said * WORD_SECONDS / speed)
+        await talk.happens(lambda: talk.cut_in or talk.ended, within=talk.word_count * WORD_SECONDS / speed)
         if talk.bot_speaks:
             await publish(BotStoppedSpeakingFrame(), VOICE, "", causation_id=talk.answer)
         talk.spoken = speaking
@@ -89,13 +89,13 @@ async def confirm(talk: Talk, publish: Publish, *, speed: float) -> None:
     """Answer each call that waits for a person, like `frameledger calls answer`. Runs until cancelled."""
     answered: set[tuple[int, int]] = set()
 
-    def asked() -> list[Call]:
+    def unanswered() -> list[Call]:
         return [one for one in talk.waiting() if (one.requested_version, one.ordinal) not in answered]
 
     while True:
-        await talk.until("a call waits for a person", lambda: bool(asked()), within=None)
+        await talk.until("a call waits for a person", lambda: bool(unanswered()), within=None)
         await asyncio.sleep(LOOK_UP_SECONDS / speed)
-        for call in asked():
+        for call in unanswered():
             answered.add((call.requested_version, call.ordinal))
             result = FunctionCallResultFrame(
                 function_name=call.function_name,

@@ -40,7 +40,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ShownFrame:
     """A stored frame, and the context after it."""
 
     frame: StoredFrame
@@ -59,7 +59,7 @@ class Played:
     """The records of the finished conversation on the log, and the frames read from SQL."""
 
     log: tuple[Record, ...]
-    seen: tuple[Seen, ...]
+    frames: tuple[ShownFrame, ...]
     left_out: int
     """Number of recorded lines whose condition was not met."""
 
@@ -74,7 +74,7 @@ async def play(
     harbour: Harbour,
     *,
     speed: float,
-    show: Callable[[Seen], None],
+    show: Callable[[ShownFrame], None],
     kill: Callable[[], None],
 ) -> Played:
     """Play the recorded conversation. Returns when all of it is stored and no claim of it is open.
@@ -85,13 +85,13 @@ async def play(
     """
     talk = Talk(context_id)
     stand = _Stand(client, talk)
-    seen: list[Seen] = []
+    stored_frames: list[ShownFrame] = []
 
     async def watch() -> None:
         async with aclosing(client.follow(context_id)) as frames:
             async for frame in frames:
-                seen.append(await _seen(connection, frame, stand.notes.get(frame.frame_id, "")))
-                show(seen[-1])
+                stored_frames.append(await _shown(connection, frame, stand.notes.get(frame.frame_id, "")))
+                show(stored_frames[-1])
                 await talk.take(frame)
 
     async with asyncio.TaskGroup() as tasks:
@@ -106,9 +106,9 @@ async def play(
         await talk.until("it has ended", lambda: talk.ended)
         assert stand.first is not None
         log = await _read_back(settings, connection, talk, stand.first)
-        for one in others:
-            one.cancel()
-    return Played(tuple(log), tuple(seen), left_out)
+        for task in others:
+            task.cancel()
+    return Played(tuple(log), tuple(stored_frames), left_out)
 
 
 class _Stand:
@@ -144,12 +144,12 @@ class _Stand:
         self.first = self.first or places[0]
 
 
-async def _seen(connection: AsyncConnection[Any], frame: StoredFrame, note: str) -> Seen:
+async def _shown(connection: AsyncConnection[Any], frame: StoredFrame, note: str) -> ShownFrame:
     at = {"id": frame.context_id, "version": frame.version}
     written = await (await connection.execute(_WRITTEN, at)).fetchall()
     [(messages, tools)] = await (await connection.execute(_COUNTS, at)).fetchall()
     delay = (datetime.now(UTC) - (frame.produced_at or frame.logged_at)).total_seconds()
-    return Seen(frame, tuple(Written(*row) for row in written), messages, tools, note, delay)
+    return ShownFrame(frame, tuple(Written(*row) for row in written), messages, tools, note, delay)
 
 
 async def _read_back(

@@ -52,7 +52,7 @@ async def proved(
     connection: AsyncConnection[Any], context_id: ContextId, played: Played, harbour: Harbour
 ) -> Proof:
     """Compare a finished conversation, and return the proof."""
-    stored = [seen.frame for seen in played.seen]
+    stored = [shown.frame for shown in played.frames]
     differing = await differences(connection, context_id, played.log, stored)
     wrong = await left_open(connection, context_id) + await wrong_effects(connection, context_id, harbour)
     [(runs, calls)] = await (await connection.execute(_ENDED, {"id": context_id})).fetchall()
@@ -83,8 +83,8 @@ async def differences(
     ]
     if len(stored) != len(folded) - 1:
         differing.append(Difference(0, "number of frames", str(len(stored)), str(len(folded) - 1)))
-    for version, (frame, one) in enumerate(zip(stored, folded[1:], strict=False), start=1):
-        differing += _of_frame(version, frame, one)
+    for version, (frame, expected_frame) in enumerate(zip(stored, folded[1:], strict=False), start=1):
+        differing += _of_frame(version, frame, expected_frame)
     return differing
 
 

@@ -128,9 +128,9 @@ class Talk:
     def silent(self) -> bool:
         """Whether there is no speech and none is due before a call ends or reports."""
         runs = self._folding.state.runs
-        asked = runs.open is not None or runs.wanted is not None or runs.owed_to_turn or runs.owed_to_bot
+        awaits_run = runs.open is not None or runs.wanted is not None or runs.owed_to_turn or runs.owed_to_bot
         speaking = self.bot_speaks or self.spoken < self.utterances or self.cut_in
-        return not (self._unseen or asked or speaking)
+        return not (self._unseen or awaits_run or speaking)
 
     @property
     def quiet(self) -> bool:
@@ -147,10 +147,10 @@ class Talk:
     @property
     def words(self) -> int:
         """Number of words of the current answer; 0 if there is none."""
-        return self.said if self.answering or self.spoken < self.utterances else 0
+        return self.word_count if self.answering or self.spoken < self.utterances else 0
 
     @property
-    def said(self) -> int:
+    def word_count(self) -> int:
         """Number of words of the last answer."""
         return len(self._text.split())
 

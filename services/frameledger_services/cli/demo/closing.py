@@ -34,9 +34,9 @@ async def look_back(
 def print_verdict(console: Console, played: Played, result: Proof) -> None:
     """Print the result of the proof, or every difference."""
     console.print()
-    for one in result.differences[:5]:
-        console.print(f"Version {one.version}, {one.about}", style="bold red")
-        console.print(f"  SQL   {one.stored}\n  fold  {one.folded}", markup=False)
+    for difference in result.differences[:5]:
+        console.print(f"Version {difference.version}, {difference.about}", style="bold red")
+        console.print(f"  SQL   {difference.stored}\n  fold  {difference.folded}", markup=False)
     for sentence in result.wrong:
         console.print(sentence, style="bold red", markup=False)
     if result.differences:
@@ -46,13 +46,13 @@ def print_verdict(console: Console, played: Played, result: Proof) -> None:
     console.print(
         Text.assemble(
             ("Verified: ", "bold green"),
-            f"at all {len(played.seen) + 1} versions context_at() equals the fold of Kafka's frames; {result.runs} "
+            f"at all {len(played.frames) + 1} versions context_at() equals the fold of Kafka's frames; {result.runs} "
             f"runs and {result.calls} calls are settled; breakfast was ordered {_times(result.effects)}.",
         )
     )
-    delays = [1000 * one.delay for one in played.seen]
+    delays = [1000 * one.delay for one in played.frames]
     console.print(
-        f"{len(played.seen)} frames of {len({one.frame.type for one in played.seen})} types. Latency from publish "
+        f"{len(played.frames)} frames of {len({one.frame.type for one in played.frames})} types. Latency from publish "
         f"to SQL: median {statistics.median(delays):.0f} ms, p95 "
         f"{statistics.quantiles(delays, n=20)[-1]:.0f} ms.",
         style="dim",
@@ -114,7 +114,7 @@ def to_try(context_id: ContextId, played: Played) -> Iterator[str]:
     ):
         yield f"SELECT * FROM {view} {where};"
     yield f"SELECT version, type, reason FROM frames {where} AND outcome <> 'applied';"
-    middle = played.seen[len(played.seen) // 2].frame.logged_at
+    middle = played.frames[len(played.frames) // 2].frame.logged_at
     yield f"SELECT context_at_time('{context_id}', '{middle:%Y-%m-%d %H:%M:%S%z}');"
 
 
@@ -137,7 +137,7 @@ def _questions(context_id: ContextId, played: Played) -> Iterator[tuple[str, str
         "    status, resolved_version AS resolved, left(result::text, 38) AS result\n"
         f"  FROM tool_calls {where} ORDER BY requested_version, ordinal;",
     )
-    cut = next((one for one in played.seen if one.frame.type == "InterruptionFrame" and one.written), None)
+    cut = next((one for one in played.frames if one.frame.type == "InterruptionFrame" and one.written), None)
     if cut is not None:
         version = cut.frame.version
         yield (
@@ -148,7 +148,7 @@ def _questions(context_id: ContextId, played: Played) -> Iterator[tuple[str, str
             "The changes of the interruption",
             f"SELECT context_diff('{context_id}', {version - 1}, {version});",
         )
-    new = next((one for one in played.seen if one.frame.type == "LLMMessagesUpdateFrame"), None)
+    new = next((one for one in played.frames if one.frame.type == "LLMMessagesUpdateFrame"), None)
     if new is not None:
         yield (
             "The end of the history that the summary replaced: earlier versions are kept",

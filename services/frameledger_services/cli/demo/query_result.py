@@ -34,15 +34,15 @@ def answer(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> R
 def _lines(value: dict[str, Any]) -> Iterator[str]:
     """Yields the object as JSON text, with a line for each entry and for each element of a list."""
     yield "  {"
-    for number, (name, one) in enumerate(value.items(), start=1):
+    for number, (name, entry) in enumerate(value.items(), start=1):
         comma = "," if number < len(value) else ""
-        if isinstance(one, list) and one:
+        if isinstance(entry, list) and entry:
             yield f'    "{name}": ['
-            for place, element in enumerate(one, start=1):
-                yield f"      {_json(element)}{',' if place < len(one) else ''}"
+            for place, element in enumerate(entry, start=1):
+                yield f"      {_json(element)}{',' if place < len(entry) else ''}"
             yield f"    ]{comma}"
         else:
-            yield f'    "{name}": {_json(one)}{comma}'
+            yield f'    "{name}": {_json(entry)}{comma}'
     yield "  }"
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from frameledger.frames import AnyFrame, ErrorFrame, FunctionCallInProgressFrame
 from frameledger_services.cli.demo.remarks import remark
 from frameledger_services.cli.terminal import escape, format_frame, format_message
-from frameledger_services.demo.playing import Seen, Written
+from frameledger_services.demo.playing import ShownFrame, Written
 from frameledger_services.embedded.record import Process, Record, State
 
 WHO = {"user": "bold cyan", "assistant": "green", "tool": "yellow", "thought": "magenta"}
@@ -72,24 +72,24 @@ class Conversation:
         """Print a remark of the demo."""
         self._print(Text(f"{'──':>12} "), Text(text, "italic dim"))
 
-    def show(self, seen: Seen) -> None:
+    def show(self, shown: ShownFrame) -> None:
         """Show a stored frame and the messages that it wrote."""
-        stored, frame = seen.frame, seen.frame.frame
+        stored, frame = shown.frame, shown.frame.frame
         if isinstance(frame, FunctionCallInProgressFrame):
             self._calls[frame.tool_call_id] = frame.function_name
-        for note in filter(None, (seen.note, remark(frame))):
+        for note in filter(None, (shown.note, remark(frame))):
             self.note(note)
         if isinstance(frame, ErrorFrame):
             self._row(stored.version, "error", Text(format_frame.error(frame)), "red")
         if stored.outcome != "applied":
-            self._row(stored.version, stored.outcome, Text(_refused(seen), "dim"), OUTCOMES[stored.outcome])
-        for written in seen.written:
+            self._row(stored.version, stored.outcome, Text(_refused(shown), "dim"), OUTCOMES[stored.outcome])
+        for written in shown.written:
             self._message(stored.version, written)
-        self._listen(frame, applied=stored.outcome == "applied", wrote=bool(seen.written))
+        self._listen(frame, applied=stored.outcome == "applied", wrote=bool(shown.written))
         if (stored.source or "").startswith(RECORDED):
             self._bar.update((self._bar.completed or 0) + 1)
         if self._live.is_started:
-            self._live.update(self._below(seen))
+            self._live.update(self._below(shown))
 
     def _message(self, version: int, written: Written) -> None:
         who, text = format_message.speaker_and_text(written.message)
@@ -129,7 +129,7 @@ class Conversation:
             before = self._saying[1] if self._saying[0] == who and who != "user" else ""
             self._saying = (who, before + str(getattr(frame, "text", "")))
 
-    def _below(self, seen: Seen) -> RenderableType:
+    def _below(self, shown: ShownFrame) -> RenderableType:
         who, words = self._saying
         words = escape.one_line(words)
         room = max(20, self._console.width - INDENT - 1)
@@ -145,9 +145,9 @@ class Conversation:
         line.add_row(
             self._bar,
             Text.assemble(
-                (f" version {seen.frame.version}", "bold"),
-                f"  {seen.messages} messages, {seen.tools} tools  ",
-                (f"{seen.frame.type} in SQL after {1000 * seen.delay:.0f} ms", "dim"),
+                (f" version {shown.frame.version}", "bold"),
+                f"  {shown.messages} messages, {shown.tools} tools  ",
+                (f"{shown.frame.type} in SQL after {1000 * shown.delay:.0f} ms", "dim"),
             ),
         )
         return Group("", saying, line)
@@ -180,8 +180,8 @@ def _report(content: Any) -> str | None:
     return f"{report['tool_call_id']} {report['status']}{result}"
 
 
-def _refused(seen: Seen) -> str:
+def _refused(shown: ShownFrame) -> str:
     """Returns the content of a frame that was not applied, and the reason."""
-    words = format_frame.summary(seen.frame.frame)
-    what = f'{seen.frame.type} "{words}"' if words else seen.frame.type
-    return f"{what}: {seen.frame.reason or 'stored without an effect'}"
+    words = format_frame.summary(shown.frame.frame)
+    what = f'{shown.frame.type} "{words}"' if words else shown.frame.type
+    return f"{what}: {shown.frame.reason or 'stored without an effect'}"

@@ -18,9 +18,9 @@ WITHIN = 2 * CHECK_SECONDS
 
 async def findings(settings: Settings) -> list[Finding]:
     """Returns the findings about the services of a running `up`; none if `up` is not running."""
-    asked = _addresses(settings)
-    answers = await asyncio.gather(*(asyncio.to_thread(_ask, address) for address in asked.values()))
-    return of(dict(zip(asked, answers, strict=True)))
+    addresses = _addresses(settings)
+    answers = await asyncio.gather(*(asyncio.to_thread(_ask, address) for address in addresses.values()))
+    return of(dict(zip(addresses, answers, strict=True)))
 
 
 def of(readiness: Mapping[str, Mapping[str, str]]) -> list[Finding]:

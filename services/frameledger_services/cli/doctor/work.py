@@ -55,27 +55,29 @@ def _of_calls(unserved: Unserved) -> Finding:
 
 
 def _of_left(left: NeedsAttention) -> Finding:
-    one = left.count == 1
-    oldest = f"{_age(left.oldest_secs)}{'' if one else ' at most'}: {left.tool_call_id} of {left.context_id}"
-    calls = "One call" if one else f"{left.count:,} calls"
+    is_single = left.count == 1
+    oldest = (
+        f"{_age(left.oldest_secs)}{'' if is_single else ' at most'}: {left.tool_call_id} of {left.context_id}"
+    )
+    calls = "One call" if is_single else f"{left.count:,} calls"
     if left.why == "lost":
         return Finding(
             "calls",
             "warn",
-            f"{calls} lost {'its' if one else 'their'} worker while running, for {oldest}.",
+            f"{calls} lost {'its' if is_single else 'their'} worker while running, for {oldest}.",
             "A function service takes it over, or the timekeeper settles it: run both.",
         )
     if left.why == "waiting":
         return Finding(
             "calls",
             "warn",
-            f"{calls} {'waits' if one else 'wait'} for a person, for {oldest}.",
+            f"{calls} {'waits' if is_single else 'wait'} for a person, for {oldest}.",
             "`frameledger calls list` shows for whom, and the command that answers it.",
         )
     return Finding(
         "calls",
         "warn",
-        f"{calls} {'is' if one else 'are'} ambiguous, for {oldest}. It is unknown whether it was executed.",
+        f"{calls} {'is' if is_single else 'are'} ambiguous, for {oldest}. It is unknown whether it was executed.",
         "Look up the idempotency key that `frameledger calls list` shows, and record the result with its command.",
     )
 

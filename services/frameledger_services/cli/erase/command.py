@@ -84,12 +84,12 @@ def erase(
         else:
             typer.echo(f"{context!r} is already erased. Nothing was published. Its receipt:", err=True)
             receipt = asyncio.run(_newest(settings, context))
-        kept = asyncio.run(_retention(settings))
+        retention_ms = asyncio.run(_retention(settings))
     names = TopicNames(settings.topic_prefix)
     if as_json:
-        receipts.print_json(receipt, names, kept, before.forks)
+        receipts.print_json(receipt, names, retention_ms, before.forks)
         return
-    for line in receipts.lines(receipt, names, kept, before.forks):
+    for line in receipts.lines(receipt, names, retention_ms, before.forks):
         typer.echo(line)
 
 
@@ -115,10 +115,10 @@ async def _newest(settings: Settings, context: str) -> Receipt:
     """Returns the newest receipt of an erased conversation. Of consecutive erasures without a frame between them it is
     the first, which deleted the rows; the others come from a command that was interrupted and run again."""
     newest, *older = await backend.query(settings, erasures.receipts, context)
-    for one in older:
-        if newest.frame_count or one.version != newest.version - 1:
+    for receipt in older:
+        if newest.frame_count or receipt.version != newest.version - 1:
             break
-        newest = one
+        newest = receipt
     return newest
 
 

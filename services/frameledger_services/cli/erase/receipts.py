@@ -15,20 +15,22 @@ from frameledger_services.client import Receipt
 from frameledger_services.event_log.topics import TopicNames
 
 
-def print_json(receipt: Receipt, names: TopicNames, kept: str | None, copies: Sequence[str]) -> None:
-    """Print the receipt as JSON. `kept` is `retention.ms` of the frames topic, `copies` the forks."""
+def print_json(receipt: Receipt, names: TopicNames, retention_ms: str | None, copies: Sequence[str]) -> None:
+    """Print the receipt as JSON. `retention_ms` is `retention.ms` of the frames topic, `copies` the forks."""
     times = {
         name: None if at is None else at.isoformat()
         for name, at in (("erased_at", receipt.erased_at), ("logged_at", receipt.logged_at))
     }
     values = asdict(receipt) | times | {"chain": receipt.chain.hex(), "frame_id": str(receipt.frame_id)}
-    on_kafka = {"topic": names.frames, "retention_ms": kept}
+    on_kafka = {"topic": names.frames, "retention_ms": retention_ms}
     del values["places"]
     places = [on_kafka | asdict(place) for place in receipt.places]
     typer.echo(json.dumps(values | {"kept_on_kafka": places, "forks": list(copies)}))
 
 
-def lines(receipt: Receipt, names: TopicNames, kept: str | None, copies: Sequence[str]) -> Iterator[str]:
+def lines(
+    receipt: Receipt, names: TopicNames, retention_ms: str | None, copies: Sequence[str]
+) -> Iterator[str]:
     """Yields the lines of the receipt for people, of the same arguments."""
     frames = plural(receipt.frame_count, "frame")
     after = f"If the id is used again, its versions continue after {receipt.version}."
@@ -45,7 +47,7 @@ def lines(receipt: Receipt, names: TopicNames, kept: str | None, copies: Sequenc
             f"  {place.records:,} records on Kafka: {names.frames}, partition {place.partition}, between offsets "
             f"{place.first_offset} and {place.last_offset}{again};"
         )
-        yield f"  {_until(receipt.logged_at, kept)}."
+        yield f"  {_until(receipt.logged_at, retention_ms)}."
     yield f"  Its effects and dead letters, if any, on {names.inference}, {names.function_calls} and"
     yield f"  {names.dead_letters}; backups of the database; exported files."
     for copy in copies:
@@ -53,16 +55,19 @@ def lines(receipt: Receipt, names: TopicNames, kept: str | None, copies: Sequenc
     yield "  A rebuild from Kafka applies the erasure: it does not restore the conversation."
 
 
-def _until(logged_at: datetime | None, kept: str | None) -> str:
+def _until(logged_at: datetime | None, retention_ms: str | None) -> str:
     """Returns how long Kafka keeps the records written before this time."""
-    if kept is None:
+    if retention_ms is None:
         return "kept until the topic's retention ends"
-    if not kept.isdigit() or logged_at is None:
+    if not retention_ms.isdigit() or logged_at is None:
         ends = (
-            "" if kept != "-1" else "; set FRAMELEDGER_FRAMES_RETENTION_DAYS, and retention.ms of the topic"
+            ""
+            if retention_ms != "-1"
+            else "; set FRAMELEDGER_FRAMES_RETENTION_DAYS, and retention.ms of the topic"
         )
-        return f"kept {days(kept)}{ends}"
-    return f"kept {days(kept)}: until {_utc(logged_at + timedelta(milliseconds=int(kept)))}, and until its segment ends"
+        return f"kept {days(retention_ms)}{ends}"
+    until = logged_at + timedelta(milliseconds=int(retention_ms))
+    return f"kept {days(retention_ms)}: until {_utc(until)}, and until its segment ends"
 
 
 def _utc(at: datetime) -> str:

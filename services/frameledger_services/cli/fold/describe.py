@@ -82,10 +82,10 @@ def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
         yield "open thought", _so_far("the model thinks", trimmed(speech.thought.text))
     for call in state.calls.open.values():
         yield "open call", _call(call)
-    for one in state.calls.ambiguous:
+    for ambiguous in state.calls.ambiguous:
         yield (
             "ambiguous call",
-            f"{one.tool_call_id}, requested at version {one.requested_version}: resolve it",
+            f"{ambiguous.tool_call_id}, requested at version {ambiguous.requested_version}: resolve it",
         )
     if runs.wanted is not None:
         yield "next run", f"{runs.wanted.run_id}, requested at version {runs.wanted.asked_version}"

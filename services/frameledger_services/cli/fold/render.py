@@ -27,15 +27,15 @@ _COLOURS = {"applied": "", "ignored": "yellow", "unknown": "magenta", "duplicate
 def show(lines: Iterable[Line], folding: Folding, console: Console, *, everything: bool = False) -> None:
     """Fold the lines and print the page. Of a long file, prints only the last lines unless `everything` is set."""
     counts: Counter[str] = Counter()
-    kept: deque[Line] = deque(maxlen=None if everything else LONG)
+    last_lines: deque[Line] = deque(maxlen=None if everything else LONG)
     runs: set[str] = set()
     names_foreign_runs = False
     for line in lines:
         counts[line.outcome] += 1
-        kept.append(line)
+        last_lines.append(line)
         runs.update(change.run_id for change in line.changes if isinstance(change, RunRequested))
         names_foreign_runs |= line.reason == "run_over" and getattr(line.frame, "run_id", None) not in runs
-    shown = list(kept)
+    shown = list(last_lines)
     if counts.total() > len(shown):
         shown = shown[-LAST:]
         console.print(render_context.not_shown(counts.total() - LAST, "lines"))

@@ -20,7 +20,7 @@ def to_json(lines: Iterable[Line], folding: Folding) -> str:
         _line(line) for line in lines
     ]  # consumes the lines, so that the state below is the one after the last
     state, terms = folding.state, folding.state.terms
-    whole = {
+    values = {
         "context_id": state.context_id,
         "version": state.version,
         "messages": list(folding.messages),
@@ -36,13 +36,13 @@ def to_json(lines: Iterable[Line], folding: Folding) -> str:
         "open": open_parts(state),
         "frames": frames,
     }
-    return json.dumps(whole, allow_nan=False)
+    return json.dumps(values, allow_nan=False)
 
 
 def open_parts(state: State) -> dict[str, Any]:
     """Returns the open work of the context: the user's turn, the model's response, the runs and the calls."""
     turn, speech, runs = state.turn, state.speech, state.runs
-    response, thought, run, wanted = speech.response, speech.thought, runs.open, runs.wanted
+    response, thought, run, remembered = speech.response, speech.thought, runs.open, runs.wanted
     return {
         "turn": turn
         and {
@@ -67,7 +67,8 @@ def open_parts(state: State) -> dict[str, Any]:
             "attempt": run.attempt,
             "adopted": run.adopted,
         },
-        "remembered_run": wanted and {"run_id": wanted.run_id, "asked_version": wanted.asked_version},
+        "remembered_run": remembered
+        and {"run_id": remembered.run_id, "asked_version": remembered.asked_version},
         "owed_to_turn": runs.owed_to_turn,
         "owed_to_bot": runs.owed_to_bot,
         "calls": [_call(call) for call in state.calls.open.values()],

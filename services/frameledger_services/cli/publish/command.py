@@ -86,13 +86,13 @@ def publish(
         raise typer.BadParameter("standard input cannot be mixed with other frames", param_hint="FRAME")
     if expected_version is not None and (not frames or len(frames) != 1 or frames == ["-"]):
         raise typer.BadParameter("use it with a single frame", param_hint="--expected-version")
-    given = (
+    batches = (
         given_frames.of_standard_input()
         if not frames or frames == ["-"]
         else given_frames.of_arguments(frames)
     )
     with backend.exit_on_error(), _warnings_in_our_words(), recording("cli"):
-        asyncio.run(_publish(context, given, expected_version, wait, source, cause, within, as_json))
+        asyncio.run(_publish(context, batches, expected_version, wait, source, cause, within, as_json))
 
 
 async def _publish(

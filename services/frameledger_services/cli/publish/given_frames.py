@@ -19,7 +19,7 @@ AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _Input:
     """A value of the input, and its source for error messages."""
 
     where: str
@@ -28,7 +28,7 @@ class _Given:
 
 def of_arguments(arguments: Sequence[str]) -> Iterator[list[AnyFrame]]:
     """Returns the frames in batches, one for each publish call. All arguments are read before the first batch."""
-    frames = [_frame(given) for argument in arguments for given in _given(argument)]
+    frames = [_frame(item) for argument in arguments for item in _inputs(argument)]
     yield from (frames[at : at + AT_ONCE] for at in range(0, len(frames), AT_ONCE))
 
 
@@ -37,8 +37,8 @@ def of_standard_input() -> Iterator[list[AnyFrame]]:
     for lines in _lines_of_standard_input():
         batch: list[AnyFrame] = []
         try:
-            for given in lines:
-                batch.append(_frame(given))
+            for item in lines:
+                batch.append(_frame(item))
         except typer.Exit:
             if batch:
                 yield batch
@@ -47,9 +47,9 @@ def of_standard_input() -> Iterator[list[AnyFrame]]:
             yield batch
 
 
-def _given(argument: str) -> Iterator[_Given]:
+def _inputs(argument: str) -> Iterator[_Input]:
     if argument.lstrip().startswith("{"):
-        yield _Given("the argument", argument.encode(errors="surrogateescape"))
+        yield _Input("the argument", argument.encode(errors="surrogateescape"))
         return
     try:
         content = Path(argument).read_bytes()
@@ -59,14 +59,14 @@ def _given(argument: str) -> Iterator[_Given]:
             "Give a frame as JSON, the path of a file with frames, or - for standard input.",
         )
     if argument.endswith(".json"):
-        yield _Given(argument, content)
+        yield _Input(argument, content)
         return
     for number, value in enumerate(content.split(b"\n"), 1):
         if value.strip():
-            yield _Given(f"line {number} of {argument}", value.strip())
+            yield _Input(f"line {number} of {argument}", value.strip())
 
 
-def _lines_of_standard_input() -> Iterator[list[_Given]]:
+def _lines_of_standard_input() -> Iterator[list[_Input]]:
     """Yields the lines that are available, and at the end of input the rest. A line that is too long is split."""
     # Typed as Any for `read1`, which returns the available bytes instead of waiting for more.
     standard_input: Any = sys.stdin.buffer
@@ -76,19 +76,19 @@ def _lines_of_standard_input() -> Iterator[list[_Given]]:
         if len(rest) > MAX_VALUE_BYTES:
             lines, rest = [*lines, rest], b""
         yield [
-            _Given(f"line {number} of standard input", value.strip())
+            _Input(f"line {number} of standard input", value.strip())
             for number, value in enumerate(lines, number + 1)
             if value.strip()
         ]
         number += len(lines)
     if rest.strip():
-        yield [_Given(f"line {number + 1} of standard input", rest.strip())]
+        yield [_Input(f"line {number + 1} of standard input", rest.strip())]
 
 
-def _frame(given: _Given) -> AnyFrame:
+def _frame(item: _Input) -> AnyFrame:
     try:
-        return with_defaults(decode(given.value))
+        return with_defaults(decode(item.value))
     except DecodeError as error:
         output.fail(
-            f"{given.where} is not a valid frame: {error}", "Neither it nor any frame after it was published."
+            f"{item.where} is not a valid frame: {error}", "Neither it nor any frame after it was published."
         )

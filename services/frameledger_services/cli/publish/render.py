@@ -18,15 +18,15 @@ FEW = 20
 
 def print_json(published: Sequence[PublishedFrame], waited: bool) -> None:
     """Print a line for each frame: its place on the log and, if it was waited for, its outcome."""
-    for one in published:
-        shown: dict[str, Any] = {"id": one.frame_id, "type": one.type}
-        shown |= {"topic": one.topic, "partition": one.partition, "offset": one.offset}
+    for frame in published:
+        shown: dict[str, Any] = {"id": frame.frame_id, "type": frame.type}
+        shown |= {"topic": frame.topic, "partition": frame.partition, "offset": frame.offset}
         if waited:
             shown |= {
-                "version": one.version,
-                "outcome": one.outcome,
-                "reason": one.reason,
-                "repeated": one.repeated,
+                "version": frame.version,
+                "outcome": frame.outcome,
+                "reason": frame.reason,
+                "repeated": frame.repeated,
             }
         typer.echo(json.dumps(shown, ensure_ascii=False))
 
@@ -34,11 +34,13 @@ def print_json(published: Sequence[PublishedFrame], waited: bool) -> None:
 def print_outcomes(published: Sequence[PublishedFrame]) -> None:
     """Print the outcome of each frame; of many, only of those that changed nothing."""
     shown = published if len(published) <= FEW else [one for one in published if one.outcome != "applied"]
-    for one in shown[:FEW]:
-        where = "" if one.version is None else f" is version {one.version}:"
-        why = "" if one.reason is None else f", {one.reason}"
-        before = " (a repetition: it was published before)" if one.repeated else ""
-        typer.echo(f"{one.type} {one.frame_id}{where} {one.outcome or 'not in the tables yet'}{why}{before}")
+    for frame in shown[:FEW]:
+        where = "" if frame.version is None else f" is version {frame.version}:"
+        why = "" if frame.reason is None else f", {frame.reason}"
+        before = " (a repetition: it was published before)" if frame.repeated else ""
+        typer.echo(
+            f"{frame.type} {frame.frame_id}{where} {frame.outcome or 'not in the tables yet'}{why}{before}"
+        )
     if len(shown) > FEW:
         typer.echo(f"... and {len(shown) - FEW:,} more; --json prints all.")
 

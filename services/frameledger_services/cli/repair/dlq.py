@@ -45,8 +45,8 @@ def list_(
         settings = Settings.from_env()
         rejected = asyncio.run(backend.query(settings, dead_letters.newest, positions.topic(settings), limit))
     if as_json:
-        for one in rejected:
-            typer.echo(json.dumps(rejected_json.summary(one)))
+        for letter in rejected:
+            typer.echo(json.dumps(rejected_json.summary(letter)))
         return
     if not rejected:
         typer.echo("There are no dead letters.")
@@ -58,14 +58,14 @@ def list_(
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("retried", no_wrap=True)
     table.add_column("error", overflow="fold")
-    for one in rejected:
+    for letter in rejected:
         table.add_row(
-            positions.written(one),
-            f"{one.recorded_at.astimezone(UTC):%m-%d %H:%M:%SZ}",
-            render_context.text(one.context_id or "-"),
-            "-" if one.value is None else str(len(one.value)),
-            "" if one.retried_at is None else f"{one.retried_at.astimezone(UTC):%m-%d %H:%MZ}",
-            render_context.text(f"{one.code}: {one.error}"),
+            positions.written(letter),
+            f"{letter.recorded_at.astimezone(UTC):%m-%d %H:%M:%SZ}",
+            render_context.text(letter.context_id or "-"),
+            "-" if letter.value is None else str(len(letter.value)),
+            "" if letter.retried_at is None else f"{letter.retried_at.astimezone(UTC):%m-%d %H:%MZ}",
+            render_context.text(f"{letter.code}: {letter.error}"),
         )
     output.console().print(table)
 
@@ -86,15 +86,15 @@ def show(
         rejected = asyncio.run(backend.query(settings, dead_letters.at, [place]))
     if not rejected:
         positions.refuse_missing(place)
-    (one,) = rejected
+    (letter,) = rejected
     if raw:
         sys.stdout.flush()
-        sys.stdout.buffer.write(one.value or b"")
+        sys.stdout.buffer.write(letter.value or b"")
         sys.stdout.buffer.flush()
     elif as_json:
-        typer.echo(json.dumps(rejected_json.whole(one)))
+        typer.echo(json.dumps(rejected_json.in_full(letter)))
     else:
-        for line in render_rejected.lines(one):
+        for line in render_rejected.lines(letter):
             typer.echo(line)
 
 
@@ -123,12 +123,12 @@ def retry(
     with backend.exit_on_error(), backend.change(role="frameledger_projector"):
         settings = Settings.from_env()
         places = [positions.parse(settings, one) for one in where or ()]
-        done = asyncio.run(republish.retry(settings, places, again=again))
-    for one, place in done.published:
+        result = asyncio.run(republish.retry(settings, places, again=again))
+    for one, place in result.published:
         typer.echo(f"Published {positions.written(one)} again at {place.partition}:{place.offset}.")
-    for one, why in done.left:
+    for one, why in result.left:
         typer.echo(f"{positions.written(one)} was not published: {why}", err=True)
-    if not done.published and not done.left:
+    if not result.published and not result.left:
         typer.echo("There is nothing to retry.")
-    if done.left:
+    if result.left:
         raise typer.Exit(1)

@@ -51,19 +51,19 @@ def parked(
     table.add_column("frames", justify="right", no_wrap=True)
     table.add_column("parked at (UTC)", no_wrap=True)
     table.add_column("error", overflow="fold")
-    for one in conversations:
-        at = f"{one.parked_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
+    for conversation in conversations:
+        at = f"{conversation.parked_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
         table.add_row(
-            render_context.text(one.context_id),
-            str(one.since),
-            str(one.waiting),
+            render_context.text(conversation.context_id),
+            str(conversation.since),
+            str(conversation.waiting),
             at,
-            render_context.text(one.error),
+            render_context.text(conversation.error),
         )
     console = output.console()
     console.print(table)
-    for one in conversations:
-        context = shlex.quote(render_context.text(one.context_id).plain)
+    for conversation in conversations:
+        context = shlex.quote(render_context.text(conversation.context_id).plain)
         typer.echo(f"After fixing the cause: frameledger unpark {context}")
 
 
@@ -84,23 +84,27 @@ def unpark(
     if not why.strip() or "\x00" in why:
         raise typer.BadParameter("the reason is empty or has a NUL", param_hint="--why")
     with backend.exit_on_error():
-        done = _unparked(context, why)
+        unparked = _unparked(context, why)
     if as_json:
-        result = {"context_id": context, "folded": done.folded, "parked_since": done.parked_version}
-        typer.echo(json.dumps(result | {"error": done.error, "published": done.asked, "unsent": done.unsent}))
-    elif done.folded:
+        result = {"context_id": context, "folded": unparked.folded, "parked_since": unparked.parked_version}
         typer.echo(
-            f"Folded {plural(done.folded, 'frame')} of {context}; this produced {plural(done.asked, 'record')}."
+            json.dumps(
+                result | {"error": unparked.error, "published": unparked.asked, "unsent": unparked.unsent}
+            )
         )
-    if done.unsent is not None:
+    elif unparked.folded:
         typer.echo(
-            f"The records are in the outbox and not on Kafka: {done.unsent}\n"
+            f"Folded {plural(unparked.folded, 'frame')} of {context}; this produced {plural(unparked.asked, 'record')}."
+        )
+    if unparked.unsent is not None:
+        typer.echo(
+            f"The records are in the outbox and not on Kafka: {unparked.unsent}\n"
             "The next projector of the partition publishes them: restart the projector when Kafka is available again.",
             err=True,
         )
-    if done.error is not None:
+    if unparked.error is not None:
         output.fail(
-            f"Version {done.parked_version} of {context} still cannot be folded: {done.error}",
+            f"Version {unparked.parked_version} of {context} still cannot be folded: {unparked.error}",
             "The conversation stays parked from that version on.",
         )
 

@@ -41,9 +41,9 @@ def written(place: LogPosition | DeadLetter) -> str:
     return where if place.generation == FIRST_GENERATION else f"{place.generation}:{where}"
 
 
-def of(one: DeadLetter) -> LogPosition:
+def of(letter: DeadLetter) -> LogPosition:
     """Returns the position of a dead letter."""
-    return LogPosition(one.topic, one.partition, one.offset, one.generation)
+    return LogPosition(letter.topic, letter.partition, letter.offset, letter.generation)
 
 
 def refuse_missing(place: LogPosition) -> NoReturn:

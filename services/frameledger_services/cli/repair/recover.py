@@ -65,14 +65,14 @@ def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> No
         return
     if not yes:
         output.confirm("Apply this?", "`frameledger recover` compares again.")
-    generation, done = asyncio.run(_apply(settings, examined, console))
+    generation, republished = asyncio.run(_apply(settings, examined, console))
     if as_json:
-        applied = {"generation": generation} | render_recovery.done_as_json(done)
+        applied = {"generation": generation} | render_recovery.done_as_json(republished)
         typer.echo(json.dumps(render_recovery.as_json(examined) | {"applied": applied}, indent=2))
     else:
-        render_recovery.show_done(examined, generation, done)
-    if done.too_large:
-        output.fail(*render_recovery.too_large(examined, done))
+        render_recovery.show_done(examined, generation, republished)
+    if republished.too_large:
+        output.fail(*render_recovery.too_large(examined, republished))
 
 
 async def _with_connection(settings: Settings, function: Callable[..., Any]) -> Any:
@@ -94,13 +94,13 @@ async def _apply(
             generation = await recovering.begin_generation(connection, examined)
         expected = sum(examined.to_republish.values())
         async with Producer(settings, name="frameledger-recover") as producer:
-            with _progress(console, expected) as told:
+            with _progress(console, expected) as report:
                 publish, reads = (
                     partial(producer.publish, topic),
                     partial(reader.partition_records, settings, topic),
                 )
-                done = await republish.republish(connection, topic, publish, reads, told)
-        return generation, done
+                republished = await republish.republish(connection, topic, publish, reads, report)
+        return generation, republished
 
     outcome: tuple[int | None, Republished] = await _with_connection(settings, work)
     return outcome

@@ -10,33 +10,33 @@ from frameledger_services.store.dead_letters import DeadLetter
 from frameledger_services.store.outbox import headers_from_json
 
 
-def summary(one: DeadLetter) -> dict[str, Any]:
+def summary(letter: DeadLetter) -> dict[str, Any]:
     """Returns its position, times and error, and the size of its value."""
     return {
-        "where": positions.written(one),
-        "topic": one.topic,
-        "partition": one.partition,
-        "generation": one.generation,
-        "offset": one.offset,
-        "context_id": one.context_id,
-        "logged_at": None if one.logged_at is None else one.logged_at.isoformat(),
-        "recorded_at": one.recorded_at.isoformat(),
-        "retried_at": None if one.retried_at is None else one.retried_at.isoformat(),
-        "code": one.code,
-        "error": one.error,
-        "bytes": None if one.value is None else len(one.value),
+        "where": positions.written(letter),
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "generation": letter.generation,
+        "offset": letter.offset,
+        "context_id": letter.context_id,
+        "logged_at": None if letter.logged_at is None else letter.logged_at.isoformat(),
+        "recorded_at": letter.recorded_at.isoformat(),
+        "retried_at": None if letter.retried_at is None else letter.retried_at.isoformat(),
+        "code": letter.code,
+        "error": letter.error,
+        "bytes": None if letter.value is None else len(letter.value),
     }
 
 
-def whole(one: DeadLetter) -> dict[str, Any]:
+def in_full(letter: DeadLetter) -> dict[str, Any]:
     """Returns the summary with all bytes in base64, and as text where they are text."""
     headers = [
-        {"name": name, "value_base64": _base64(value)} for name, value in headers_from_json(one.headers)
+        {"name": name, "value_base64": _base64(value)} for name, value in headers_from_json(letter.headers)
     ]
-    return summary(one) | {
-        "key_base64": _base64(one.key),
-        "value_base64": _base64(one.value),
-        "value": _text(one.value),
+    return summary(letter) | {
+        "key_base64": _base64(letter.key),
+        "value_base64": _base64(letter.value),
+        "value": _text(letter.value),
         "headers": headers,
     }
 

@@ -32,13 +32,13 @@ def show(examined: Examination) -> None:
     table.add_column("on the log", justify="right", no_wrap=True)
     table.add_column("what happened", overflow="fold")
     table.add_column("what --apply does", overflow="fold")
-    for one in _listed(examined):
+    for finding in _listed(examined):
         table.add_row(
-            str(one.stored.partition),
-            str(one.stored.next_offset),
-            f"{one.log.first} to {one.log.end}",
-            _happened(one),
-            _remedy(one, examined),
+            str(finding.stored.partition),
+            str(finding.stored.next_offset),
+            f"{finding.log.first} to {finding.log.end}",
+            _happened(finding),
+            _remedy(finding, examined),
         )
     if table.row_count:
         output.console().print(table)
@@ -57,70 +57,74 @@ def _listed(examined: Examination) -> Sequence[PartitionFinding]:
     ]
 
 
-def _happened(one: PartitionFinding) -> str:
-    match one.happened:
+def _happened(finding: PartitionFinding) -> str:
+    match finding.happened:
         case "lost_tail":
-            return f"Kafka lost the stored records from {one.begins_at} on{_since(one)}."
+            return f"Kafka lost the stored records from {finding.begins_at} on{_since(finding)}."
         case "expired":
-            gone = f"{one.stored.next_offset} to {one.log.first - 1}"
-            return f"The records {gone} expired before they were stored."
+            offsets = f"{finding.stored.next_offset} to {finding.log.first - 1}"
+            return f"The records {offsets} expired before they were stored."
         case "another_log":
-            return f"It is another log{_same_until(one)}."
+            return f"It is another log{_same_until(finding)}."
         case "fine":
             return "An earlier recovery did not republish all frames."
 
 
-def _since(one: PartitionFinding) -> str:
-    return f"; it has other records there now, up to {one.log.end - 1}" if one.log.end > one.begins_at else ""
+def _since(finding: PartitionFinding) -> str:
+    return (
+        f"; it has other records there now, up to {finding.log.end - 1}"
+        if finding.log.end > finding.begins_at
+        else ""
+    )
 
 
-def _same_until(one: PartitionFinding) -> str:
-    return f", identical up to {one.begins_at}" if one.begins_at > one.log.first else ""
+def _same_until(finding: PartitionFinding) -> str:
+    return f", identical up to {finding.begins_at}" if finding.begins_at > finding.log.first else ""
 
 
-def _remedy(one: PartitionFinding, examined: Examination) -> str:
-    frames = plural(examined.to_republish.get(one.stored.partition, 0), "frame")
-    match one.happened:
+def _remedy(finding: PartitionFinding, examined: Examination) -> str:
+    frames = plural(examined.to_republish.get(finding.stored.partition, 0), "frame")
+    match finding.happened:
         case "lost_tail":
-            return f"reads from {one.begins_at}, and publishes {frames} again"
+            return f"reads from {finding.begins_at}, and publishes {frames} again"
         case "expired":
-            return f"reads from {one.begins_at}; the missing records stay missing"
+            return f"reads from {finding.begins_at}; the missing records stay missing"
         case "another_log":
-            return f"reads the new log from {one.begins_at}; stored frames are kept"
+            return f"reads the new log from {finding.begins_at}; stored frames are kept"
         case "fine":
             return f"publishes {frames} again"
 
 
-def show_done(examined: Examination, generation: int | None, done: Republished) -> None:
+def show_done(examined: Examination, generation: int | None, republished: Republished) -> None:
     topic = examined.topic.name
     if examined.needs_generation:
         typer.echo(f"Started generation {generation} of {topic}; projectors switch to it by themselves.")
-    if done.frames:
-        typer.echo(f"Published again: {plural(done.frames, 'frame')}.")
+    if republished.frames:
+        typer.echo(f"Published again: {plural(republished.frames, 'frame')}.")
     missing = sum(one.missing for one in examined.findings)
     if missing:
         typer.echo(f"Offsets that stay missing: {missing:,}. The table `recoveries` lists them.")
-    if done.left:
+    if republished.left:
         typer.echo(
-            f"Not published again, because this release cannot read their bytes: {plural(done.left, 'frame')}.",
+            f"Not published again, because this release cannot read their bytes: {plural(republished.left, 'frame')}.",
             err=True,
         )
 
 
-def too_large(examined: Examination, done: Republished) -> tuple[str, str]:
+def too_large(examined: Examination, republished: Republished) -> tuple[str, str]:
     """Returns the problem and the remedy if some frames exceed the topic's size limit."""
     topic = examined.topic.name
     lines = [
-        f"{topic} rejects {plural(done.too_large, 'frame')} as too large; all others were published again."
+        f"{topic} rejects {plural(republished.too_large, 'frame')} as too large; all others were published again."
     ]
     lines += [
         f"  {one.context_id!r}: frame {one.frame_id}, {one.bytes:,} bytes, stored from "
         f"{one.partition}:{one.offset} of generation {one.generation}"
-        for one in done.named
+        for one in republished.named
     ]
-    if more := done.too_large - len(done.named):
+    if more := republished.too_large - len(republished.named):
         lines.append(f"  and {more:,} more")
-    needed = max(MAX_RECORD_BYTES, *(one.bytes + ROOM for one in done.named))
+    needed = max(MAX_RECORD_BYTES, *(one.bytes + ROOM for one in republished.named))
     return "\n".join(lines), (
         "Nothing is lost: the frames are stored, and projectors continue. Raise the limit with Kafka's tool, then run "
         f"this command again: kafka-configs --alter --topic {topic} --add-config max.message.bytes={needed}"
@@ -150,12 +154,12 @@ def as_json(examined: Examination) -> dict[str, Any]:
     }
 
 
-def done_as_json(done: Republished) -> dict[str, Any]:
+def done_as_json(republished: Republished) -> dict[str, Any]:
     """Returns the republished frames as JSON. Fields are added, never renamed."""
     return {
-        "put_back": done.frames,
-        "left": done.left,
-        "too_large": done.too_large,
+        "put_back": republished.frames,
+        "left": republished.left,
+        "too_large": republished.too_large,
         "not_put_back": [
             {
                 "context_id": one.context_id,
@@ -165,6 +169,6 @@ def done_as_json(done: Republished) -> dict[str, Any]:
                 "offset": one.offset,
                 "bytes": one.bytes,
             }
-            for one in done.named
+            for one in republished.named
         ],
     }

@@ -15,25 +15,25 @@ MUCH_BYTES = 4_096
 BYTES_A_LINE = 16
 
 
-def lines(one: DeadLetter) -> Iterator[str]:
+def lines(letter: DeadLetter) -> Iterator[str]:
     """Yields the lines to print, with control characters escaped."""
-    generation = "" if one.generation == FIRST_GENERATION else f", generation {one.generation}"
-    yield f"where     {one.topic}, partition {one.partition}, offset {one.offset}{generation}"
-    yield f"logged    {_time(one.logged_at) or 'unknown'}"
-    yield f"set aside {_time(one.recorded_at)}"
-    if one.retried_at is not None:
-        yield f"retried   {_time(one.retried_at)}"
-    yield f"error     {_safe(f'{one.code}: {one.error}')}"
-    for name, value in headers_from_json(one.headers):
+    generation = "" if letter.generation == FIRST_GENERATION else f", generation {letter.generation}"
+    yield f"where     {letter.topic}, partition {letter.partition}, offset {letter.offset}{generation}"
+    yield f"logged    {_time(letter.logged_at) or 'unknown'}"
+    yield f"set aside {_time(letter.recorded_at)}"
+    if letter.retried_at is not None:
+        yield f"retried   {_time(letter.retried_at)}"
+    yield f"error     {_safe(f'{letter.code}: {letter.error}')}"
+    for name, value in headers_from_json(letter.headers):
         yield f"header    {_safe(name)}: {'-' if value is None else _readable(value)}"
-    yield f"key       {'none' if one.key is None else _readable(one.key)}"
-    if one.value is None:
+    yield f"key       {'none' if letter.key is None else _readable(letter.key)}"
+    if letter.value is None:
         yield "value     none"
         return
-    yield f"value     {len(one.value):,} bytes:"
-    yield from _lines(one.value[:MUCH_BYTES])
-    if len(one.value) > MUCH_BYTES:
-        yield f"... {len(one.value) - MUCH_BYTES:,} bytes more (--raw writes all)"
+    yield f"value     {len(letter.value):,} bytes:"
+    yield from _lines(letter.value[:MUCH_BYTES])
+    if len(letter.value) > MUCH_BYTES:
+        yield f"... {len(letter.value) - MUCH_BYTES:,} bytes more (--raw writes all)"
 
 
 def _lines(value: bytes) -> Iterator[str]:

@@ -33,10 +33,10 @@ async def retry(settings: Settings, places: Sequence[LogPosition], *, again: boo
         Producer(settings, name="frameledger-dlq") as producer,
     ):
         await schema.check(connection)
-        asked = places or await dead_letters.not_retried(connection, positions.topic(settings))
-        done = Retried()
-        for first in range(0, len(asked), dead_letters.AT_ONCE):
-            page = asked[first : first + dead_letters.AT_ONCE]
+        chosen_places = places or await dead_letters.not_retried(connection, positions.topic(settings))
+        result = Retried()
+        for first in range(0, len(chosen_places), dead_letters.AT_ONCE):
+            page = chosen_places[first : first + dead_letters.AT_ONCE]
             rejected = {positions.of(one): one for one in await dead_letters.at(connection, page)}
             for place in places and page:
                 if place in rejected:
@@ -44,41 +44,42 @@ async def retry(settings: Settings, places: Sequence[LogPosition], *, again: boo
                 if first == 0:
                     positions.refuse_missing(place)
                 # Records of earlier pages are published, which must be told.
-                done.left.append((place, "there is no dead letter at this position."))
-            for place, one in rejected.items():
-                why = _why_not(one, again=again)
+                result.left.append((place, "there is no dead letter at this position."))
+            for place, letter in rejected.items():
+                why = _why_not(letter, again=again)
                 if why is None:
                     try:
-                        (published,) = await producer.publish(one.topic, [outgoing(one)])
+                        (published,) = await producer.publish(letter.topic, [outgoing(letter)])
                     except PublishError as error:
                         why = str(error)
                     else:
                         # Marked after Kafka acknowledged it: a crash in between publishes it twice, and loses none.
                         await dead_letters.note_retried(connection, place)
-                        done.published.append((place, published))
+                        result.published.append((place, published))
                 if why is not None:
-                    done.left.append((place, why))
-        return done
+                    result.left.append((place, why))
+        return result
 
 
-def _why_not(one: DeadLetter, *, again: bool) -> str | None:
-    if one.key is None or not one.key:
+def _why_not(letter: DeadLetter, *, again: bool) -> str | None:
+    if letter.key is None or not letter.key:
         return (
             "it has no key, so it belongs to no conversation. Publish its value with `frameledger publish`."
         )
-    if one.value is None:
+    if letter.value is None:
         return "it has no value."
-    if one.retried_at is not None and not again:
-        return f"it was retried at {one.retried_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC. Use --again to repeat that."
+    if letter.retried_at is not None and not again:
+        retried_at = letter.retried_at.astimezone(UTC)
+        return f"it was retried at {retried_at:%Y-%m-%d %H:%M:%S} UTC. Use --again to repeat that."
     return None
 
 
-def outgoing(one: DeadLetter) -> Outgoing:
+def outgoing(letter: DeadLetter) -> Outgoing:
     """Returns the record that is published again: the same bytes and headers, and one that says when it was logged.
     Its conversation may be erased before the broker has it; then it is left out (RA5.lives)."""
-    assert one.key is not None
-    assert one.value is not None
-    headers = headers_from_json(one.headers)
-    if one.logged_at is not None and originally_logged_ms(dict(headers)) is None:
-        headers = (*headers, originally_logged(milliseconds(one.logged_at)))
-    return Outgoing(one.key, one.value, headers)
+    assert letter.key is not None
+    assert letter.value is not None
+    headers = headers_from_json(letter.headers)
+    if letter.logged_at is not None and originally_logged_ms(dict(headers)) is None:
+        headers = (*headers, originally_logged(milliseconds(letter.logged_at)))
+    return Outgoing(letter.key, letter.value, headers)

@@ -47,13 +47,13 @@ async def publish(
                 status.update(f"Published up to version {version:,} of {until:,}")
 
         replayer = Replayer(client, connections, producer, TopicNames(settings.topic_prefix))
-        done, left_out = await replayer.publish(copies, topic, first or 1, until, pace, tell)
+        copied, left_out = await replayer.publish(copies, topic, first or 1, until, pace, tell)
     if as_json:
-        result = {"context_id": copies.copy, "topic": topic, "copied": done, "left_out": left_out}
+        result = {"context_id": copies.copy, "topic": topic, "copied": copied, "left_out": left_out}
         typer.echo(json.dumps(result, ensure_ascii=False))
         return
     kind = "" if copies.live else ", a recording"
-    typer.echo(f"{done:,} frames of {copies.context_id} are on {topic} as {copies.copy}{kind}.")
+    typer.echo(f"{copied:,} frames of {copies.context_id} are on {topic} as {copies.copy}{kind}.")
     if left_out:
         typer.echo(f"Not copied: {left_out:,} ({_why(copies)}).")
 

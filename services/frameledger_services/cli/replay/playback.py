@@ -44,7 +44,7 @@ async def play(
         connections = Connections(settings)
         stack.push_async_callback(connections.close)
         until = (await connections.read(moment.find_range, context_id, first, last)).version
-        begun = _Begun(connections, context_id)
+        begun_calls = _BegunCalls(connections, context_id)
         async for recorded in recorded_frames(connections, context_id, first or 1, until):
             seconds, silence = pace.wait_for(time_of(recorded))
             if silence and not as_json:
@@ -57,12 +57,12 @@ async def play(
                 continue
             with suppress(DecodeError):
                 screen.show(decode(recorded.payload))
-            for call in await begun.at(recorded.version):
+            for call in await begun_calls.at(recorded.version):
                 screen.began(call)
     screen.end()
 
 
-class _Begun:
+class _BegunCalls:
     """The calls that a client answers, by the version at which they started, for which there is no frame. Versions are
     queried in order and in batches, so that memory is bounded."""
 

@@ -127,14 +127,14 @@ def rerun(
         if named:
             plugins.require_key(named, settings)
         paid = None if price_list is None else prices.read(price_list)
-        asked = RerunOptions(settings, named, Changes(model, system), times, paid)
+        rerun_options = RerunOptions(settings, named, Changes(model, system), times, paid)
         if all_runs:
             same = asyncio.run(
-                work.rerun_all(asked, names, since, jobs, report_to or report.default_path(), as_json)
+                work.rerun_all(rerun_options, names, since, jobs, report_to or report.default_path(), as_json)
             )
         else:
             assert context is not None
-            same = asyncio.run(work.rerun_one(asked, context, at, as_json))
+            same = asyncio.run(work.rerun_one(rerun_options, context, at, as_json))
     if check and not same:
         raise typer.Exit(1)
 

@@ -37,10 +37,10 @@ class Desk:
     """The resources of reruns: a client, database connections, and a client of each provider."""
 
     def __init__(
-        self, asked: RerunOptions, client: Client, connections: Connections, stack: AsyncExitStack
+        self, options: RerunOptions, client: Client, connections: Connections, stack: AsyncExitStack
     ) -> None:
         self.connections = connections
-        self._asked = asked
+        self._options = options
         self._client = client
         self._stack = stack
         self._rerunners: dict[str | None, Rerunner] = {}
@@ -49,17 +49,17 @@ class Desk:
         """Rerun one version with the configured number of repetitions."""
         recorded = await self.connections.read(original, run.context_id, run.version)
         rerunner = self._rerunner(recorded)
-        answers = [await rerunner.rerun(recorded) for _ in range(self._asked.times)]
-        return compared(recorded, answers, self._asked.prices)
+        answers = [await rerunner.rerun(recorded) for _ in range(self._options.times)]
+        return compared(recorded, answers, self._options.prices)
 
     def _rerunner(self, recorded: Original) -> Rerunner:
-        name = self._asked.provider or (recorded.answer.provider if recorded.answer else None)
+        name = self._options.provider or (recorded.answer.provider if recorded.answer else None)
         if name not in self._rerunners:
             if name is not None:
-                plugins.require_key(name, self._asked.settings)
-            model = OutOfBand(self._asked.settings, provider=name)
+                plugins.require_key(name, self._options.settings)
+            model = OutOfBand(self._options.settings, provider=name)
             self._stack.push_async_callback(model.close)
-            self._rerunners[name] = Rerunner(model, self._asked.changes, self._publish, time.monotonic)
+            self._rerunners[name] = Rerunner(model, self._options.changes, self._publish, time.monotonic)
         return self._rerunners[name]
 
     async def _publish(self, context_id: str, frames: Sequence[Any], cause: str | None) -> None:
@@ -67,10 +67,10 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk_with(asked: RerunOptions) -> AsyncIterator[Desk]:
+async def desk_with(options: RerunOptions) -> AsyncIterator[Desk]:
     """Yields a desk, and closes its connections and clients at the end of the block."""
     async with AsyncExitStack() as stack:
-        connections = Connections(asked.settings)
+        connections = Connections(options.settings)
         stack.push_async_callback(connections.close)
-        client = await stack.enter_async_context(Client(asked.settings, source=SOURCE))
-        yield Desk(asked, client, connections, stack)
+        client = await stack.enter_async_context(Client(options.settings, source=SOURCE))
+        yield Desk(options, client, connections, stack)

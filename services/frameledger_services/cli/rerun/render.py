@@ -18,38 +18,38 @@ from frameledger_services.forks.summary import Side, Summary
 _MARKS = {"same": ("", "", ""), "gone": ("[-", "-]", "red"), "new": ("{+", "+}", "green")}
 
 
-def show(one: ComparedAnswers, console: Console) -> None:
+def show(answers: ComparedAnswers, console: Console) -> None:
     """Print a version and its reruns, each beside the recorded answer."""
-    console.print(Text(f"{escape.printable(one.context_id)} at version {one.version}", "bold"))
-    for number, (rerun, comparison) in enumerate(one.reruns, start=1):
+    console.print(Text(f"{escape.printable(answers.context_id)} at version {answers.version}", "bold"))
+    for number, (rerun, comparison) in enumerate(answers.reruns, start=1):
         console.print()
-        console.print(_side_by_side(one.recorded, rerun, comparison, number))
+        console.print(_side_by_side(answers.recorded, rerun, comparison, number))
         for call in rerun.calls:
             if call.answered == "not available":
                 console.print(Text(f"No recorded result for the call: {_call(call)}", "yellow"))
         if rerun.error is not None:
             console.print(Text(f"The provider failed: {escape.one_line(rerun.error)}", "red"))
-    _say_unpriced(one.unpriced, console)
-    if one.recorded is None:
+    _say_unpriced(answers.unpriced, console)
+    if answers.recorded is None:
         console.print("\nNo run read this version, so there is nothing to compare with.")
-    elif len(one.reruns) > 1:
-        same = sum(comparison is not None and comparison.same for _, comparison in one.reruns)
-        console.print(f"\n{same} of {len(one.reruns)} reruns equal the recorded answer.")
+    elif len(answers.reruns) > 1:
+        same = sum(comparison is not None and comparison.same for _, comparison in answers.reruns)
+        console.print(f"\n{same} of {len(answers.reruns)} reruns equal the recorded answer.")
 
 
-def line(one: ComparedAnswers) -> Text:
+def line(answers: ComparedAnswers) -> Text:
     """Returns a run and its reruns on one line."""
-    differing = [comparison for _, comparison in one.reruns if comparison is not None]
-    failed = len(one.reruns) - len(differing)
+    differing = [comparison for _, comparison in answers.reruns if comparison is not None]
+    failed = len(answers.reruns) - len(differing)
     words = {
         "text differs": sum(not comparison.same_text for comparison in differing),
         "calls differ": sum(not comparison.same_calls for comparison in differing),
         "failed": failed,
     }
     differences = ", ".join(
-        name if len(one.reruns) == 1 else f"{name} {count}×" for name, count in words.items() if count
+        name if len(answers.reruns) == 1 else f"{name} {count}×" for name, count in words.items() if count
     )
-    text = Text(f"{escape.printable(one.context_id)} at version {one.version}: ")
+    text = Text(f"{escape.printable(answers.context_id)} at version {answers.version}: ")
     return text.append(differences or "the same", "yellow" if differences else "green")
 
 

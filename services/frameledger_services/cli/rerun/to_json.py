@@ -10,13 +10,13 @@ from frameledger_services.forks.comparison import AnswerComparison
 from frameledger_services.forks.summary import side_to_json
 
 
-def compared(one: ComparedAnswers) -> dict[str, Any]:
+def compared(answers: ComparedAnswers) -> dict[str, Any]:
     """Returns a version, its recorded answer, and the answer of each rerun."""
     return {
-        "context_id": one.context_id,
-        "version": one.version,
-        "recorded": None if one.recorded is None else _answer(one.recorded),
-        "reruns": [_answer(rerun) | _differences(comparison) for rerun, comparison in one.reruns],
+        "context_id": answers.context_id,
+        "version": answers.version,
+        "recorded": None if answers.recorded is None else _answer(answers.recorded),
+        "reruns": [_answer(rerun) | _differences(comparison) for rerun, comparison in answers.reruns],
     }
 
 

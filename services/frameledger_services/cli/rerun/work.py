@@ -19,9 +19,9 @@ from frameledger_services.forks.summary import Summary
 from frameledger_services.store import reruns
 
 
-async def rerun_one(asked: RerunOptions, context_id: str, at: moment.At | None, as_json: bool) -> bool:
+async def rerun_one(options: RerunOptions, context_id: str, at: moment.At | None, as_json: bool) -> bool:
     """Rerun a version, by default the one that the newest run read. Returns whether all answers are equal."""
-    async with desk_with(asked) as desk:
+    async with desk_with(options) as desk:
         version = await desk.connections.read(_version, context_id, at)
         comparison = await desk.rerun(batch.RunAt(context_id, version))
     if as_json:
@@ -32,7 +32,7 @@ async def rerun_one(asked: RerunOptions, context_id: str, at: moment.At | None, 
 
 
 async def rerun_all(
-    asked: RerunOptions,
+    options: RerunOptions,
     context_ids: Sequence[str],
     since: moment.At | None,
     jobs: int,
@@ -45,16 +45,16 @@ async def rerun_all(
     try:
         with report.writing(path) as written:
 
-            def tell(one: ComparedAnswers) -> None:
-                totals.add(one)
-                result = to_json.compared(one)
+            def tell(answers: ComparedAnswers) -> None:
+                totals.add(answers)
+                result = to_json.compared(answers)
                 written.add(result)
                 if as_json:
                     typer.echo(json.dumps(result, ensure_ascii=False))
                 else:
-                    console.print(render.line(one))
+                    console.print(render.line(answers))
 
-            async with desk_with(asked) as desk:
+            async with desk_with(options) as desk:
                 runs = batch.answered_runs(
                     desk.connections, context_ids, None if since is None else since.time
                 )

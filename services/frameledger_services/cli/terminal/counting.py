@@ -19,10 +19,10 @@ def counting(text: str) -> Iterator[Callable[[], None]]:
     count = 0
     with console.status(text.format(count=0)) as status:
 
-        def one() -> None:
+        def count_one() -> None:
             nonlocal count
             count += 1
             if count % EVERY == 0:
                 status.update(text.format(count=count))
 
-        yield one
+        yield count_one

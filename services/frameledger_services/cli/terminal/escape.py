@@ -13,8 +13,8 @@ def printable(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Returns the beginning of the text on one line, with control characters replaced."""
-    one = " ".join(text[: 4 * LONGEST].split())
-    safe = printable(one)
+    joined = " ".join(text[: 4 * LONGEST].split())
+    safe = printable(joined)
     return safe if len(safe) <= LONGEST else safe[: LONGEST - 1] + "…"
 
 

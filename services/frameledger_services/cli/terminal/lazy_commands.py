@@ -83,11 +83,11 @@ def _check_values(command: Any) -> None:
 
 def _check_value(checked_by: Callable[..., Any] | None, ctx: Any, parameter: Any, value: Any) -> Any:
     values = value if isinstance(value, list | tuple) else [value]
-    for one in values:
+    for element in values:
         # Bytes of the command line that are not text in the locale's encoding are surrogates.
-        if isinstance(one, str) and SURROGATE.search(one):
-            raise typer.BadParameter(f"{one!r} is not text", ctx=ctx, param=parameter)
-        if isinstance(one, int) and one > LARGEST_NUMBER:
+        if isinstance(element, str) and SURROGATE.search(element):
+            raise typer.BadParameter(f"{element!r} is not text", ctx=ctx, param=parameter)
+        if isinstance(element, int) and element > LARGEST_NUMBER:
             raise typer.BadParameter(f"the largest number is {LARGEST_NUMBER:,}", ctx=ctx, param=parameter)
     checked = value if checked_by is None else checked_by(ctx, parameter, value)
     # Last, because a callback that refuses it too says more. An empty argument is mostly a variable that is not set.

@@ -71,8 +71,8 @@ Option = Annotated[
 
 async def find(connection: AsyncConnection[Any], context_id: str, at: At | None) -> Moment:
     """Returns the requested version. Ends the command if the conversation or that version does not exist."""
-    asked = at or At()
-    conversation = await moments.moment(connection, context_id, version=asked.version, time=asked.time)
+    target = at or At()
+    conversation = await moments.moment(connection, context_id, version=target.version, time=target.time)
     if conversation is None:
         output.fail(
             str(NoSuchContextError(context_id)),

@@ -7,20 +7,20 @@ import typer
 from frameledger.record import MAX_KEY_BYTES
 
 
-def context_id(given: str | None) -> str | None:
+def context_id(value: str | None) -> str | None:
     """Typer callback that validates a conversation's id, which is the key of its records."""
-    if given is not None and (
-        "\x00" in given or not 1 <= len(given.encode(errors="replace")) <= MAX_KEY_BYTES
+    if value is not None and (
+        "\x00" in value or not 1 <= len(value.encode(errors="replace")) <= MAX_KEY_BYTES
     ):
         raise typer.BadParameter(f"a conversation's id has 1 to {MAX_KEY_BYTES} bytes, and no NUL")
-    return given
+    return value
 
 
-def context_ids(given: list[str] | None) -> list[str] | None:
+def context_ids(values: list[str] | None) -> list[str] | None:
     """Typer callback that validates each id of an argument or option that takes several."""
-    for one in given or ():
-        context_id(one)
-    return given
+    for value in values or ():
+        context_id(value)
+    return values
 
 
 Context = Annotated[

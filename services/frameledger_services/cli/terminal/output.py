@@ -40,8 +40,8 @@ def print_whole(shown: Console, printed: RenderableType) -> None:
 
 def print_json(values: Iterable[Any]) -> None:
     """Print dataclasses as JSON Lines, in the format of `json_text`."""
-    for one in values:
-        print_json_object(asdict(one))
+    for value in values:
+        print_json_object(asdict(value))
 
 
 def print_json_object(value: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ def read_lines(file: int, tell: Callable[[str | None], None]) -> None:
     """
     loop = asyncio.get_running_loop()
 
-    def told(line: str | None) -> bool:
+    def deliver(line: str | None) -> bool:
         try:
             loop.call_soon_threadsafe(tell, line)
         except RuntimeError:
@@ -29,10 +29,10 @@ def read_lines(file: int, tell: Callable[[str | None], None]) -> None:
         rest = b""
         while piece := _read(file):
             *lines, rest = (rest + piece).split(b"\n")
-            if not all(told(line.decode(errors="replace")) for line in lines):
+            if not all(deliver(line.decode(errors="replace")) for line in lines):
                 return
-        if not rest or told(rest.decode(errors="replace")):
-            told(None)
+        if not rest or deliver(rest.decode(errors="replace")):
+            deliver(None)
 
     # A daemon thread, because a blocking read cannot be stopped. It reads the descriptor, because the interpreter locks
     # `sys.stdin` at exit.

@@ -99,30 +99,30 @@ def _services(services: Sequence[Service]) -> Text:
 
 def _in_progress(work: Sequence[InProgress]) -> Table:
     table = _table("", "", "", "s", "conversation", "version", "worker")
-    for one in work:
+    for item in work:
         table.add_row(
-            one.kind,
-            one_line(one.name or ""),
-            one.status,
-            f"{one.seconds:,.1f}",
-            one_line(one.context_id),
-            str(one.version),
-            one_line(one.worker or ""),
+            item.kind,
+            one_line(item.name or ""),
+            item.status,
+            f"{item.seconds:,.1f}",
+            one_line(item.context_id),
+            str(item.version),
+            one_line(item.worker or ""),
         )
     return table
 
 
 def _went_wrong(failures: Sequence[WentWrong]) -> Table:
     table = _table("", "", "", "", "conversation", "version", "")
-    for one in failures:
+    for failure in failures:
         table.add_row(
-            _time(one.at),
-            one.kind,
-            one_line(one.name or ""),
-            Text(one.status, "red"),
-            one_line(one.context_id),
-            str(one.version),
-            one_line(one.error or ""),
+            _time(failure.at),
+            failure.kind,
+            one_line(failure.name or ""),
+            Text(failure.status, "red"),
+            one_line(failure.context_id),
+            str(failure.version),
+            one_line(failure.error or ""),
         )
     return table
 

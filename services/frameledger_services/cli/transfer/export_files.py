@@ -83,17 +83,17 @@ def export(
         raise typer.BadParameter("use it with -o FILE: standard output has the export", param_hint="--json")
     _check_format(format_, named, out, at)
     from_time = None if since is None else _time(since)
-    done = Summary(str(format_), file=None if out is None else str(out))
+    summary = Summary(str(format_), file=None if out is None else str(out))
     with backend.exit_on_error(), _named_if_missing():
-        _write(Settings.from_env(), format_, named, from_time, out, at, done)
+        _write(Settings.from_env(), format_, named, from_time, out, at, summary)
     if as_json:
-        typer.echo(json.dumps(asdict(done)))
+        typer.echo(json.dumps(asdict(summary)))
     elif out is not None:
-        written = f"{plural(done.conversations, 'conversation')}, {plural(done.frames, 'frame')}"
-        typer.echo(f"{out}: {written}, {plural(done.bytes, 'byte')}.")
-    if done.left_out:
+        written = f"{plural(summary.conversations, 'conversation')}, {plural(summary.frames, 'frame')}"
+        typer.echo(f"{out}: {written}, {plural(summary.bytes, 'byte')}.")
+    if summary.left_out:
         # The file is complete without them.
-        _name(done.left_out)
+        _name(summary.left_out)
         raise typer.Exit(1)
 
 
@@ -116,18 +116,18 @@ def _write(
     from_time: datetime | None,
     out: Path | None,
     at: moment.At | None,
-    done: Summary,
+    summary: Summary,
 ) -> None:
     if format_ is Format.PARQUET and out is not None:
         with writable(out):
-            asyncio.run(export_work.tables(settings, named, from_time, out, done))
+            asyncio.run(export_work.tables(settings, named, from_time, out, summary))
         return
     with whole_file(out) as file:
         if format_ is Format.OPENAI:
-            asyncio.run(export_work.context(settings, named[0], at, file, done))
+            asyncio.run(export_work.context(settings, named[0], at, file, summary))
             return
         try:
-            asyncio.run(export_work.frames(settings, named, from_time, format_, file, done))
+            asyncio.run(export_work.frames(settings, named, from_time, format_, file, summary))
         except EarlierLifeError as error:
             output.fail(str(error), _EARLIER_LIFE)
 
@@ -144,21 +144,21 @@ def _named_if_missing() -> Iterator[None]:
 def _name(left_out: Sequence[str]) -> None:
     """Print what was left out to standard error: standard output may have the export."""
     which = ", ".join(map(escape.printable, left_out[:_FEW])) + (", ..." if len(left_out) > _FEW else "")
-    one = len(left_out) == 1
+    is_single = len(left_out) == 1
     typer.echo(
-        f"{plural(len(left_out), 'conversation')} {'was' if one else 'were'} left out, because "
-        f"{'it goes' if one else 'they go'} on after an erasure: {which}.\n{_EARLIER_LIFE}",
+        f"{plural(len(left_out), 'conversation')} {'was' if is_single else 'were'} left out, because "
+        f"{'it goes' if is_single else 'they go'} on after an erasure: {which}.\n{_EARLIER_LIFE}",
         err=True,
     )
 
 
 def _time(written: str) -> datetime:
     try:
-        asked = moment.parse(written).time
+        time = moment.parse(written).time
     except typer.BadParameter:
-        asked = None
-    if asked is None:
+        time = None
+    if time is None:
         raise typer.BadParameter(
             f"{written!r} is not a time such as 2026-05-01 or 2026-05-01T12:00:00+02:00", param_hint="--since"
         )
-    return asked.astimezone(UTC)
+    return time.astimezone(UTC)

@@ -52,22 +52,22 @@ async def frames(
     since: datetime | None,
     format_: Format,
     file: BinaryIO,
-    done: Summary,
+    summary: Summary,
 ) -> None:
     """Write the frames of these conversations, as lines or as CloudEvents; without any, those of all conversations that
     had a frame `since`. Raises `EarlierLifeError` for a named one that lines cannot hold."""
-    write = _counting(file, done)
+    write = _counting(file, summary)
     async with _reading(settings) as connection:
         if format_ is Format.CLOUDEVENTS:
             events = CloudEvents(write)
-            await _each(connection, named, since, events.export, done)
+            await _each(connection, named, since, events.export, summary)
             events.end()
         else:
-            await _each(connection, named, since, LineExport(version("frameledger"), write).export, done)
+            await _each(connection, named, since, LineExport(version("frameledger"), write).export, summary)
 
 
 async def tables(
-    settings: Settings, named: Sequence[str], since: datetime | None, folder: Path, done: Summary
+    settings: Settings, named: Sequence[str], since: datetime | None, folder: Path, summary: Summary
 ) -> None:
     """Write the rows of these conversations, or of all, to Parquet files in a folder."""
     # Imported here: it needs an extra.
@@ -75,12 +75,12 @@ async def tables(
 
     async with _reading(settings) as connection:
         with Parquet(connection, folder) as files:
-            await _each(connection, named, since, files.export, done)
-        done.bytes = files.bytes
+            await _each(connection, named, since, files.export, summary)
+        summary.bytes = files.bytes
 
 
 async def context(
-    settings: Settings, context_id: str, at: moment.At | None, file: BinaryIO, done: Summary
+    settings: Settings, context_id: str, at: moment.At | None, file: BinaryIO, summary: Summary
 ) -> None:
     """Write the context of a conversation as a request of the chat completions API."""
     # Imported here: importing the adapters takes time.
@@ -92,7 +92,7 @@ async def context(
     # A lone surrogate, which a message may have, cannot be encoded in UTF-8; JSON has an escape for it.
     content = text.encode(errors="backslashreplace")
     file.write(content)
-    done.conversations, done.frames, done.bytes = 1, conversation.version, len(content)
+    summary.conversations, summary.frames, summary.bytes = 1, conversation.version, len(content)
 
 
 async def _each(
@@ -100,7 +100,7 @@ async def _each(
     named: Sequence[str],
     since: datetime | None,
     export_one: Export,
-    done: Summary,
+    summary: Summary,
 ) -> None:
     await exporting.check_there(connection, named)
     total = len(named) or await transfer.count(connection, since)
@@ -112,10 +112,10 @@ async def _each(
             except EarlierLifeError:
                 if named:
                     raise
-                done.left_out.append(head.context_id)
+                summary.left_out.append(head.context_id)
             else:
-                done.conversations += 1
-                done.frames += head.version
+                summary.conversations += 1
+                summary.frames += head.version
             advance(1)
 
         await exporting.each(connection, exporting.chosen(connection, named, since), told)
@@ -130,9 +130,9 @@ async def _reading(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
         raise connections.failure("The database could not be read", error) from error
 
 
-def _counting(file: BinaryIO, done: Summary) -> Callable[[bytes], None]:
+def _counting(file: BinaryIO, summary: Summary) -> Callable[[bytes], None]:
     def write(content: bytes) -> None:
         file.write(content)
-        done.bytes += len(content)
+        summary.bytes += len(content)
 
     return write

@@ -58,22 +58,23 @@ def import_(
         )
     checked: list[Checked] = []
     with backend.exit_on_error(), readable(file), named_if_damaged(file):
-        done = asyncio.run(_import(Settings.from_env(), file, checked))
+        imported = asyncio.run(_import(Settings.from_env(), file, checked))
     if as_json:
-        typer.echo(json.dumps(asdict(done) | {"refolded": [one.header.context_id for one in checked]}))
+        typer.echo(json.dumps(asdict(imported) | {"refolded": [one.header.context_id for one in checked]}))
         return
-    sentence = f"Imported {plural(done.conversations, 'conversation')}, {plural(done.frames, 'frame')}."
-    if done.there_already:
-        sentence += (
-            f" {done.there_already:,} {'was' if done.there_already == 1 else 'were'} already imported."
-        )
-    if done.ended:
-        sentence += f" {done.ended:,} had open work, which an EndFrame closed."
+    sentence = (
+        f"Imported {plural(imported.conversations, 'conversation')}, {plural(imported.frames, 'frame')}."
+    )
+    if imported.there_already:
+        sentence += f" {imported.there_already:,} {'was' if imported.there_already == 1 else 'were'} already imported."
+    if imported.ended:
+        sentence += f" {imported.ended:,} had open work, which an EndFrame closed."
     typer.echo(sentence)
-    for one in checked[:_FEW]:
-        name = escape.printable(one.header.context_id)
+    for conversation in checked[:_FEW]:
+        name = escape.printable(conversation.header.context_id)
         typer.echo(
-            f"By the rules of this release {name} differs from the file: the outcome of version {one.refolded[0]}.",
+            f"By the rules of this release {name} differs from the file: "
+            f"the outcome of version {conversation.refolded[0]}.",
             err=True,
         )
     if len(checked) > _FEW:
@@ -93,10 +94,10 @@ async def _import(settings: Settings, path: Path, refolded: list[Checked]) -> Im
 
 async def _check(connection: AsyncConnection[Any], path: Path, refolded: list[Checked]) -> Imported:
     def noted(conversations: Iterator[Checked]) -> Iterator[Checked]:
-        for one in conversations:
-            if one.refolded:
-                refolded.append(one)
-            yield one
+        for conversation in conversations:
+            if conversation.refolded:
+                refolded.append(conversation)
+            yield conversation
 
     with path.open("rb") as file, progress.shown("checking") as advance:
         return await importing.check_free(connection, noted(importing.check(_lines(file), advance)))

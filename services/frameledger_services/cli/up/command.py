@@ -78,29 +78,29 @@ def _run(settings: Settings) -> bool:
     from frameledger_services import logs
     from frameledger_services.embedded.forked import forking
 
-    wanted = services.configured(settings)
-    with forking(imports.of(one.name for one in wanted)) as fork_server:
+    commands = services.configured(settings)
+    with forking(imports.of(one.name for one in commands)) as fork_server:
         logs.configure(settings.log_level, settings.log_format)
-        return asyncio.run(_supervise(settings, wanted, fork_server))
+        return asyncio.run(_supervise(settings, commands, fork_server))
 
 
 async def _supervise(
-    settings: Settings, wanted: Sequence[command_programs.Command], fork_server: ForkServer | None
+    settings: Settings, commands: Sequence[command_programs.Command], fork_server: ForkServer | None
 ) -> bool:
     from frameledger_services.embedded import stack
 
-    asked = process.cancel_on_signals()
+    signals = process.cancel_on_signals()
     with render.StartProgress(output.console(), settings.data_dir) as progress:
         try:
             await stack.up(
                 settings,
                 setup=services.setup(),
-                services=wanted,
+                services=commands,
                 on_change=progress.show,
                 fork_server=fork_server,
             )
         except asyncio.CancelledError:
-            if not asked:
+            if not signals:
                 raise
     return progress.was_ready
 

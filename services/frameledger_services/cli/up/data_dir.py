@@ -24,7 +24,7 @@ def settings_of(data_dir: Path | None, *, look_for_running: bool) -> Settings:
     """Returns the effective settings, with this data directory if one is given. Ends the command on an error."""
     try:
         # The settings file of that directory is read, too.
-        given = {} if data_dir is None else {f"{PREFIX}DATA_DIR": str(data_dir)}
-        return load({**os.environ, **given}, look_for_running=look_for_running).settings
+        from_option = {} if data_dir is None else {f"{PREFIX}DATA_DIR": str(data_dir)}
+        return load({**os.environ, **from_option}, look_for_running=look_for_running).settings
     except SettingsError as error:
         output.fail(str(error), "See `frameledger config --help`.")

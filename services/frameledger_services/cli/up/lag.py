@@ -42,13 +42,13 @@ def table(partitions: Sequence[PartitionProgress]) -> Table:
     for heading in ("partition", "next offset", "gap", "lag"):
         rows.add_column(heading, justify="right", no_wrap=True)
     rows.add_column("read by", overflow="fold")
-    for one in partitions:
+    for partition in partitions:
         rows.add_row(
-            str(one.partition),
-            str(one.next_offset),
-            "" if one.gap is None else f"{one.gap:,}",
-            "" if one.lag_seconds is None else f"{one.lag_seconds:,.0f} s",
-            Text(one.owner or "") if one.is_owned else Text("nobody", "red"),
+            str(partition.partition),
+            str(partition.next_offset),
+            "" if partition.gap is None else f"{partition.gap:,}",
+            "" if partition.lag_seconds is None else f"{partition.lag_seconds:,.0f} s",
+            Text(partition.owner or "") if partition.is_owned else Text("nobody", "red"),
         )
     return rows
 

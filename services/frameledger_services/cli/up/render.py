@@ -58,7 +58,7 @@ class StartProgress:
             if self._live.is_started:
                 self._live.update("")
                 self._live.stop()
-                self._before = {process.name: _done(process) for process in record.processes}
+                self._before = {process.name: _step_of(process) for process in record.processes}
         if self._live.is_started and record.phase is Phase.STARTING:
             self._live.update(_progress_table(record.processes))
             return
@@ -74,12 +74,12 @@ class StartProgress:
         self._console.print("Stopping ...")
 
     def _say(self, process: Process) -> None:
-        if self._before.get(process.name) != _done(process) and process.state is not State.WAITING:
+        if self._before.get(process.name) != _step_of(process) and process.state is not State.WAITING:
             self._console.print(Text.assemble(process.name, ": ", process.state, _after(process.word)))
-        self._before[process.name] = _done(process)
+        self._before[process.name] = _step_of(process)
 
 
-def _done(process: Process) -> tuple[State, str]:
+def _step_of(process: Process) -> tuple[State, str]:
     """Returns what gets a line when it changes: each step, but not each of the forty jars."""
     return process.state, process.word.partition(" ")[0]
 
@@ -109,8 +109,8 @@ def _print_ready(console: Console, record: Record, data_dir: Path, detached: boo
     name = max((len(one.name) for one in shown), default=0)
     address = max((len(_address(one)) for one in shown), default=0)
     # From here on no line is wrapped or cut: what it names is to be copied.
-    for one in shown:
-        line = f"{one.name:<{name}}  {_address(one):<{address}}  {one.word or _metrics(one)}"
+    for process in shown:
+        line = f"{process.name:<{name}}  {_address(process):<{address}}  {process.word or _metrics(process)}"
         console.print(line.rstrip(), soft_wrap=True, markup=False)
     console.print()
     if (page := page_of(record)) is not None:

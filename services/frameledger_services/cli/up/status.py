@@ -35,8 +35,8 @@ def status(
     report = report_of(directory, read_record(directory), now=time.time())
     partitions = lag.reach(settings)
     if as_json:
-        whole = report.model_dump(mode="json") | {"partitions": lag.as_json(partitions)}
-        typer.echo(json.dumps(whole, indent=2, ensure_ascii=False))
+        values = report.model_dump(mode="json") | {"partitions": lag.as_json(partitions)}
+        typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
     else:
         output.print_whole(output.console(), status_page(report))
         if partitions:
