@@ -101,8 +101,8 @@ class Delivery(Generic[T]):
     async def _mended(self, client: Publisher, left: list[T], error: FramesRefusedError) -> list[T]:
         """Publish one by one, to find the rejected frame. Returns its replacement."""
         if len(left) > 1:
-            for one in left:
-                await self.publish(client, [one])
+            for item in left:
+                await self.publish(client, [item])
             return []
         self.refused += len(left)
         instead = (self._refused(one, error) for one in left)

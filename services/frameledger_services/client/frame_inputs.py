@@ -71,16 +71,16 @@ class FramePreparation:
     def note_unconfirmed(self, context_id: str, frames: Sequence[PreparedFrame]) -> None:
         """These may not have been published. The newest `MOST_REMEMBERED` objects are remembered."""
         self.note_published(context_id, frames)
-        for one in frames:
-            if not isinstance(one.original, Frame | EncodedFrame):
-                self._unconfirmed.setdefault((context_id, id(one.original)), []).append(one)
+        for frame in frames:
+            if not isinstance(frame.original, Frame | EncodedFrame):
+                self._unconfirmed.setdefault((context_id, id(frame.original)), []).append(frame)
         while len(self._unconfirmed) > MOST_REMEMBERED:
             self._unconfirmed.popitem(last=False)
 
     def note_published(self, context_id: str, frames: Sequence[PreparedFrame]) -> None:
         """These are published: passed again, a mapping or text is another frame."""
-        for one in frames:
-            self._unconfirmed.pop((context_id, id(one.original)), None)
+        for frame in frames:
+            self._unconfirmed.pop((context_id, id(frame.original)), None)
 
 
 def expecting(prepared: Sequence[PreparedFrame], version: int) -> list[PreparedFrame]:
@@ -95,18 +95,18 @@ def expecting(prepared: Sequence[PreparedFrame], version: int) -> list[PreparedF
             f"expected_version goes with one frame, and publish() was given {len(prepared)}: each changes the "
             "conversation for the next. One append may bring several messages, and ask for a run."
         )
-    one = prepared[0]
-    if not isinstance(one.frame, OfContext):
+    prepared_frame = prepared[0]
+    if not isinstance(prepared_frame.frame, OfContext):
         raise ValueError(
-            f"{one.frame.type} happens whatever the conversation is, and expects no version. Those that may are "
-            f"{', '.join(name for name, kind in FRAME_TYPES.items() if issubclass(kind, OfContext))}."
+            f"{prepared_frame.frame.type} happens whatever the conversation is, and expects no version. Those that "
+            f"may are {', '.join(name for name, kind in FRAME_TYPES.items() if issubclass(kind, OfContext))}."
         )
-    if one.frame.expected_version not in (None, version):
+    if prepared_frame.frame.expected_version not in (None, version):
         raise ValueError(
-            f"The frame expects version {one.frame.expected_version}, and publish() was told {version}."
+            f"The frame expects version {prepared_frame.frame.expected_version}, and publish() was told {version}."
         )
-    complete = one.complete.model_copy(update={"expected_version": version})
-    return [PreparedFrame(one.original, one.frame, complete)]
+    complete = prepared_frame.complete.model_copy(update={"expected_version": version})
+    return [PreparedFrame(prepared_frame.original, prepared_frame.frame, complete)]
 
 
 def _prepared(original: object, before: list[PreparedFrame]) -> PreparedFrame:
@@ -124,11 +124,11 @@ def _prepared(original: object, before: list[PreparedFrame]) -> PreparedFrame:
 
 
 def _flat(inputs: Iterable[FrameInput]) -> Iterator[object]:
-    for one in inputs:
-        if isinstance(one, Sequence) and not isinstance(one, str | bytes):
-            yield from one
+    for item in inputs:
+        if isinstance(item, Sequence) and not isinstance(item, str | bytes):
+            yield from item
         else:
-            yield one
+            yield item
 
 
 def _decoded(original: object) -> AnyFrame:

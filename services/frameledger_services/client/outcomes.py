@@ -114,10 +114,10 @@ async def stored(
 
 def _erased(published: PublishedFrame, receipts: Sequence[Receipt]) -> PublishedFrame:
     """Returns a frame of which nothing is stored: one that erased, or was erased."""
-    for one in receipts:
-        if one.frame_id == frame_uuid(published.frame_id):
-            repeated = (one.partition, one.offset) != (published.partition, published.offset)
-            return replace(published, version=one.version, outcome="applied", repeated=repeated)
+    for receipt in receipts:
+        if receipt.frame_id == frame_uuid(published.frame_id):
+            repeated = (receipt.partition, receipt.offset) != (published.partition, published.offset)
+            return replace(published, version=receipt.version, outcome="applied", repeated=repeated)
     return replace(published, outcome="erased") if receipts else published
 
 

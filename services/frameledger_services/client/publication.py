@@ -90,12 +90,12 @@ class Publications:
             )
             for one in prepared
         ]
-        for one in prepared:
-            warn_of_misspelled(one.frame)
-            if was_published(one.frame, context_id):
+        for frame in prepared:
+            warn_of_misspelled(frame.frame)
+            if was_published(frame.frame, context_id):
                 warnings.warn(
-                    f"{one.complete.name} was published to {context_id} before and counts once: to say the same again, "
-                    "make a new frame, as with frame.model_copy().",
+                    f"{frame.complete.name} was published to {context_id} before and counts once: to say the "
+                    "same again, make a new frame, as with frame.model_copy().",
                     RepeatedWarning,
                     stacklevel=3,
                 )
@@ -111,8 +111,8 @@ class Publications:
             self._preparation.note_unconfirmed(publication.context_id, publication.prepared)
             raise
         self._preparation.note_published(publication.context_id, publication.prepared)
-        for one in publication.prepared:
-            note_published(one.frame, publication.context_id)
+        for frame in publication.prepared:
+            note_published(frame.frame, publication.context_id)
 
 
 def _context_id(context_id: object) -> str:

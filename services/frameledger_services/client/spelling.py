@@ -45,14 +45,14 @@ def _meant(name: str, known: Iterable[str]) -> str | None:
     return next((one for one in known if is_one_edit(name, one)), None)
 
 
-def is_one_edit(one: str, other: str) -> bool:
+def is_one_edit(word: str, other: str) -> bool:
     """Returns whether two words differ by one letter inserted, deleted or replaced, by two adjacent letters swapped
     (Damerau-Levenshtein distance 1), or by capitals only."""
-    if one.lower() == other.lower():
-        return one != other
+    if word.lower() == other.lower():
+        return word != other
     at = next(
-        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+        (at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
     )
-    left, right = one[at:], other[at:]
+    left, right = word[at:], other[at:]
     swapped = left[1:2] + left[:1] == right[:2] and left[2:] == right[2:]
     return left[1:] == right or left == right[1:] or left[1:] == right[1:] or swapped

@@ -127,19 +127,19 @@ async def make(program: Program, home: Path, archive: Path) -> None:
             stderr=log,
             start_new_session=True,
         )
-    made = unfinished(archive)
+    new_archive = unfinished(archive)
     try:
         if await process.wait() == 0:
             # Java checks only its header: after a power cut the file must be complete or absent.
-            await asyncio.to_thread(_to_disk, made)
-            made.replace(archive)
+            await asyncio.to_thread(_to_disk, new_archive)
+            new_archive.replace(archive)
         (home / LIST).unlink(missing_ok=True)
         _forget_the_oldest(archive.parent)
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-        made.unlink(missing_ok=True)
+        new_archive.unlink(missing_ok=True)
 
 
 def unfinished(archive: Path) -> Path:

@@ -65,8 +65,8 @@ class CommandPrograms:
         readiness: list[Callable[[], bool]] = []
         listening: list[Callable[[], bool]] = []
         if command.preferred_port is not None:
-            wanted = getattr(self._settings, f"{command.name}_port")
-            port = self.port(command.name, wanted, command.preferred_port)
+            configured_port = getattr(self._settings, f"{command.name}_port")
+            port = self.port(command.name, configured_port, command.preferred_port)
             ours[f"{command.name}_port"] = str(port)
             address = f"http://{ports.HOST}:{port}"
             listening.append(partial(ports.answers, port))
@@ -94,14 +94,14 @@ class CommandPrograms:
             stop_within=stop_secs(self._settings),
         )
 
-    def port(self, name: str, wanted: int | None, preferred: int) -> int:
+    def port(self, name: str, configured: int | None, preferred: int) -> int:
         """Returns the configured port, or the previous one, so that clients configured with it keep working."""
         file = self._directory / "run" / f"{name}.port"
-        if wanted is None:
+        if configured is None:
             with suppress(OSError, ValueError):
                 preferred = int(file.read_text(encoding="ascii"))
         setting = f"{PREFIX}{name.upper()}_PORT"
-        port = ports.choose(wanted or preferred, explicit=wanted is not None, setting=setting)
+        port = ports.choose(configured or preferred, explicit=configured is not None, setting=setting)
         file.write_text(str(port), encoding="ascii")
         return port
 

@@ -101,8 +101,8 @@ def _heard(link: socket.socket) -> bytes:
         return b""
 
 
-def _answer(asked: dict[str, Any], this: int, children: set[int]) -> dict[str, Any]:
-    match asked:
+def _answer(request: dict[str, Any], this: int, children: set[int]) -> dict[str, Any]:
+    match request:
         case {"fork": program}:
             # Checked before the fork, because a fork has only the calling thread, but the locks of all threads.
             safe = has_one_thread()

@@ -34,7 +34,7 @@ class ForkServer:
     def fork(self, program: Program) -> int | None:
         """Fork a process for a program that may be forked. Returns its pid, or None if the fork server does not answer.
         Raises `OSError` if the fork fails."""
-        asked = {
+        request = {
             "argv": program.argv,
             "directory": str(program.directory),
             "log": str(program.log),
@@ -42,7 +42,7 @@ class ForkServer:
         }
         self._has_forked = True
         try:
-            answer = self._ask({"fork": asked})
+            answer = self._ask({"fork": request})
         except _GoneError:
             return None
         if "error" in answer:

@@ -126,8 +126,8 @@ def _format(home: Path, software: java.Software, log: Path) -> None:
     command = _java(home, software, "kafka.tools.StorageTool", *arguments, "--standalone")
     try:
         with log.open("ab") as output:
-            made = subprocess.run(command, cwd=home, stdout=output, stderr=output, timeout=120, check=False)
-        if made.returncode != 0:
+            result = subprocess.run(command, cwd=home, stdout=output, stderr=output, timeout=120, check=False)
+        if result.returncode != 0:
             raise failed("Kafka", f"could not create its files in {home}", log)
         (home / "VERSION").write_text(software.kafka + "\n", encoding="ascii")
         unfinished.rename(home / "data")

@@ -55,9 +55,9 @@ def _any() -> int:
     while True:
         with socket.socket() as probe:
             probe.bind((HOST, 0))
-            given: int = probe.getsockname()[1]
-        if given not in _reserved and _reserve(given):
-            return given
+            port_of_system: int = probe.getsockname()[1]
+        if port_of_system not in _reserved and _reserve(port_of_system):
+            return port_of_system
 
 
 _reserved: set[int] = set()

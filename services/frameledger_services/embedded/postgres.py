@@ -137,9 +137,9 @@ def _make_cluster(directory: Path, place: ClusterLocation, version: int) -> None
     unfinished.mkdir(mode=0o700)
     place.give(unfinished)
     password = secrets.token_urlsafe(24)
-    given = unfinished.with_name(f"{unfinished.name}.password")
-    _write_secret(given, password)
-    place.give(given)
+    password_file = unfinished.with_name(f"{unfinished.name}.password")
+    _write_secret(password_file, password)
+    place.give(password_file)
 
     # From 17 on the collation is PostgreSQL's own, so a change of system libraries cannot corrupt an index.
     locale = ["--locale=C"] + (
@@ -149,7 +149,7 @@ def _make_cluster(directory: Path, place: ClusterLocation, version: int) -> None
         name="initdb",
         argv=(
             *(str(place.binaries / "initdb"), "--pgdata", str(unfinished), "--username", USER),
-            *("--pwfile", str(given), "--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"),
+            *("--pwfile", str(password_file), "--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"),
             *locale,
         ),
         directory=unfinished.parent,
@@ -158,17 +158,17 @@ def _make_cluster(directory: Path, place: ClusterLocation, version: int) -> None
     )
     try:
         with program.log.open("ab") as log:
-            made = subprocess.run(
+            result = subprocess.run(
                 program.command(), cwd=program.directory, stdout=log, stderr=log, timeout=120, check=False
             )
-        if made.returncode != 0:
+        if result.returncode != 0:
             raise failed("PostgreSQL", f"could not create its files in {place.data.parent}", program.log)
         _write_secret(
             _password_file(directory), f"{ports.HOST}:*:*:{USER}:{password}\n*:*:*:{USER}:{password}\n"
         )
         unfinished.rename(place.data)
     finally:
-        given.unlink(missing_ok=True)
+        password_file.unlink(missing_ok=True)
         shutil.rmtree(unfinished, ignore_errors=True)
 
 

@@ -52,16 +52,16 @@ class Broker:
 
         Some partitions may have no leader, while the brokers that have them are away. Raises `BrokerError`.
         """
-        wanted = list(names)
-        answer = await self._ask("describe topics", TopicsRequest(wanted))
+        all_names = list(names)
+        answer = await self._ask("describe topics", TopicsRequest(all_names))
         try:
             descriptions = {one.name: one for one in topics_in(answer)}
         except KafkaError as error:
-            raise BrokerError(f"{self._address} does not describe topics: {_said(error)}") from error
+            raise BrokerError(f"{self._address} does not describe topics: {_text_of(error)}") from error
         if not configs or not descriptions:
             return descriptions
-        asked = [(int(ConfigResourceType.TOPIC), name, None) for name in descriptions]
-        answer = await self._ask("describe the configuration of topics", DescribeConfigsRequest(asked))
+        resources = [(int(ConfigResourceType.TOPIC), name, None) for name in descriptions]
+        answer = await self._ask("describe the configuration of topics", DescribeConfigsRequest(resources))
         for code, message, _, name, entries in answer.resources:
             if for_code(code) is UnknownTopicOrPartitionError:
                 # Deleted between the two requests.
@@ -71,9 +71,9 @@ class Broker:
                     f"{self._address} does not describe {name}: {message or for_code(code).description}"
                 )
             else:
-                one = descriptions[name]
+                description = descriptions[name]
                 config = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
-                descriptions[name] = replace(one, config=config)
+                descriptions[name] = replace(description, config=config)
         return descriptions
 
     async def find(self, name: str) -> TopicDescription | None:
@@ -99,7 +99,7 @@ class Broker:
         """
         existing = await self._led(topic.name for topic in topics)
         missing = [topic for topic in topics if topic.name not in existing]
-        made = []
+        created = []
         if missing:
             answer = await self._ask("create topics", _creation(missing), to_controller=True)
             for name, code, message in answer.topic_errors:
@@ -108,9 +108,9 @@ class Broker:
                         f"{self._address} does not make the topic {name}: {message or for_code(code).description}"
                     )
                 if not code:
-                    made.append(name)
+                    created.append(name)
             await self._until_ready(missing)
-        return made
+        return created
 
     async def _led(self, names: Iterable[str]) -> set[str]:
         """Returns those with leaders for all partitions; one that is being created may lack some."""
@@ -142,8 +142,8 @@ class Broker:
             except (KafkaError, NotImplementedError, TimeoutError) as error:
                 failure = error
         which = f"none of its {len(nodes)} brokers answers; the last one: " if len(nodes) > 1 else ""
-        said = "no broker is known" if failure is None else _said(failure)
-        raise BrokerError(f"{self._address} could not {what}: {which}{said}") from failure
+        problem = "no broker is known" if failure is None else _text_of(failure)
+        raise BrokerError(f"{self._address} could not {what}: {which}{problem}") from failure
 
     def _nodes(self, to_controller: bool) -> list[Any]:
         cluster = self._client.cluster
@@ -197,5 +197,5 @@ def _creation(topics: Sequence[TopicSpec]) -> Any:
     )
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return str(error) or type(error).__name__

@@ -86,14 +86,14 @@ class _Learning:
 
     def __init__(self, client: AIOKafkaClient) -> None:
         self._client = client
-        self._asked: set[asyncio.Task[Any]] = set()
+        self._requests: set[asyncio.Task[Any]] = set()
         """A request is not cancelled when another broker has answered, as that would close its connection. Each ends by
         its timeout."""
 
     async def end(self) -> None:
-        for task in self._asked:
+        for task in self._requests:
             task.cancel()
-        await asyncio.gather(*self._asked, return_exceptions=True)
+        await asyncio.gather(*self._requests, return_exceptions=True)
 
     async def learn(self, cluster: Any, topics: Any) -> bool:
         """Returns whether a broker answered; its answer is in `cluster` then."""
@@ -117,8 +117,8 @@ class _Learning:
 
     def _ask(self, node: Any, request: MetadataRequest) -> asyncio.Task[Any]:
         task = asyncio.create_task(self._answer(node, request))
-        self._asked.add(task)
-        task.add_done_callback(self._asked.discard)
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
         return task
 
     async def _answer(self, node: Any, request: MetadataRequest) -> Any:

@@ -120,17 +120,17 @@ class Feed:
 
     async def _read(self, node: int, receive: Receive, revalidate: Revalidate) -> None:
         """Read what a broker leads, for as long as it leads anything."""
-        while asked := {
+        while partitions := {
             number: one for number, one in self._followed.items() if self._leaders.of(number) == node
         }:
-            if not await self._fetch(node, asked, receive, revalidate):
+            if not await self._fetch(node, partitions, receive, revalidate):
                 await self._leaders.look_again(node)
 
     async def _fetch(
-        self, node: int, asked: Mapping[int, FollowedPartition], receive: Receive, revalidate: Revalidate
+        self, node: int, partitions: Mapping[int, FollowedPartition], receive: Receive, revalidate: Revalidate
     ) -> bool:
         """One request and its answer. Returns whether it is an answer for all partitions."""
-        offsets = {number: one.offset for number, one in asked.items()}
+        offsets = {number: one.offset for number, one in partitions.items()}
         try:
             with self._leaders.asked_while_slow(node):
                 response = await self._client.send(node, self._request(offsets))
@@ -140,12 +140,12 @@ class Feed:
             if node not in self._away:
                 _log.warning("feed.broker_away", broker=node, reason=str(error))
             self._away.add(node)
-            for one in asked.values():
-                one.needs_revalidation = True
+            for partition in partitions.values():
+                partition.needs_revalidation = True
             return False
         self._away.discard(node)
         self._check_clock()
-        answer = self._answer(node, response, asked, offsets)
+        answer = self._answer(node, response, partitions, offsets)
         await receive(answer.fetched)
         if answer.to_revalidate:
             await revalidate(answer.to_revalidate)
@@ -156,14 +156,18 @@ class Feed:
         return QuickFetch(QUIET_MS, 1, FETCH_BYTES, READ_COMMITTED, [(self._topic, partitions)], rack_id="")
 
     def _answer(
-        self, node: int, response: Any, asked: Mapping[int, FollowedPartition], offsets: Mapping[int, int]
+        self,
+        node: int,
+        response: Any,
+        followed_partitions: Mapping[int, FollowedPartition],
+        offsets: Mapping[int, int],
     ) -> _Answer:
         if response.API_VERSION >= _WITH_ERROR and response.error_code:
             raise _error(response.error_code, self._topic)
         answer = _Answer()
         for _, partitions in response.topics:
             for number, error_code, end, *rest, raw in partitions:
-                followed = asked[number]
+                followed = followed_partitions[number]
                 if not followed.is_followed:
                     continue
                 leads = self._leaders.of(number) == node
@@ -196,8 +200,8 @@ class Feed:
         now = asyncio.get_running_loop().time()
         if now - self._ticked > FROZEN_SECONDS:
             _log.warning("feed.process_stood_still", seconds=now - self._ticked)
-            for one in self._followed.values():
-                one.needs_revalidation = True
+            for partition in self._followed.values():
+                partition.needs_revalidation = True
         self._ticked = now
 
     def _on_metadata(self, _: object) -> None:

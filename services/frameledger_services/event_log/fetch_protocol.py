@@ -19,8 +19,8 @@ _LENGTH = Struct(">h")
 _PARTITION = Struct(">ihqqqi")
 _ABORTED = Struct(">qq")
 _TAIL = Struct(">ii")
-_ASKED = Struct(">iiqqi")
-_ASKING = Struct(">iiiibii")
+_PARTITION_REQUEST = Struct(">iiqqi")
+_REQUEST = Struct(">iiiibii")
 
 
 class QuickFetch(FetchRequest):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
@@ -79,7 +79,7 @@ class QuickFetchRequest(FetchRequest_v11):  # type: ignore[misc]  # as above
     RESPONSE_TYPE = QuickFetchResponse
 
     def encode(self) -> bytes:
-        head = _ASKING.pack(
+        head = _REQUEST.pack(
             self.replica_id,
             self.max_wait_time,
             self.min_bytes,
@@ -91,7 +91,7 @@ class QuickFetchRequest(FetchRequest_v11):  # type: ignore[misc]  # as above
         parts = [head, _COUNT.pack(len(self.topics))]
         for topic, partitions in self.topics:
             parts += _text(topic), _COUNT.pack(len(partitions))
-            parts += (_ASKED.pack(*one) for one in partitions)
+            parts += (_PARTITION_REQUEST.pack(*one) for one in partitions)
         parts.append(_COUNT.pack(len(self.forgotten_topics_data)))
         for topic, forgotten in self.forgotten_topics_data:
             parts += _text(topic), _COUNT.pack(len(forgotten))

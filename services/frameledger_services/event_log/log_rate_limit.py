@@ -61,7 +61,7 @@ def rate_limited_connections(client: Any) -> Any:
 
 
 @dataclass(slots=True)
-class _Said:
+class _LogLine:
     """When a line was let through last, and how many were not since."""
 
     at: float
@@ -75,7 +75,7 @@ class OnceAMinute(logging.Filter):
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._now = now
-        self._said: dict[str, _Said] = {}
+        self._lines: dict[str, _LogLine] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING or not _of_ours.get():
@@ -83,11 +83,11 @@ class OnceAMinute(logging.Filter):
         sentence = str(record.msg)
         is_away = sentence.startswith(_AWAY_WORDS)
         now, key = self._now(), AWAY if is_away else f"{record.name} {sentence}"
-        logged = self._said.get(key)
+        logged = self._lines.get(key)
         if logged is not None and now - logged.at < MINUTE:
             logged.left_out += 1
             return False
-        self._said[key] = _Said(now)
+        self._lines[key] = _LogLine(now)
         left_out = 0 if logged is None else logged.left_out
         message = record.getMessage()
         record.msg = f"{AWAY}: {message}" if is_away else message

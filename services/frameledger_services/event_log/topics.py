@@ -129,7 +129,7 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
     names = TopicNames(settings.topic_prefix)
     keep = settings.frames_retention_days
     frames_ms = -1 if keep is None else keep * _DAY_MS
-    kept = {
+    limits = {
         names.frames: (frames_ms, MAX_RECORD_BYTES),
         names.inference: (EFFECT_DAYS * _DAY_MS, MAX_RECORD_BYTES),
         names.function_calls: (EFFECT_DAYS * _DAY_MS, MAX_RECORD_BYTES),
@@ -146,7 +146,7 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
             settings.topic_replication,
             _config(settings, retention_ms, largest),
         )
-        for name, (retention_ms, largest) in kept.items()
+        for name, (retention_ms, largest) in limits.items()
     )
 
 
@@ -213,8 +213,8 @@ def _config(settings: Settings, retention_ms: int, largest: int) -> dict[str, st
 
 
 def _problems_of(topic: TopicSpec, description: TopicDescription) -> list[str]:
-    asked = [_config_problem(description, name, value) for name, value in topic.config.items()]
-    sentences = [problem for problem in asked if problem is not None]
+    problems = [_config_problem(description, name, value) for name, value in topic.config.items()]
+    sentences = [problem for problem in problems if problem is not None]
     if topic.replication is not None and description.replication < topic.replication:
         sentences.append(
             f"{topic.name} has {description.replication} copies of each partition, and {PREFIX}TOPIC_REPLICATION asks "

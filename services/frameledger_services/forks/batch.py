@@ -56,13 +56,13 @@ async def in_order(
     waiting: deque[asyncio.Task[_T]] = deque()
     async with asyncio.TaskGroup() as tasks:
 
-        async def one(moment: RunAt) -> _T:
+        async def rerun_one(moment: RunAt) -> _T:
             return await rerun(moment)
 
         async for moment in moments:
             if len(waiting) == jobs:
                 report(await waiting.popleft())
-            waiting.append(tasks.create_task(one(moment)))
+            waiting.append(tasks.create_task(rerun_one(moment)))
         while waiting:
             report(await waiting.popleft())
 

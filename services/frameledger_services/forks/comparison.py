@@ -48,7 +48,7 @@ def compare(original: ModelAnswer, rerun: ModelAnswer) -> AnswerComparison:
     return AnswerComparison(
         pieces,
         all(piece.kind == "same" for piece in pieces),
-        [_said(call) for call in original.calls] == [_said(call) for call in rerun.calls],
+        [_named(call) for call in original.calls] == [_named(call) for call in rerun.calls],
     )
 
 
@@ -85,5 +85,5 @@ def _words(text: str) -> list[str]:
     return _WORDS.findall(text.strip())
 
 
-def _said(call: AnswerCall) -> tuple[str, str]:
+def _named(call: AnswerCall) -> tuple[str, str]:
     return call.function_name, canonical(call.arguments)

@@ -80,7 +80,7 @@ class Copies:
         if isinstance(frame, UnknownFrame):
             # What its fields mean, nobody knows here.
             return frame.model_copy(update=changed)
-        metadata = {name: said for name, said in frame.metadata.items() if name != "experiment"}
+        metadata = {name: value for name, value in frame.metadata.items() if name != "experiment"}
         changed["metadata"] = metadata | self._source(recorded)
         changed |= {name: None for name in _OF_THE_ORIGINAL if getattr(frame, name, None) is not None}
         if frame.type in ("LLMContextFrame", "LLMMirrorFrame") and not self.live:

@@ -75,11 +75,11 @@ def turn_of(runs: Sequence[RecordedRun], calls: Sequence[RecordedCall]) -> list[
 def _answer(
     turn: Sequence[RecordedRun], calls: Sequence[RecordedCall], texts: Mapping[str, str]
 ) -> ModelAnswer:
-    made = [call for run in turn for call in _calls_of(run, calls)]
+    answer_calls = [call for run in turn for call in _calls_of(run, calls)]
     first, last = turn[0], turn[-1]
     return ModelAnswer(
         text="\n".join(text for run in turn if (text := run.said or texts.get(run.run_id))),
-        calls=tuple(AnswerCall(call.function_name, call.arguments) for call in made),
+        calls=tuple(AnswerCall(call.function_name, call.arguments) for call in answer_calls),
         provider=first.provider,
         model=first.model,
         requests=len(turn),

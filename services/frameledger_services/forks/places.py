@@ -44,15 +44,15 @@ class PlacedCopies:
     def of(self, recorded: RecordedFrame, frame: AnyFrame) -> list[AnyFrame]:
         """Returns the copy of a frame, and behind it the starts of the calls that began with it; nothing if no copy is
         made. Called once for each."""
-        made = self._copies.of(recorded, frame)
-        if made is None and recorded.keeps is not None:
-            made = self._copies.of_message(recorded, recorded.keeps)
-        if isinstance(made, LLMMessageRewriteFrame) and recorded.rewrites is not None:
+        copied = self._copies.of(recorded, frame)
+        if copied is None and recorded.keeps is not None:
+            copied = self._copies.of_message(recorded, recorded.keeps)
+        if isinstance(copied, LLMMessageRewriteFrame) and recorded.rewrites is not None:
             place = self._places.get(self._key(recorded.rewrites))
-            made = None if place is None else made.model_copy(update={"position": place})
-        if made is None:
+            copied = None if place is None else copied.model_copy(update={"position": place})
+        if copied is None:
             return []
-        frames = [made, *self._copies.starts(recorded)]
+        frames = [copied, *self._copies.starts(recorded)]
         self._fold(frames, recorded.version)
         return frames
 

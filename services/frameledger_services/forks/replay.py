@@ -92,7 +92,7 @@ class Replayer:
                 f"{topic} is a topic of effects, which workers carry out; frames go elsewhere."
             )
         placed, opened_at = await self._open(copies, topic, first)
-        done = left_out = 0
+        copied = left_out = 0
         due: list[Outgoing] = []
         async for recorded in recorded_frames(self._connections, copies.context_id, first, last):
             seconds, _ = pace.wait_for(time_of(recorded))
@@ -103,12 +103,12 @@ class Replayer:
             await pace.wait(seconds)
             records = _copy(copies, placed, recorded, opened_at)
             if records:
-                done += 1
+                copied += 1
                 due += records
             else:
                 left_out += 1
         await self._producer.publish(topic, due)
-        return done, left_out
+        return copied, left_out
 
     async def _open(self, copies: Copies, topic: str, first: int) -> tuple[PlacedCopies, datetime | None]:
         """Publish what makes the new conversation a recording, and see that it is one. Returns when it was logged, None

@@ -64,9 +64,9 @@ class Rerunner:
     """Asks a model again at recorded versions, many at once. `clock` counts seconds."""
 
     def __init__(
-        self, asked: OutOfBand, changes: Changes, publish: Publish, clock: Callable[[], float]
+        self, inference: OutOfBand, changes: Changes, publish: Publish, clock: Callable[[], float]
     ) -> None:
-        self._model = RerunModel(asked, changes, clock)
+        self._model = RerunModel(inference, changes, clock)
         self._publish = publish
 
     async def rerun(self, original: Original) -> ModelAnswer:
@@ -140,7 +140,7 @@ class _Experiment:
 
     def _renamed(self, frames: Sequence[AnyFrame]) -> tuple[list[AnyFrame], list[FunctionCallFromLLM]]:
         """Returns the frames with ids of calls that are unique in the experiment, and the calls."""
-        given: list[AnyFrame] = []
+        renamed: list[AnyFrame] = []
         calls: list[FunctionCallFromLLM] = []
         for frame in frames:
             if isinstance(frame, FunctionCallsStartedFrame):
@@ -149,8 +149,8 @@ class _Experiment:
                     name = f"call_{self._context_id.removeprefix('rerun-')}_{number}"
                     calls.append(call.model_copy(update={"tool_call_id": name}))
                 frame = frame.model_copy(update={"function_calls": tuple(calls)})
-            given.append(frame)
-        return given, calls
+            renamed.append(frame)
+        return renamed, calls
 
     def _answer_call(self, call: FunctionCallFromLLM) -> tuple[AnyFrame, AnyFrame]:
         """Returns the start and the result of a call, and notes how it was answered."""

@@ -33,14 +33,14 @@ class ModelOutput:
 class RerunModel:
     """The model that is asked, with the changes. `clock` counts seconds."""
 
-    def __init__(self, asked: OutOfBand, changes: Changes, clock: Callable[[], float]) -> None:
-        self._asked = asked
+    def __init__(self, inference: OutOfBand, changes: Changes, clock: Callable[[], float]) -> None:
+        self._inference = inference
         self._changes = changes
         self._clock = clock
 
     def opening(self, original: Original) -> LLMContextFrame:
         """Returns the frame that begins an experiment."""
-        service, changes = self._asked.service, self._changes
+        service, changes = self._inference.service, self._changes
         wire = original.stored.context.to_wire()
         settings = dict(wire["settings"])
         recorded = None if original.answer is None else original.answer.provider
@@ -65,7 +65,7 @@ class RerunModel:
 
     def request(self, folding: Folding, original: Original, answers: Sequence[str | None]) -> Request:
         """Returns the request for an experiment as it stands. Raises `ProviderError`."""
-        return self._asked.service.request(
+        return self._inference.service.request(
             folding.conversation().context,
             prompt_caching=original.stored.prompt_caching,
             system_instruction=self._changes.system,
@@ -79,18 +79,18 @@ class RerunModel:
             began = self._clock()
             first_text: float | None = None
             frames: list[AnyFrame] = []
-            async with aclosing(self._asked.service.answer(request)) as answer:
+            async with aclosing(self._inference.service.answer(request)) as answer:
                 async for frame in answer:
                     if first_text is None and isinstance(frame, LLMTextFrame) and frame.text:
                         first_text = self._clock() - began
                     _join(frames, frame)
             return ModelOutput(tuple(frames), self._clock() - began, first_text)
 
-        return await self._asked.retrying(once)
+        return await self._inference.retrying(once)
 
     def without_secrets(self, sentence: str) -> str:
         """Returns what a provider said, without the key if it was repeated there."""
-        for secret in self._asked.service.secrets():
+        for secret in self._inference.service.secrets():
             sentence = sentence.replace(secret, "...")
         return sentence
 

@@ -45,14 +45,14 @@ class Summary:
     recorded: Side = field(default_factory=Side)
     rerun: Side = field(default_factory=Side)
 
-    def add(self, one: ComparedAnswers) -> None:
+    def add(self, answers: ComparedAnswers) -> None:
         """Count the reruns of a run."""
-        self.unpriced |= one.unpriced
-        for rerun, comparison in one.reruns:
+        self.unpriced |= answers.unpriced
+        for rerun, comparison in answers.reruns:
             self.reruns += 1
             self.calls_not_available += sum(call.answered == "not available" for call in rerun.calls)
-            if one.recorded is not None:
-                self.recorded.add(one.recorded)
+            if answers.recorded is not None:
+                self.recorded.add(answers.recorded)
             self.rerun.add(rerun)
             if comparison is None:
                 self.failed += 1

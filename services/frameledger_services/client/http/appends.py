@@ -47,23 +47,23 @@ class Appends:
         self, publication: Publication, headers: dict[str, str], until: float, *, wait: bool
     ) -> list[PublishedFrame]:
         """Returns the frames as they lie on the log, with outcomes where the gateway has waited for them."""
-        frames, done = publication.frames, list[PublishedFrame]()
+        frames, published = publication.frames, list[PublishedFrame]()
         chunks = list(_chunks(publication.records))
         for records in chunks:
-            left = frames[len(done) :]
+            left = frames[len(published) :]
             # The last one's answer says that the others are stored too, and not what became of them.
             seconds = _whole_seconds(until) if wait and len(chunks) == 1 else 0
             prefer = f"wait={seconds}" if seconds else "respond-async"
-            done += await self._append_chunk(
+            published += await self._append_chunk(
                 publication.context_id,
                 records,
                 {**headers, "Prefer": prefer},
                 left,
                 until,
                 seconds,
-                is_first=not done,
+                is_first=not published,
             )
-        return done
+        return published
 
     async def _append_chunk(
         self,
@@ -122,12 +122,12 @@ class Appends:
         until: float,
     ) -> list[PublishedFrame]:
         """Returns the frames with their outcomes, once all are in the tables. Raises `NotVisibleError` at `until`."""
-        done = list[PublishedFrame]()
+        stored = list[PublishedFrame]()
         why = (
             "Published, but not in the tables in time. Is a projector running (`GET /v1/lag` at the gateway)?"
         )
-        while len(done) < len(published):
-            some = published[len(done) : len(done) + MOST_FRAMES]
+        while len(stored) < len(published):
+            some = published[len(stored) : len(stored) + MOST_FRAMES]
             listed = [{"id": one.frame_id, "place": str(one)} for one in some]
             seconds = _whole_seconds(until)
             try:
@@ -148,14 +148,14 @@ class Appends:
                     f"Published, but not in the tables as far as we see: {error}", published, frames
                 ) from error
             if response.status == 200:
-                done += answers.published_frames(response.content, some)
+                stored += answers.published_frames(response.content, some)
                 continue
             if seconds:
                 why = response.json().get("detail") or why
             if _now() + LOOK_SECONDS >= until:
                 raise NotVisibleError(why, published, frames)
             await asyncio.sleep(0 if seconds else LOOK_SECONDS)
-        return done
+        return stored
 
 
 def _now() -> float:

@@ -84,7 +84,7 @@ def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerE
     if word and word != "internal-error":
         return GatewayProblemError(word, problem)
     status = response.status
-    return GatewayAnswerError(f"{url} answered {status}{_said(response, problem)}", status)
+    return GatewayAnswerError(f"{url} answered {status}{_detail(response, problem)}", status)
 
 
 def is_about_frames(error: GatewayAnswerError) -> bool:
@@ -97,7 +97,7 @@ def is_about_frames(error: GatewayAnswerError) -> bool:
     return error.status == 413
 
 
-def _said(response: Answer, problem: Mapping[str, Any]) -> str:
+def _detail(response: Answer, problem: Mapping[str, Any]) -> str:
     if problem:
         return f": {problem.get('detail')} Its log says more."
     if "location" in response.headers:
