@@ -39,7 +39,7 @@ class Figure:
     def as_json(self) -> dict[str, Any]:
         """Returns the keys that every bench writes, in this order, and `spread` if it was measured. `ok` stands for
         `bound`."""
-        told = {
+        values = {
             "name": self.name,
             "value": _rounded(self.value),
             "unit": self.unit,
@@ -49,8 +49,8 @@ class Figure:
             "ok": self.ok,
         }
         if self.spread is not None:
-            told["spread"] = [round(ratio, 3) for ratio in self.spread]
-        return told
+            values["spread"] = [round(ratio, 3) for ratio in self.spread]
+        return values
 
 
 def as_json(figures: Sequence[Figure]) -> str:

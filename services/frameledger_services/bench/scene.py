@@ -82,8 +82,8 @@ class Scene:
     async def committed(self) -> Committed:
         """Stop the projector and return the commit times of its transactions."""
         self.projector.terminate()
-        told, _ = await self.projector.communicate()
-        return Committed(json.loads(told)["committed"])
+        output, _ = await self.projector.communicate()
+        return Committed(json.loads(output)["committed"])
 
 
 class Committed:

@@ -43,10 +43,10 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
             async def ours() -> float:
                 start = time.perf_counter()
                 for name in names:
-                    done = await rebuild(
+                    rebuilt = await rebuild(
                         connection, topics.frames, effect_topics(topics), ContextId(name), "bench"
                     )
-                    assert done, "all of them, or the rate means nothing"
+                    assert rebuilt, "all of them, or the rate means nothing"
                 return contexts * each / (time.perf_counter() - start)
 
             async def yardstick() -> float:

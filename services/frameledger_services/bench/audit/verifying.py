@@ -45,8 +45,10 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
             async def ours() -> float:
                 start = time.perf_counter()
                 for group in groups:
-                    done = await verify(connection, group, again=True)
-                    assert not any(one.differences.count for one in done), "what is not intact is no measure"
+                    results = await verify(connection, group, again=True)
+                    assert not any(one.differences.count for one in results), (
+                        "what is not intact is no measure"
+                    )
                 return contexts * each / (time.perf_counter() - start)
 
             async def yardstick() -> float:

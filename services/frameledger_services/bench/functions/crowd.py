@@ -56,9 +56,9 @@ async def _crowd(here: Scene, name: str, calls: int) -> float:
         await here.publish({context_id: asking(context_id, "slow") for context_id in contexts})
         await here.until(_SETTLED, calls, contexts, within=WITHIN, pause=LOOK_SECONDS)
         watching.cancel()
-    ((done, at_once),) = await here.rows(_TOLD, contexts, SLOW_SECONDS)
-    if done != calls:
-        raise BenchError(f"Of {calls} calls {done} are done, and the others ended in another way.")
+    ((settled, at_once),) = await here.rows(_ENDED, contexts, SLOW_SECONDS)
+    if settled != calls:
+        raise BenchError(f"Of {calls} calls {settled} are done, and the others ended in another way.")
     if at_once != calls:
         raise BenchError(f"Only {at_once} of {calls} calls had begun when the first one ended.")
     return max(highest)
@@ -66,7 +66,7 @@ async def _crowd(here: Scene, name: str, calls: int) -> float:
 
 _SETTLED = "SELECT count(*) = %s FROM tool_calls WHERE context_id = ANY(%s) AND settled_version IS NOT NULL"
 
-_TOLD = """
+_ENDED = """
     WITH crowd AS (
         SELECT claims.claimed_at, tool_calls.status
         FROM tool_calls

@@ -35,9 +35,9 @@ async def measure(servers: Servers, *, each: int, rounds: int) -> list[Figure]:
     async with scene(servers, [], "functions", gateway_port=port, log_level="warning") as here:
 
         async def known_to(client: Client | HttpClient) -> float:
-            async def publish(one: tuple[str, AnyFrame]) -> float:
+            async def publish(frame: tuple[str, AnyFrame]) -> float:
                 began = time.perf_counter()
-                await client.publish(*one, wait=True)
+                await client.publish(*frame, wait=True)
                 return 1e3 * (time.perf_counter() - began)
 
             # New ids in each round: in an existing conversation the frames would be ignored.
@@ -47,11 +47,11 @@ async def measure(servers: Servers, *, each: int, rounds: int) -> list[Figure]:
         async with running(here.settings, *GATEWAY) as gateway:
             await until_up(gateway, port)
             async with HttpClient(f"http://127.0.0.1:{port}", "") as over_http:
-                taken = await in_turns(
+                measured = await in_turns(
                     lambda: known_to(over_http), lambda: known_to(here.client), rounds, warm_up=1
                 )
     return [
-        taken.figure(
+        measured.figure(
             "append and wait, p50 / Client.publish(wait=True)", "ms", lambda milliseconds: milliseconds, GOAL
         )
     ]

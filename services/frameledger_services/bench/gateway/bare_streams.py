@@ -92,10 +92,10 @@ async def serve(
     names = context_ids(contexts)
     versions = dict.fromkeys(names, 0)
 
-    async def say(frame: tuple[str, AnyFrame]) -> None:
-        name, said = frame
+    async def say(named_frame: tuple[str, AnyFrame]) -> None:
+        name, frame = named_frame
         versions[name] += 1
-        app.conversations[name].add(_event(versions[name], said))
+        app.conversations[name].add(_event(versions[name], frame))
 
     frames = interleaved(contexts, each, size)
     for _ in names:
@@ -108,11 +108,11 @@ async def serve(
     print(json.dumps([app.conversations[name].times for name in names]))
 
 
-def _event(version: int, said: AnyFrame) -> bytes:
+def _event(version: int, frame: AnyFrame) -> bytes:
     stored = PagedFrame(
         version=version,
-        frame_id=UUID(said.id),
-        type=said.type,
+        frame_id=UUID(frame.id),
+        type=frame.type,
         outcome="applied",
         reason=None,
         logged_at=datetime.now(UTC),
@@ -125,7 +125,7 @@ def _event(version: int, said: AnyFrame) -> bytes:
         partition=0,
         generation=1,
         offset=version,
-        payload=encode_frame(said),
+        payload=encode_frame(frame),
     )
     return stream_events.frame(stored) + stream_events.head(StreamHead(version, "quiet", False, None))
 

@@ -78,14 +78,14 @@ async def read(port: int, connections: int, requests: int, contexts: int, known:
     """Returns the number of received bytes. Raises RuntimeError with the response if it is not the expected one."""
     loop = asyncio.get_running_loop()
     also = "" if known is None else f"If-None-Match: {known}\r\n"
-    asked = [
+    all_requests = [
         f"GET /v1/contexts/{quote(name, safe='')} HTTP/1.1\r\nHost: localhost\r\n{also}\r\n".encode()
         for name in context_ids(contexts)
     ]
-    left = islice(cycle(asked), requests)
+    left = islice(cycle(all_requests), requests)
     readers = [Reader(left, loop.create_future()) for _ in range(connections)]
-    for one in readers:
-        await loop.create_connection(partial(_itself, one), "127.0.0.1", port)
+    for reader in readers:
+        await loop.create_connection(partial(_itself, reader), "127.0.0.1", port)
     return sum(await asyncio.gather(*(one.done for one in readers)))
 
 

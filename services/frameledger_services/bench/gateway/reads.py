@@ -23,7 +23,7 @@ from urllib.request import urlopen
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.bench.gateway.server_processes import GATEWAY, WITHIN, free_port, until_up
 from frameledger_services.bench.report import Figure
-from frameledger_services.bench.road.processes import running, said
+from frameledger_services.bench.road.processes import output_of, running
 from frameledger_services.bench.road.rounds import in_turns
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.road.stream import context_ids
@@ -59,7 +59,7 @@ class _Server:
         """Returns the CPU seconds that the process takes to respond."""
         before = cpu_seconds([self.process])
         numbers = (self.port, load.connections, load.requests, load.contexts)
-        await said(self.settings, READERS, *map(str, numbers), *conditions, within=WITHIN)
+        await output_of(self.settings, READERS, *map(str, numbers), *conditions, within=WITHIN)
         return cpu_seconds([self.process]) - before
 
 
@@ -96,10 +96,10 @@ async def _figure(
     conditions: Sequence[str] = (),
     goal: float | None = None,
 ) -> Figure:
-    taken = await in_turns(
+    measured = await in_turns(
         lambda: gateway.cpu_of(load, *conditions), lambda: bare.cpu_of(load), rounds, warm_up=1
     )
-    return taken.figure(
+    return measured.figure(
         f"CPU of {name}, {load.connections} at once / bare ASGI, the whole context",
         "us",
         lambda one: 1e6 * one / load.requests,

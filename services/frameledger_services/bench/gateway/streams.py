@@ -64,7 +64,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StreamedRound:
     """The result of a round."""
 
     milliseconds: Sequence[float]
@@ -79,11 +79,11 @@ class Taken:
 
 async def measure(servers: Servers, *, load: Load, rounds: int) -> list[Figure]:
     """Returns the milliseconds from COMMIT to a client, and the CPU time and memory of the sending process."""
-    taken = await in_turns(lambda: _by_gateway(servers, load), lambda: _by_bare_app(servers, load), rounds)
+    measured = await in_turns(lambda: _by_gateway(servers, load), lambda: _by_bare_app(servers, load), rounds)
     name = f"{load.streams:,} streams of {load.contexts:,} conversations, {load.rate} frames/s"
-    p99 = median(_percentile(one, 99) for one in taken.ours)
-    early = median(max(one.memory[: len(one.memory) // EARLIER + 1]) for one in taken.ours)
-    late = median(one.memory[-1] for one in taken.ours)
+    p99 = median(_percentile(one, 99) for one in measured.ours)
+    early = median(max(one.memory[: len(one.memory) // EARLIER + 1]) for one in measured.ours)
+    late = median(one.memory[-1] for one in measured.ours)
     return [
         Figure(
             f"{name}: COMMIT to client, p99 / {GOAL_MS:.0f} ms",
@@ -95,28 +95,28 @@ async def measure(servers: Servers, *, load: Load, rounds: int) -> list[Figure]:
             "at most",
         ),
         *(
-            taken.figure(
+            measured.figure(
                 f"the same, p{percent} / bare ASGI", "ms", partial(_percentile, percent=percent), None
             )
             for percent in (50, 99)
         ),
-        taken.figure("CPU per event / bare ASGI", "us", lambda one: 1e6 * one.cpu / load.events, None),
+        measured.figure("CPU per event / bare ASGI", "us", lambda one: 1e6 * one.cpu / load.events, None),
         Figure("memory in the end / after a third", late, "MB", early, late / early, 1.1, "at most"),
     ]
 
 
-def _percentile(taken: Taken, percent: int) -> float:
-    return percentile(taken.milliseconds, percent)
+def _percentile(streamed: StreamedRound, percent: int) -> float:
+    return percentile(streamed.milliseconds, percent)
 
 
-async def _by_gateway(servers: Servers, load: Load) -> Taken:
+async def _by_gateway(servers: Servers, load: Load) -> StreamedRound:
     port = free_port()
     # Without this it logs each stream that starts.
     async with scene(servers, [], "functions", gateway_port=port, log_level="warning") as here:
 
-        async def say(frame: tuple[str, AnyFrame]) -> None:
-            name, said = frame
-            await here.client.publish(name, said)
+        async def say(named_frame: tuple[str, AnyFrame]) -> None:
+            name, frame = named_frame
+            await here.client.publish(name, frame)
 
         frames = interleaved(load.contexts, load.each, FRAME_BYTES)
         for _ in range(load.contexts):
@@ -136,10 +136,10 @@ async def _by_gateway(servers: Servers, load: Load) -> Taken:
             [visible[name, version] for version in range(1, load.each + 1)]
             for name in context_ids(load.contexts)
         ]
-    return Taken(_milliseconds(sent, received), cpu, memory)
+    return StreamedRound(_milliseconds(sent, received), cpu, memory)
 
 
-async def _by_bare_app(servers: Servers, load: Load) -> Taken:
+async def _by_bare_app(servers: Servers, load: Load) -> StreamedRound:
     port = free_port()
     numbers = (port, load.streams, load.contexts, load.each, load.rate, FRAME_BYTES)
     with servers.database() as settings:
@@ -147,8 +147,8 @@ async def _by_bare_app(servers: Servers, load: Load) -> Taken:
             async with _listening(settings, app, port, load) as clients:
                 received, cpu, memory = await _watched(app, clients)
             app.terminate()
-            told, _ = await app.communicate()
-    return Taken(_milliseconds(json.loads(told), received), cpu, memory)
+            output, _ = await app.communicate()
+    return StreamedRound(_milliseconds(json.loads(output), received), cpu, memory)
 
 
 @asynccontextmanager

@@ -71,16 +71,16 @@ def _play(answer: Answer, model: str) -> Iterator[Step]:
     for piece in answer.pieces:
         match piece:
             case Text(text) | Refused(text):
-                begin, place = blocks.one({"type": "text", "text": ""})
+                begin, place = blocks.text_or_thought({"type": "text", "text": ""})
                 yield begin + _delta(place, type="text_delta", text=text)
             case Thought(text):
-                begin, place = blocks.one({"type": "thinking", "thinking": "", "signature": ""})
+                begin, place = blocks.text_or_thought({"type": "thinking", "thinking": "", "signature": ""})
                 yield begin + _delta(place, type="thinking_delta", thinking=text)
             case Signature(signature):
-                begin, place = blocks.one({"type": "thinking", "thinking": "", "signature": ""})
+                begin, place = blocks.text_or_thought({"type": "thinking", "thinking": "", "signature": ""})
                 yield begin + _delta(place, type="signature_delta", signature=signature) + blocks.end()
             case RedactedThought(data):
-                begin, _ = blocks.one({"type": "redacted_thinking", "data": data})
+                begin, _ = blocks.text_or_thought({"type": "redacted_thinking", "data": data})
                 yield begin + blocks.end()
             case Call(which, tool_call_id, name):
                 yield blocks.call(which, {"type": "tool_use", "id": tool_call_id, "name": name, "input": {}})
@@ -124,7 +124,7 @@ class _Blocks:
         self._next = 0
         self._kind: str | None = None
 
-    def one(self, block: dict[str, Any]) -> tuple[bytes, int]:
+    def text_or_thought(self, block: dict[str, Any]) -> tuple[bytes, int]:
         """Returns the events that end the open block and start this one, nothing if one of its kind is open; and its
         index."""
         if self._kind == block["type"]:
@@ -135,9 +135,9 @@ class _Blocks:
 
     def call(self, which: int, block: dict[str, Any]) -> bytes:
         ended = self.end()
-        begun = self._begin(block)
+        beginning = self._begin(block)
         self.calls[which] = self._next - 1
-        return ended + begun
+        return ended + beginning
 
     def end(self) -> bytes:
         if self._kind is None:

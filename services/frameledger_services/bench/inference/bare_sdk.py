@@ -22,7 +22,7 @@ from frameledger_services import process
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StreamTimes:
     """The measurements of the streams of one process."""
 
     began: float
@@ -36,13 +36,13 @@ class Told:
     @classmethod
     def read(cls, text: str | bytes) -> Self:
         values: Mapping[str, Any] = json.loads(text)
-        return cls(**{**values, "firsts": tuple((asked, first) for asked, first in values["firsts"])})
+        return cls(**{**values, "firsts": tuple((requested, first) for requested, first in values["firsts"])})
 
 
 async def stream(client: AsyncOpenAI) -> tuple[float, float, int]:
     """Read an answer to its end. Returns the time of its request, the time of its first token, and the number of
     tokens."""
-    asked, first, pieces = time.time(), 0.0, []
+    requested_at, first_at, pieces = time.time(), 0.0, []
     answer = await client.chat.completions.create(
         model="bench",
         messages=[{"role": "user", "content": "Talk to me."}],
@@ -51,26 +51,26 @@ async def stream(client: AsyncOpenAI) -> tuple[float, float, int]:
     )
     async for chunk in answer:
         if chunk.choices and (text := chunk.choices[0].delta.content):
-            first = first or time.time()
+            first_at = first_at or time.time()
             pieces.append(text)
-    return asked, first, len(pieces)
+    return requested_at, first_at, len(pieces)
 
 
-async def read(base_url: str, streams: int, at_once: bool) -> Told:
+async def read(base_url: str, streams: int, at_once: bool) -> StreamTimes:
     async with AsyncOpenAI(api_key="bench", base_url=base_url, max_retries=0) as client:
         await stream(client)
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         began, cpu = time.time(), time.process_time()
         if at_once:
-            came = await asyncio.gather(*(stream(client) for _ in range(streams)))
+            answers = await asyncio.gather(*(stream(client) for _ in range(streams)))
         else:
-            came = [await stream(client) for _ in range(streams)]
-        return Told(
+            answers = [await stream(client) for _ in range(streams)]
+        return StreamTimes(
             began=began,
             ended=time.time(),
-            firsts=tuple((asked, first) for asked, first, _ in came),
-            tokens=sum(tokens for _, _, tokens in came),
+            firsts=tuple((requested_at, first_at) for requested_at, first_at, _ in answers),
+            tokens=sum(tokens for _, _, tokens in answers),
             cpu_secs=time.process_time() - cpu,
         )
 

@@ -50,10 +50,10 @@ class Firsts:
     added: float = 0.0
     """From the arrival of the request to the first text in SQL, minus the SDK's time to its first token."""
 
-    asked: float = 0.0
+    to_request: float = 0.0
     """From the publish of the turn to the arrival of the request."""
 
-    whole: float = 0.0
+    to_text: float = 0.0
     """From the publish of the turn to the first text in SQL."""
 
 
@@ -85,8 +85,10 @@ async def measure(servers: Servers, *, turns: int, rounds: int) -> list[Figure]:
             lambda one: one.added,
             lambda one: one.in_a_row,
         ),
-        figure("turn published to request at the model, p50", lambda one: one.asked, lambda one: one.alone),
-        figure("turn published to first token in SQL, p50", lambda one: one.whole, lambda one: one.alone),
+        figure(
+            "turn published to request at the model, p50", lambda one: one.to_request, lambda one: one.alone
+        ),
+        figure("turn published to first token in SQL, p50", lambda one: one.to_text, lambda one: one.alone),
     ]
 
 
@@ -103,9 +105,9 @@ async def _round(servers: Servers, turns: int) -> Firsts:
     visible = [committed.of(at) for (at,) in rows]
     steps = list(zip(published, arrived, visible, strict=True))[WARM_UP:]
     return Firsts(
-        added=1e3 * median(seen - came for _, came, seen in steps) - sdk,
-        asked=1e3 * median(came - said for said, came, _ in steps),
-        whole=1e3 * median(seen - said for said, _, seen in steps),
+        added=1e3 * median(visible_at - arrived_at for _, arrived_at, visible_at in steps) - sdk,
+        to_request=1e3 * median(arrived_at - published_at for published_at, arrived_at, _ in steps),
+        to_text=1e3 * median(visible_at - published_at for published_at, _, visible_at in steps),
     )
 
 
@@ -124,10 +126,12 @@ async def _talk(here: Scene, turns: int) -> Sequence[float]:
 
 async def _of_the_sdk(server: ModelServer, turns: int, offset: float) -> float:
     """Returns the median milliseconds from the arrival of a request to its first token in the bare loop."""
-    (told,) = await bare(server.openai_base_url, [turns], "one-by-one")
+    (stream_times,) = await bare(server.openai_base_url, [turns], "one-by-one")
     # The first request was the warm-up.
     arrived = [offset + one.arrived_at for one in server.received[1:]]
-    return 1e3 * median(first - came for (_, first), came in zip(told.firsts, arrived, strict=True))
+    return 1e3 * median(
+        first_at - arrived_at for (_, first_at), arrived_at in zip(stream_times.firsts, arrived, strict=True)
+    )
 
 
 _FIRST_TEXTS = """

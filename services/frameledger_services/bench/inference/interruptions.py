@@ -77,8 +77,8 @@ async def _interrupt(here: Scene, server: ModelServer, contexts: Sequence[str]) 
     for context_id in contexts:
         await here.client.publish(context_id, InterruptionFrame())
     async with asyncio.timeout(WITHIN):
-        for one in server.received[-len(contexts) :]:
-            await one.left.wait()
+        for request in server.received[-len(contexts) :]:
+            await request.left.wait()
 
 
 def _context_of(received: Received) -> str:

@@ -74,13 +74,13 @@ class ModelServer:
         if body is None or body.get("stream") is not True or not isinstance(body.get("model"), str):
             return failure(Failure(400, "this server takes a JSON object with a model and stream: true"))
         reply = self._next.popleft() if self._next else self._otherwise
-        said = reply(received) if callable(reply) else reply
-        if isinstance(said, Failure):
-            return failure(said)
+        next_reply = reply(received) if callable(reply) else reply
+        if isinstance(next_reply, Failure):
+            return failure(next_reply)
         if path.endswith(anthropic_wire.PATH):
-            return anthropic_wire.response(said, body["model"])
+            return anthropic_wire.response(next_reply, body["model"])
         with_usage = (body.get("stream_options") or {}).get("include_usage") is True
-        return openai_wire.response(said, body["model"], with_usage=with_usage)
+        return openai_wire.response(next_reply, body["model"], with_usage=with_usage)
 
 
 @asynccontextmanager
@@ -122,9 +122,9 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=300, help="of each answer")
     parser.add_argument("--pace", type=float, default=60, help="tokens a second of each stream; 0 is at once")
     parser.add_argument("--first-byte", type=float, default=0, help="seconds before an answer begins")
-    told = parser.parse_args()
-    answer = words(told.tokens, pace=told.pace or None, first_byte_secs=told.first_byte)
-    asyncio.run(_until_stdin_closes(answer, told.port))
+    arguments = parser.parse_args()
+    answer = words(arguments.tokens, pace=arguments.pace or None, first_byte_secs=arguments.first_byte)
+    asyncio.run(_until_stdin_closes(answer, arguments.port))
 
 
 if __name__ == "__main__":

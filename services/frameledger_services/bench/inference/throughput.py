@@ -41,7 +41,7 @@ LOADS = (Load(1, 1, 0.95), Load(20, 1, 0.95), Load(100, 2, 0.9))
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class AnsweredRound:
     """The result of a round."""
 
     tokens: int
@@ -78,14 +78,16 @@ async def _measure(servers: Servers, base_url: str, load: Load, tokens: int, rou
     numbers = count(1)
     async with scene(servers, [ANSWERING] * load.workers, "inference", **settings_for(base_url)) as here:
 
-        async def ours() -> Came:
+        async def ours() -> AnsweredRound:
             return await round_of(here, f"round-{next(numbers)}", load.streams, tokens)
 
-        async def yardstick() -> Came:
+        async def yardstick() -> AnsweredRound:
             shares = [len(range(one, load.streams, load.workers)) for one in range(load.workers)]
-            told = await bare(base_url, shares)
-            secs = max(one.ended for one in told) - min(one.began for one in told)
-            return Came(sum(one.tokens for one in told), secs, sum(one.cpu_secs for one in told))
+            streams = await bare(base_url, shares)
+            secs = max(one.ended for one in streams) - min(one.began for one in streams)
+            return AnsweredRound(
+                sum(one.tokens for one in streams), secs, sum(one.cpu_secs for one in streams)
+            )
 
         measured = await in_turns(ours, yardstick, rounds, warm_up=1)
     name = f"{load.streams} streams" if load.streams > 1 else "1 stream"
@@ -100,7 +102,7 @@ async def _measure(servers: Servers, base_url: str, load: Load, tokens: int, rou
     ]
 
 
-async def round_of(here: Scene, name: str, streams: int, tokens: int) -> Came:
+async def round_of(here: Scene, name: str, streams: int, tokens: int) -> AnsweredRound:
     """Run this many answers at once, each of this many tokens, in conversations whose ids begin with `name`."""
     contexts = [f"{name}-{number}" for number in range(streams)]
     workers, projector = cpu_seconds(here.workers), cpu_seconds([here.projector])
@@ -117,10 +119,10 @@ async def round_of(here: Scene, name: str, streams: int, tokens: int) -> Came:
     cpu_secs = cpu_seconds(here.workers) - workers
     projector_secs = cpu_seconds([here.projector]) - projector
     (ended,) = (await here.rows(_LAST, contexts))[0]
-    ((said, pieces),) = await here.rows(_SAID, contexts, contexts)
-    if (said, pieces) != (streams * tokens, streams * tokens):
-        raise BenchError(f"Of {streams * tokens} tokens {pieces} came through, and {said} were counted.")
-    return Came(said, ended - began, cpu_secs, projector_secs)
+    ((counted, pieces),) = await here.rows(_TOKENS, contexts, contexts)
+    if (counted, pieces) != (streams * tokens, streams * tokens):
+        raise BenchError(f"Of {streams * tokens} tokens {pieces} came through, and {counted} were counted.")
+    return AnsweredRound(counted, ended - began, cpu_secs, projector_secs)
 
 
 _LAST = """
@@ -128,7 +130,7 @@ _LAST = """
     FROM frames WHERE context_id = ANY(%s) AND type = 'LLMFullResponseEndFrame'
 """
 
-_SAID = """
+_TOKENS = """
     SELECT sum(output_tokens)::bigint, (
         SELECT sum(regexp_count(payload ->> 'text', 'token'))::bigint
         FROM frames WHERE frames.context_id = ANY(%s) AND type = 'LLMTextFrame' AND outcome = 'applied'

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Literal
 
-from frameledger_services.bench.inference.bare_sdk import Told
+from frameledger_services.bench.inference.bare_sdk import StreamTimes
 from frameledger_services.bench.road.processes import BenchError
 from frameledger_services.bench.road.servers import command
 
@@ -18,7 +18,7 @@ WITHIN = 120.0
 
 async def bare(
     base_url: str, streams: Sequence[int], how: Literal["at-once", "one-by-one"] = "at-once"
-) -> list[Told]:
+) -> list[StreamTimes]:
     """Run one process for each number of streams. They start together when all have warmed up. Raises `BenchError`."""
     async with AsyncExitStack() as stack:
         processes: list[Process] = []
@@ -34,12 +34,12 @@ async def bare(
                     assert process.stdout is not None, "it is a pipe"
                     if not await process.stdout.readline():
                         raise BenchError("The bare SDK loop did not begin.")
-                said = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+                outputs = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
         except TimeoutError:
             raise BenchError(f"The bare SDK loop did not end within {WITHIN:.0f} s.") from None
     if any(process.returncode for process in processes):
         raise BenchError("The bare SDK loop failed.")
-    return [Told.read(output) for output, _ in said]
+    return [StreamTimes.read(output) for output, _ in outputs]
 
 
 def _kill(process: Process) -> None:

@@ -49,11 +49,11 @@ class Direct:
             await self._batches.store([(one, None) for one in some], self._owned, positions)
 
     def _record(self, context_id: str, frame: AnyFrame) -> Record:
-        made = record_of(context_id, frame)
-        partition = partition_for(made.key, PARTITIONS)
+        record = record_of(context_id, frame)
+        partition = partition_for(record.key, PARTITIONS)
         offset = self._ends[partition]
         self._ends[partition] = offset + 1
-        return Record(self._topic, partition, offset, made.key, made.value, made.headers, _LOGGED_AT_MS)
+        return Record(self._topic, partition, offset, record.key, record.value, record.headers, _LOGGED_AT_MS)
 
 
 @asynccontextmanager
@@ -74,9 +74,11 @@ async def direct(settings: Settings) -> AsyncIterator[Direct]:
         access.database_address(settings), autocommit=True
     ) as connection:
         binary_copy.prepare(connection)
-        taken = [
+        positions = [
             await projections.assign(connection, names.frames, partition, "bench")
             for partition in range(PARTITIONS)
         ]
-        owned = {one.partition: OwnedPartition(one.partition, one.epoch, one.next_offset) for one in taken}
+        owned = {
+            one.partition: OwnedPartition(one.partition, one.epoch, one.next_offset) for one in positions
+        }
         yield Direct(connection, topics, owned)

@@ -27,7 +27,7 @@ from frameledger.frames import AnyFrame, LLMRunFrame
 from frameledger_services import access
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.pace import at_pace
-from frameledger_services.bench.road.processes import BARE_ROAD, WATCHED, running, said
+from frameledger_services.bench.road.processes import BARE_ROAD, WATCHED, output_of, running
 from frameledger_services.bench.road.progress import until_projected
 from frameledger_services.bench.road.rounds import in_turns
 from frameledger_services.bench.road.servers import Servers
@@ -101,17 +101,17 @@ async def bare(servers: Servers, count: int, rate: int, warm_up: int = WARM_UP) 
         settings = await servers.make_topics(settings)
         arguments = map(str, (count + warm_up, rate, FRAME_BYTES))
         try:
-            told = json.loads(await said(settings, *BARE_ROAD, *arguments, within=WITHIN))
+            seconds_each = json.loads(await output_of(settings, *BARE_ROAD, *arguments, within=WITHIN))
         finally:
             await servers.delete_topics(settings)
-    return Latencies([1e3 * seconds for seconds in told[warm_up:]])
+    return Latencies([1e3 * seconds for seconds in seconds_each[warm_up:]])
 
 
 async def _published(settings: Settings, frames: Sequence[tuple[str, AnyFrame]], rate: int) -> Latencies:
     sent: dict[UUID, float] = {}
 
-    async def publish(one: tuple[str, AnyFrame]) -> float:
-        context_id, frame = one
+    async def publish(named_frame: tuple[str, AnyFrame]) -> float:
+        context_id, frame = named_frame
         start = sent[UUID(frame.id)] = time.time()
         await client.publish(context_id, frame, wait=rate == 0)
         return 1e3 * (time.time() - start)
@@ -123,8 +123,8 @@ async def _published(settings: Settings, frames: Sequence[tuple[str, AnyFrame]],
         await until_projected(settings, len(frames) + 1, process, within=WITHIN)
         written = await _written(settings)
         process.terminate()
-        told, _ = await process.communicate()
-    times: dict[str, list[float]] = json.loads(told)
+        output, _ = await process.communicate()
+    times: dict[str, list[float]] = json.loads(output)
     batches = {one: bisect_left(times["committed"], written[one]) for one in sent}
     took, to_disk = (
         [1e3 * (times[event][batches[one]] - start) for one, start in sent.items()]

@@ -47,7 +47,7 @@ async def running(
                 await process.wait()
 
 
-async def said(settings: Settings, *module: str, within: float) -> bytes:
+async def output_of(settings: Settings, *module: str, within: float) -> bytes:
     """Returns the output of a process that ends by itself. Raises `BenchError` if it fails or takes too long."""
     async with running(settings, *module) as process:
         try:

@@ -156,9 +156,9 @@ async def _store(
             context_id, frame = key.decode(), decode(value)
             version = heads.next_version(context_id)
             touched.add(context_id)
-            said = heads.next_message(context_id, frame)
-            if said is not None:
-                position, message = said
+            placed = heads.next_message(context_id, frame)
+            if placed is not None:
+                position, message = placed
                 text = message["content"]
                 messages.append((context_id, position, version, message["role"], text, orjson.dumps(message)))
             frames.append(

@@ -16,7 +16,7 @@ from frameledger.record import Outgoing
 from frameledger_services import access
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road import stream
-from frameledger_services.bench.road.processes import PROJECTOR, STRAIGHT_LINE, running, said
+from frameledger_services.bench.road.processes import PROJECTOR, STRAIGHT_LINE, output_of, running
 from frameledger_services.bench.road.progress import until_projected
 from frameledger_services.bench.road.rounds import in_turns
 from frameledger_services.bench.road.servers import Servers
@@ -47,7 +47,7 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
         async def yardstick() -> float:
             with servers.database() as here:
                 here = here.model_copy(update={"topic_prefix": settings.topic_prefix})
-                await said(here, *STRAIGHT_LINE, within=WITHIN)
+                await output_of(here, *STRAIGHT_LINE, within=WITHIN)
                 return await rate(here, "line_frames")
 
         measured = await in_turns(ours, yardstick, rounds)

@@ -68,11 +68,11 @@ async def measure(_: Servers, *, contexts: int, each: int, repeats: int, rounds:
 async def _alone(watch: Watching, words: Sequence[str]) -> float:
     """Returns the output of a new process."""
     with watch() as watched:
-        async with running(Settings(), *ALONE, *words, also=watched.environment) as one:
-            told, _ = await asyncio.wait_for(one.communicate(), WITHIN)
-    if one.returncode != 0:
-        raise BenchError(f"A process that folds batches ended with exit code {one.returncode}.")
-    return float(told)
+        async with running(Settings(), *ALONE, *words, also=watched.environment) as process:
+            output, _ = await asyncio.wait_for(process.communicate(), WITHIN)
+    if process.returncode != 0:
+        raise BenchError(f"A process that folds batches ended with exit code {process.returncode}.")
+    return float(output)
 
 
 def _us_per_frame(records: Sequence[Record], repeats: int, metrics: ProjectorMetrics) -> float:
@@ -104,10 +104,10 @@ def _records(contexts: int, each: int) -> list[Record]:
     """Returns the records of a backlog."""
     ends = [0] * PARTITIONS
     records = []
-    for one in traced(contexts, each):
-        partition = partition_for(one.key, PARTITIONS)
+    for record in traced(contexts, each):
+        partition = partition_for(record.key, PARTITIONS)
         place = (TOPIC, partition, ends[partition])
-        records.append(Record(*place, one.key, one.value, one.headers, LOGGED_AT_MS))
+        records.append(Record(*place, record.key, record.value, record.headers, LOGGED_AT_MS))
         ends[partition] += 1
     return records
 

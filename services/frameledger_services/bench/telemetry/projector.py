@@ -35,7 +35,7 @@ WARM_UP_SHARE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class ProjectedRound:
     """The result of a round: frames per second by the database's clock, and CPU time of the process per frame, both
     without the first tenth of the frames."""
 
@@ -81,17 +81,19 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
     return figures
 
 
-async def _worked_off(servers: Servers, log: Settings, count: int, watch: Watching) -> Came:
+async def _worked_off(servers: Servers, log: Settings, count: int, watch: Watching) -> ProjectedRound:
     """Run a projector until it has stored all `count` records of the topics in `log`."""
     with servers.database() as here, watch() as watched:
         here = here.model_copy(update={"topic_prefix": log.topic_prefix, **watched.settings})
         async with running(here, *PROJECTOR, also=watched.environment) as process:
             # The batch that passes the tenth is in neither part: its number of frames is known only afterwards.
             passed = await until_projected(here, count // WARM_UP_SHARE, process, within=WITHIN)
-            begun = cpu_seconds([process])
+            cpu_before = cpu_seconds([process])
             await until_projected(here, count, process, within=WITHIN)
-            used = cpu_seconds([process]) - begun
-        return Came(await rate(here, "frames", skipped=count // WARM_UP_SHARE), 1e6 * used / (count - passed))
+            used = cpu_seconds([process]) - cpu_before
+        return ProjectedRound(
+            await rate(here, "frames", skipped=count // WARM_UP_SHARE), 1e6 * used / (count - passed)
+        )
 
 
 def traced(contexts: int, each: int) -> Iterator[Outgoing]:

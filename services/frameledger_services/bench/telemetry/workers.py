@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from itertools import count
 
-from frameledger_services.bench.inference.throughput import Came, model_server, round_of
+from frameledger_services.bench.inference.throughput import AnsweredRound, model_server, round_of
 from frameledger_services.bench.inference.workers import ANSWERING, settings_for
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.rounds import in_turns
@@ -60,8 +60,8 @@ async def _measure(
             for one in (watched, watching.Watched())
         ]
 
-        async def answered(one: Scene) -> Came:
-            return await round_of(one, f"round-{next(numbers)}", streams, tokens)
+        async def answered(scene: Scene) -> AnsweredRound:
+            return await round_of(scene, f"round-{next(numbers)}", streams, tokens)
 
         measured = await in_turns(partial(answered, here), partial(answered, plain), rounds, warm_up=1)
     return [
