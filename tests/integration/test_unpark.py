@@ -259,7 +259,7 @@ def test_young_work_is_asked_for(database, poison):
     poison["ctx"] = 2
     project(database, talk(HI, HI, LLMRunFrame(), at=time.time()))
     sent = Sent()
-    assert unparked(database, "ctx", sent).asked == 1
+    assert unparked(database, "ctx", sent).record_count == 1
     (row,) = sent.rows
     assert (row.to_topic, row.key) == ("llm.inference", b"ctx")
     effect = json.loads(row.value)
@@ -320,14 +320,14 @@ def test_a_recording_that_is_unparked_asks_for_nothing(database, poison):
     poison["ctx"] = 2
     opening = LLMContextFrame(context=ContextSnapshot(messages=[]), react=False)
     project(database, talk(opening, LLMRunFrame(), at=time.time()))
-    assert unparked(database, "ctx").asked == 0
+    assert unparked(database, "ctx").record_count == 0
 
 
 def test_what_could_not_be_published_waits_in_the_outbox(database, poison):
     poison["ctx"] = 2
     project(database, talk(HI, LLMRunFrame(), at=time.time()))
     done = unparked(database, "ctx", Sent(BrokerError("away")))
-    assert (done.asked, done.unsent) == (1, "away")
+    assert (done.record_count, done.unsent) == (1, "away")
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT to_topic FROM outbox").fetchall() == [("llm.inference",)]
 

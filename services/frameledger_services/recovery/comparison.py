@@ -71,23 +71,23 @@ async def _compared(
     is_same_topic: bool | None,
 ) -> dict[int, int]:
     """The same, for each partition from the given offset on."""
-    asked = [
+    spans = [
         OffsetRange(one.partition, generation, first, min(one.end, below))
         for one, first in parts
         for generation, below in one.generations
     ]
     reached = {}
-    async with connection.transaction(), aclosing(lost_frames.stored_frames(connection, asked)) as rows:
+    async with connection.transaction(), aclosing(lost_frames.stored_frames(connection, spans)) as rows:
         in_turn = ByPartition(rows)
-        for one, first in parts:
-            read_until = None if is_same_topic is False else one.stored.last_logged_at
+        for changed, first in parts:
+            read_until = None if is_same_topic is False else changed.stored.last_logged_at
             async with (
-                aclosing(in_turn.of(one.partition)) as kept,
+                aclosing(in_turn.of(changed.partition)) as stored_frames,
                 aclosing(
-                    records_between(settings, LogPosition(topic, one.partition, first), one.end)
+                    records_between(settings, LogPosition(topic, changed.partition, first), changed.end)
                 ) as records,
             ):
-                upto = await last_common_offset(kept, records, read_until)
+                upto = await last_common_offset(stored_frames, records, read_until)
             if upto is not None:
-                reached[one.partition] = upto
+                reached[changed.partition] = upto
     return reached

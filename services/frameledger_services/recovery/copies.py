@@ -70,14 +70,14 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
 
     Called twice it publishes them twice. Raises `PublishError` and `BrokerError`: then it is unknown which were.
     """
-    made = [(one, copied) for one in frames if (copied := copy(topic, one)) is not None]
+    copies = [(one, copied) for one in frames if (copied := copy(topic, one)) is not None]
     try:
-        places: Sequence[LogPosition | None] = await publish([copied for _, copied in made])
+        places: Sequence[LogPosition | None] = await publish([copied for _, copied in copies])
     except TooLargeError as error:
         # The error does not name the record, and those after it in its partition were not published.
         places = error.places
     published, too_large, erasures = [], [], []
-    for (stored, copied), place in zip(made, places, strict=True):
+    for (stored, copied), place in zip(copies, places, strict=True):
         candidates = (copied, *smaller(topic, stored)) if place is None else ()
         if (lies_at := place or await _publish_first(publish, candidates)) is not None:
             published.append(lies_at)
@@ -87,14 +87,14 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
                 )
         else:
             too_large.append(_too_large(stored, candidates[-1]))
-    return Published(published, len(frames) - len(made), too_large, erasures)
+    return Published(published, len(frames) - len(copies), too_large, erasures)
 
 
 async def _publish_first(publish: Publish, candidates: Sequence[Outgoing]) -> LogPosition | None:
     """Publish the first of these that the topic accepts. Returns its place, None if it accepts none."""
-    for one in dict.fromkeys(candidates):
+    for candidate in dict.fromkeys(candidates):
         try:
-            (place,) = await publish([one])
+            (place,) = await publish([candidate])
         except TooLargeError:
             continue
         return place
@@ -146,11 +146,11 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
     else:
         named = ((TRACEPARENT, trace), (CAUSATION_ID, stored.causation_id))
         known = tuple((name, str(value).encode()) for name, value in named if value is not None)
-    made = forward(replace(record, headers=known))
+    outgoing = forward(replace(record, headers=known))
     if frame.id is None and frame_uuid(read(record).frame_id) != stored.frame_id:
         # It was itself a copy of a record in another partition.
-        return replace(made, headers=(*made.headers, (FRAME_ID, str(stored.frame_id).encode())))
-    return made
+        return replace(outgoing, headers=(*outgoing.headers, (FRAME_ID, str(stored.frame_id).encode())))
+    return outgoing
 
 
 def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
@@ -161,20 +161,20 @@ def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
     unless that had a source that was no UTF-8 or a cause that was no uuid. Nothing for bytes that cannot be read any
     more.
     """
-    made = copy(topic, stored)
-    if made is None:
+    full_copy = copy(topic, stored)
+    if full_copy is None:
         return
-    needed = {CE_SOURCE, *_identity(topic, stored, made)}
-    yield replace(made, headers=_only(made.headers, {*needed, TRACEPARENT, CAUSATION_ID}))
-    yield replace(made, headers=_only(made.headers, needed))
+    needed = {CE_SOURCE, *_identity(topic, stored, full_copy)}
+    yield replace(full_copy, headers=_only(full_copy.headers, {*needed, TRACEPARENT, CAUSATION_ID}))
+    yield replace(full_copy, headers=_only(full_copy.headers, needed))
 
 
-def _identity(topic: str, stored: LostFrame, made: Outgoing) -> set[str]:
+def _identity(topic: str, stored: LostFrame, outgoing: Outgoing) -> set[str]:
     """The headers without which a copy would be read as another frame."""
-    where = Record(topic, stored.partition, stored.offset, made.key, made.value)
+    where = Record(topic, stored.partition, stored.offset, outgoing.key, outgoing.value)
     if read(where).has_own_id:
         return set()
-    return {FRAME_ID} if FRAME_ID in dict(made.headers) else {FORWARDED_FROM}
+    return {FRAME_ID} if FRAME_ID in dict(outgoing.headers) else {FORWARDED_FROM}
 
 
 def _only(headers: Headers, names: set[str]) -> Headers:

@@ -62,7 +62,7 @@ def diagnose(
 
 
 async def last_common_offset(
-    kept: AsyncIterator[FrameDigest], records: AsyncIterator[Record], read_until: datetime | None
+    stored_frames: AsyncIterator[FrameDigest], records: AsyncIterator[Record], read_until: datetime | None
 ) -> int | None:
     """Returns the offset up to which the log has what was stored, None if they have nothing in common. Both are given
     in the order of their offsets.
@@ -72,12 +72,12 @@ async def last_common_offset(
     again: its timestamps are those of copies.
     """
     reached = None
-    next_kept = await anext(kept, None)
+    next_stored = await anext(stored_frames, None)
     async for record in records:
-        if next_kept is not None and next_kept.offset <= record.offset:
-            if not _is(next_kept, record, read_until is not None):
+        if next_stored is not None and next_stored.offset <= record.offset:
+            if not _is(next_stored, record, read_until is not None):
                 return reached
-            next_kept = await anext(kept, None)
+            next_stored = await anext(stored_frames, None)
         elif read_until is None or _time(record) > _milliseconds(read_until):
             continue  # a later one that agrees vouches for it
         reached = record.offset + 1
@@ -163,13 +163,13 @@ def _stands(began: RecoveryReceipt, begins_at: int) -> bool:
     return began.is_put_back and (began.put_back_through is None or began.put_back_through < begins_at)
 
 
-def _is(kept: FrameDigest, record: Record, times_count: bool) -> bool:
+def _is(stored: FrameDigest, record: Record, times_count: bool) -> bool:
     return (
-        kept.offset == record.offset
-        and record.key == kept.context_id.encode()
-        and sha256(record.value or b"").digest() == kept.sha256
+        stored.offset == record.offset
+        and record.key == stored.context_id.encode()
+        and sha256(record.value or b"").digest() == stored.sha256
         # A frame's time is the broker's, but never before that of the frame before it.
-        and not (times_count and _time(record) > _milliseconds(kept.logged_at))
+        and not (times_count and _time(record) > _milliseconds(stored.logged_at))
     )
 
 

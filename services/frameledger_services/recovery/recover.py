@@ -92,14 +92,14 @@ async def examine(settings: Settings, connection: Connection) -> Examination:
             position = stored.get(partition) or StoredPosition(partition, 0, None, None, None)
             looks.append((position, await log_state(log, position)))
     changed = [
-        ChangedPartition(position, seen, spans(_of(receipts, position.partition), before.generation))
-        for position, seen in looks
-        if is_same is False or symptom(position, seen) in ("shorter", "another_record")
+        ChangedPartition(position, log_now, spans(_of(receipts, position.partition), before.generation))
+        for position, log_now in looks
+        if is_same is False or symptom(position, log_now) in ("shorter", "another_record")
     ]
     reached = await last_common_offsets(settings, connection, name, changed, is_same)
     findings = [
-        diagnose(position, seen, is_same_topic=is_same, common=reached.get(position.partition))
-        for position, seen in looks
+        diagnose(position, log_now, is_same_topic=is_same, common=reached.get(position.partition))
+        for position, log_now in looks
     ]
     lost = republish.gaps_to_fill(receipts, before.generation, findings)
     return Examination(
@@ -125,7 +125,7 @@ async def begin_generation(
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
                 await failpoint("before sealing")
-                begun = await _begin(connection, examined)
+                new_generation = await _begin(connection, examined)
                 await failpoint("before commit")
         except errors.LockNotAvailable:
             # As in a takeover: a session that holds a row for so long is frozen.
@@ -133,7 +133,7 @@ async def begin_generation(
                 await projections.terminate_owner(connection, topic, partition)
         else:
             await failpoint("after commit")
-            return begun
+            return new_generation
     raise LogChangedError(
         f"A partition of {topic} stays locked by a session that could not be ended; look for it in pg_stat_activity "
         "and end it with pg_terminate_backend"
@@ -147,29 +147,29 @@ async def _begin(connection: Connection, examined: Examination) -> int:
         one.partition: one
         for one in await recovery.seal(connection, topic.name, generation, topic.partitions)
     }
-    positions, given = [], []
-    for one in examined.findings:
-        now = sealed.get(one.stored.partition)
-        goes_on = one.happened == "fine" and examined.is_same_topic is not False
-        if now is None or not (goes_on or now.next_offset == one.stored.next_offset):
+    positions, new_receipts = [], []
+    for finding in examined.findings:
+        now = sealed.get(finding.stored.partition)
+        goes_on = finding.happened == "fine" and examined.is_same_topic is not False
+        if now is None or not (goes_on or now.next_offset == finding.stored.next_offset):
             raise MovedError(
-                f"{topic.name}/{one.stored.partition} was read on, or recovered, since it was looked at: nothing was "
-                "changed. Look again: `frameledger recover`."
+                f"{topic.name}/{finding.stored.partition} was read on, or recovered, since it was looked at: nothing "
+                "was changed. Look again: `frameledger recover`."
             )
-        begins_at = now.next_offset if goes_on else one.begins_at
+        begins_at = now.next_offset if goes_on else finding.begins_at
         positions.append(now if goes_on else StoredPosition(now.partition, begins_at, None, None, None))
-        given.append(
+        new_receipts.append(
             NewRecoveryReceipt(
                 partition=now.partition,
-                happened=one.happened,
+                happened=finding.happened,
                 stored_offset=now.next_offset,
-                first_offset=one.log.first,
-                end_offset=one.log.end,
+                first_offset=finding.log.first,
+                end_offset=finding.log.end,
                 begins_at=begins_at,
-                missing=one.missing,
+                missing=finding.missing,
             )
         )
     await recovery.begin_topic(connection, topic.name, generation + 1, topic.partitions, topic.topic_id)
     await recovery.begin_partitions(connection, topic.name, generation + 1, positions)
-    await recovery.write_receipts(connection, topic.name, generation + 1, given)
+    await recovery.write_receipts(connection, topic.name, generation + 1, new_receipts)
     return generation + 1

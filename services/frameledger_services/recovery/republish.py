@@ -62,12 +62,12 @@ def gaps_to_fill(
     """Returns what is to be republished: of partitions that lost their tail now, and of unfinished recoveries."""
     ranges = []
     due = _due(receipts)
-    for one in findings:
-        partition = one.stored.partition
+    for finding in findings:
+        partition = finding.stored.partition
         chain = [receipt for receipt in receipts if receipt.partition == partition]
-        if one.happened == "lost_tail":
-            ranges += [LostRange(partition, *where) for where in gaps(chain, generation, one.begins_at)]
-        elif partition in due and one.happened != "another_log":
+        if finding.happened == "lost_tail":
+            ranges += [LostRange(partition, *where) for where in gaps(chain, generation, finding.begins_at)]
+        elif partition in due and finding.happened != "another_log":
             ranges += _lost_before(receipts, due[partition])
     return ranges
 
@@ -77,10 +77,10 @@ async def republish(
     topic: str,
     publish: Publish,
     reads: Reads,
-    told: Callable[[int], None] = lambda _: None,
+    report: Callable[[int], None] = lambda _: None,
     failpoint: Failpoint = failpoints.none,
 ) -> Republished:
-    """Publish what the log lost and was not republished yet. `reads` reads the topic. Calls `told` with the number of
+    """Publish what the log lost and was not republished yet. `reads` reads the topic. Calls `report` with the number of
     frames so far.
 
     A second call republishes nothing again, unless the first one died, or for partitions with a frame that was too
@@ -100,7 +100,7 @@ async def republish(
             left = [one for one in frames if one.context_id not in erased]
             progress.add(await publish_copies(topic, left, publish))
             await failpoint("after some were republished")
-            told(progress.frames)
+            report(progress.frames)
     for partition, erasures in progress.erasures.items():
         of_it = [one for one in receipts if one.partition == partition]
         generations = spans(of_it, max(one.generation for one in of_it))
@@ -108,7 +108,7 @@ async def republish(
         again = await said_before(reads, partition, since[partition], erasures, generation)
         progress.add_again(await publish(again))
     await failpoint("before noting")
-    if done := [one for one in due if one not in progress.unfinished]:
+    if republished := [one for one in due if one not in progress.unfinished]:
         await recovery.note_republished(
             connection,
             topic,
@@ -119,7 +119,7 @@ async def republish(
                     progress.count[partition],
                     progress.through.get(partition),
                 )
-                for partition in done
+                for partition in republished
             ],
         )
     await failpoint("after noting")
@@ -161,12 +161,12 @@ class _Progress:
 def _due(receipts: Sequence[RecoveryReceipt]) -> dict[int, RecoveryReceipt]:
     """Returns the newest receipt of each partition of which something is still to be republished."""
     newest: dict[int, RecoveryReceipt] = {}
-    for one in sorted(receipts, key=lambda one: one.generation):
-        if one.happened == "another_log":
+    for receipt in sorted(receipts, key=lambda receipt: receipt.generation):
+        if receipt.happened == "another_log":
             # A new log does not miss the frames of the old one.
-            newest.pop(one.partition, None)
-        elif one.happened == "lost_tail" and not one.is_put_back:
-            newest[one.partition] = one
+            newest.pop(receipt.partition, None)
+        elif receipt.happened == "lost_tail" and not receipt.is_put_back:
+            newest[receipt.partition] = receipt
     return newest
 
 

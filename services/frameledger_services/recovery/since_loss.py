@@ -74,7 +74,7 @@ async def said_before(
             elif not _was_logged_before(erasure.erased_at, record):
                 again = _again(replace(record, generation=generation(record.offset)))
                 by_key[erasure.context_id.encode()].append(again)
-    return [one for said in by_key.values() for one in said]
+    return [record for of_context in by_key.values() for record in of_context]
 
 
 def _again(record: Record) -> Outgoing:

@@ -74,7 +74,7 @@ class Unparked:
     folded: int
     parked_version: int | None = None
     error: str | None = None
-    asked: int = 0
+    record_count: int = 0
     """Number of effects and closing frames that followed."""
 
     unsent: str | None = None
@@ -90,18 +90,22 @@ async def unpark(
     changes. Called twice at once, one waits for the other. Raises `NotParkedError`, `ContradictoryHeadError`,
     `StoredStateError` for a state of a newer release, and psycopg's errors: what was folded by then stays so.
     """
-    done = Unparked(0)
+    unparked = Unparked(0)
     while True:
         part = _Part(connection, names, ContextId(context_id), why)
-        is_over = await part.run(is_first=done.folded == 0)
-        unsent = done.unsent
+        is_over = await part.run(is_first=unparked.folded == 0)
+        unsent = unparked.unsent
         if part.outbox and unsent is None:
             unsent = await publish_committed(connection, part.outbox, send)
-        done = Unparked(
-            done.folded + part.folded, part.parked_version, part.error, done.asked + len(part.outbox), unsent
+        unparked = Unparked(
+            unparked.folded + part.folded,
+            part.parked_version,
+            part.error,
+            unparked.record_count + len(part.outbox),
+            unsent,
         )
         if is_over:
-            return done
+            return unparked
 
 
 class _UnfoldableError(Exception):
@@ -164,7 +168,7 @@ class _Part:
                 await self._erase(frames[erasing])
                 if frames[erasing].version == newest:
                     self.folded = newest - first + 1
-                    self.outbox = [] if is_held else self._wanted(before, now)
+                    self.outbox = [] if is_held else self._wanted_work(before, now)
                     await write(connection, Rows(outbox=self.outbox), ())
                     await connection.execute(f"NOTIFY {projections.CHANNEL}")
                     return True
@@ -174,7 +178,7 @@ class _Part:
                 reached = await self._fold_all(frames)
             self.folded = reached - first + 1
             # Of a partition that is held, what is open is asked for when it has caught up.
-            self.outbox = [] if is_held else self._wanted(before, now)
+            self.outbox = [] if is_held else self._wanted_work(before, now)
             await self._write_end(newest, reached)
             await connection.execute(f"NOTIFY {projections.CHANNEL}")
         return self.error is not None or self.parked_version is None
@@ -189,16 +193,16 @@ class _Part:
         self._caused += [Caused(erasing, effect) for effect in react(before, frame, after, erasing.frame_id)]
         erasure = erasure_of(self._context_id, erasing.version, frame, erasing.partition, erasing.offset)
         await erasures.erase(self._connection, [erasure])
-        begun = Head.new(self._context_id)
-        begun.state, begun.erased_at, begun.stored, begun.rebuilt = (
+        new_head = Head.new(self._context_id)
+        new_head.state, new_head.erased_at, new_head.stored, new_head.rebuilt = (
             after,
             erasing.logged_at,
             True,
             head.rebuilt,
         )
         # As they are: only the fold is behind.
-        begun.version, begun.chain, begun.last_at = head.version, head.chain, head.last_at
-        self._head = begun
+        new_head.version, new_head.chain, new_head.last_at = head.version, head.chain, head.last_at
+        self._head = new_head
 
     async def _fold_all(self, frames: Sequence[ParkedFrame]) -> int:
         """Fold as far as possible. Returns the version that was reached."""
@@ -232,20 +236,20 @@ class _Part:
     def _folded(self, frames: Sequence[ParkedFrame]) -> tuple[Rows, list[Settled]]:
         rows, settled = Rows(), []
         head = self._head
-        for one in frames:
+        for parked_frame in frames:
             before = head.state
             try:
-                frame = decode(one.payload)
-                step = evolve(before, frame, one.logged_at)
-                effects = react(before, frame, step.state, one.frame_id)
-                write_step(rows, head, frame, step, before, one.logged_at)
+                frame = decode(parked_frame.payload)
+                step = evolve(before, frame, parked_frame.logged_at)
+                effects = react(before, frame, step.state, parked_frame.frame_id)
+                write_step(rows, head, frame, step, before, parked_frame.logged_at)
             except Exception as error:
                 raise _UnfoldableError(f"{type(error).__name__}: {error}") from error
             head.state = step.state
             if step.outcome == "unknown":
                 head.counters.unknown += 1
-            settled.append(Settled(one.version, step.outcome, step.reason))
-            self._caused += [Caused(one, effect) for effect in effects]
+            settled.append(Settled(parked_frame.version, step.outcome, step.reason))
+            self._caused += [Caused(parked_frame, effect) for effect in effects]
         return rows, settled
 
     async def _write_end(self, newest: int, reached: int) -> None:
@@ -261,15 +265,15 @@ class _Part:
             self.parked_version = reached + 1
             await parked.park_from(self._connection, self._context_id, reached + 1, self.error)
 
-    def _wanted(self, before: State, now: datetime) -> list[OutboxRow]:
+    def _wanted_work(self, before: State, now: datetime) -> list[OutboxRow]:
         return list(wanted_work.outbox(self._names, self._caused, before, self._head.state, now))
 
 
 def _last_erasure(frames: Sequence[ParkedFrame]) -> int | None:
     """Returns the index of the last of these frames that erases."""
     last = None
-    for index, one in enumerate(frames):
-        if _ERASES in one.payload and isinstance(decode(one.payload), LLMContextEraseFrame):
+    for index, frame in enumerate(frames):
+        if _ERASES in frame.payload and isinstance(decode(frame.payload), LLMContextEraseFrame):
             last = index
     return last
 

@@ -36,8 +36,8 @@ def outbox(
     """Yields the work that the folded frames requested and that is still open, in their order. `before` and `after` are
     the states around all of them."""
     topics = effect_topics(names)
-    for ordinal, one in enumerate(caused):
-        cause, effect = one.cause, one.effect
+    for ordinal, caused_effect in enumerate(caused):
+        cause, effect = caused_effect.cause, caused_effect.effect
         if not _is_due(effect, before, after):
             continue
         place = LogPosition(names.frames, cause.partition, cause.offset, cause.generation)

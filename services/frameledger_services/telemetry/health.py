@@ -88,11 +88,11 @@ class Health:
         loop = self._loop
         if loop is None or not self.is_live:
             return Readiness({"loop": "It does not run."})
-        asked = asyncio.run_coroutine_threadsafe(self.check(), loop)
+        answer = asyncio.run_coroutine_threadsafe(self.check(), loop)
         try:
-            return asked.result(CHECK_SECONDS + TICK_SECONDS)
+            return answer.result(CHECK_SECONDS + TICK_SECONDS)
         except (TimeoutError, asyncio.CancelledError, RuntimeError):
-            asked.cancel()
+            answer.cancel()
             return Readiness({"loop": "It does not run."})
 
     async def check(self) -> Readiness:

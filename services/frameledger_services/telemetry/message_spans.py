@@ -56,17 +56,17 @@ def processing(
 
 
 def settling(
-    context_id: str, call_id: str, function: str, of_call: str | None, asked: str | None = None
+    context_id: str, call_id: str, function: str, of_call: str | None, parent: str | None = None
 ) -> Span:
-    """Start the span of settling a call: in a new trace, or as a child of `asked`, with a link to `of_call`, the trace
+    """Start the span of settling a call: in a new trace, or as a child of `parent`, with a link to `of_call`, the trace
     of the call, which ended earlier."""
     if not tracing.is_possible():
-        return Span(asked)
+        return Span(parent)
     return tracing.start(
         f"{names.SETTLE_CALL} {function}",
         "internal",
-        parent=asked,
-        new_trace=asked is None,
+        parent=parent,
+        new_trace=parent is None,
         links=() if of_call is None else (of_call,),
         attributes=of_context(context_id)
         | {names.GEN_AI_TOOL_CALL_ID: call_id, names.GEN_AI_TOOL_NAME: function},

@@ -44,7 +44,7 @@ class ProcessMetrics(Metrics):
     def __init__(self, registry: prometheus_client.CollectorRegistry | None = None) -> None:
         """`registry`: a registry to use instead of a new one, such as the one that a host program serves."""
         self.registry = _WithoutTimesOfCreation() if registry is None else registry
-        self._made: dict[str, Any] = {}
+        self._families: dict[str, Any] = {}
         self._found: dict[tuple[str, tuple[str, ...]], Any] = {}
         self._watched: dict[str, _Watched] = {}
         self._names: dict[tuple[str, str], set[str]] = {}
@@ -93,21 +93,21 @@ class ProcessMetrics(Metrics):
 
     def _family(self, metric: Metric) -> Any:
         """Returns the prometheus_client object of a metric, created at the first request."""
-        made = self._made.get(metric.name)
-        if made is not None:
-            return made
+        family = self._families.get(metric.name)
+        if family is not None:
+            return family
         about = metric.name, metric.meaning, [label.name for label in metric.labels]
         match metric:
             case Counter():
-                made = prometheus_client.Counter(*about, registry=self.registry)
+                family = prometheus_client.Counter(*about, registry=self.registry)
             case Histogram():
-                made = prometheus_client.Histogram(*about, registry=self.registry, buckets=metric.buckets)
+                family = prometheus_client.Histogram(*about, registry=self.registry, buckets=metric.buckets)
             case _:
-                made = prometheus_client.Gauge(*about, registry=self.registry)
-        self._made[metric.name] = made
+                family = prometheus_client.Gauge(*about, registry=self.registry)
+        self._families[metric.name] = family
         for closed in _closed_series(metric.labels):
-            made.labels(*closed)
-        return made
+            family.labels(*closed)
+        return family
 
     def _bounded(self, metric: Metric, values: tuple[str, ...]) -> Iterator[str]:
         for label, value in zip(metric.labels, values, strict=True):

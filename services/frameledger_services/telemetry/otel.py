@@ -66,15 +66,15 @@ def start(
     attributes: Mapping[str, Value | None],
 ) -> Span:
     """See `tracing.start`."""
-    given = None if parent is None else _extracted(parent)
+    parent_context = None if parent is None else _extracted(parent)
     linked = [linked_context for one in links if (linked_context := _extracted(one)).is_valid]
     if new_trace:
-        linked += [given] if given is not None and given.is_valid else []
+        linked += [parent_context] if parent_context is not None and parent_context.is_valid else []
         within = context.Context()
-    elif given is None:
+    elif parent_context is None:
         within = context.get_current()
     else:
-        within = trace.set_span_in_context(trace.NonRecordingSpan(given), context.Context())
+        within = trace.set_span_in_context(trace.NonRecordingSpan(parent_context), context.Context())
     span = _tracer.start_span(
         name,
         within,
@@ -84,9 +84,9 @@ def start(
         record_exception=False,
         set_status_on_exception=False,
     )
-    if not span.get_span_context().is_valid and given is not None and given.is_valid:
+    if not span.get_span_context().is_valid and parent_context is not None and parent_context.is_valid:
         # Only the API, without a provider that records: the parent is propagated.
-        span = trace.NonRecordingSpan(given)
+        span = trace.NonRecordingSpan(parent_context)
     return OtelSpan(span)
 
 

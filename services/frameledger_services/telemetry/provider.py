@@ -73,12 +73,12 @@ def recording(service: str, metrics: Metrics = NO_METRICS) -> Iterator[None]:
 
     If a module of this process has already set a tracer provider, that one is used.
     """
-    begun = _begin(service, metrics) if is_wanted() else None
+    started = _begin(service, metrics) if is_wanted() else None
     try:
         yield
     finally:
-        if begun is not None:
-            _end(*begun)
+        if started is not None:
+            _end(*started)
 
 
 def most_waiting() -> int:

@@ -55,8 +55,13 @@ class SettlementLog:
             # The error does not name the frame. Those that were already sent are repetitions now, which count once.
             records = [(one, record) for one, record in records if await self._is_accepted(one, record)]
         self._metrics.settled(one.rule for one, _ in records)
-        for one, _ in records:
-            _log.info("timekeeper.settled", rule=one.rule, context_id=one.context_id, frame=one.frame.name)
+        for settlement, _ in records:
+            _log.info(
+                "timekeeper.settled",
+                rule=settlement.rule,
+                context_id=settlement.context_id,
+                frame=settlement.frame.name,
+            )
 
     async def _send(self, *records: Outgoing) -> None:
         await self._producer.publish(self.topic, records, within=TIMEOUT_SECONDS)

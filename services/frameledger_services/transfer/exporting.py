@@ -77,12 +77,12 @@ class LineExport:
 
     async def export(self, head: Exported, pages: Pages) -> None:
         """Write one conversation. Raises `EarlierLifeError` before anything of it is written."""
-        begun = False
+        has_begun = False
         async for page in pages:
-            if not begun:
+            if not has_begun:
                 if page[0].version != 1:
                     raise EarlierLifeError(head.context_id, page[0].version)
                 self._write(self._writer.header(head))
-                begun = True
+                has_begun = True
             for frame in page:
                 self._write(self._writer.frame(frame))

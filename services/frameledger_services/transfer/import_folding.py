@@ -59,21 +59,21 @@ class ImportFolding:
             raise BadFileError(
                 _line_of(page, error.version), f"{self._header.context_id!r}: {error}"
             ) from error
-        for one, derived, own_id in zip(page, piece.derived, piece.own_ids, strict=True):
-            if own_id is not None and frame_uuid(own_id) != one.frame_id:
+        for line, derived, own_id in zip(page, piece.derived, piece.own_ids, strict=True):
+            if own_id is not None and frame_uuid(own_id) != line.frame_id:
                 raise BadFileError(
-                    one.line, f"the payload has the id {own_id!r}, and the line {one.frame_id}"
+                    line.line, f"the payload has the id {own_id!r}, and the line {line.frame_id}"
                 )
-            if last is not None and one.logged_at < last:
-                raise BadFileError(one.line, f"version {one.version} was logged before the one before it")
-            last = one.logged_at
+            if last is not None and line.logged_at < last:
+                raise BadFileError(line.line, f"version {line.version} was logged before the one before it")
+            last = line.logged_at
             _, kind, outcome, reason, _, _ = derived
             if kind == "LLMContextEraseFrame":
                 raise BadFileError(
-                    one.line, "it erases the conversation, and no export holds what was erased"
+                    line.line, "it erases the conversation, and no export holds what was erased"
                 )
-            if (outcome, reason) != (one.outcome, one.reason) and len(self.refolded) < _A_FEW:
-                self.refolded.append(one.version)
+            if (outcome, reason) != (line.outcome, line.reason) and len(self.refolded) < _A_FEW:
+                self.refolded.append(line.version)
         return piece
 
     def rows(self, page: Sequence[FrameLine], moved: set[UUID]) -> Rows:
@@ -81,9 +81,9 @@ class ImportFolding:
         came without one, as far as they are causes here, and gets those of this page."""
         piece = self.fold(page)
         rows = piece.rows
-        for one, derived, own_id in zip(page, piece.derived, piece.own_ids, strict=True):
+        for line, derived, own_id in zip(page, piece.derived, piece.own_ids, strict=True):
             produced_at, kind, outcome, reason, run_id, tool_call_id = derived
-            frame_id, cause = one.frame_id, one.causation_id
+            frame_id, cause = line.frame_id, line.causation_id
             if own_id is None:
                 frame_id = moved_id(frame_id)
                 moved.add(frame_id)
@@ -91,21 +91,21 @@ class ImportFolding:
                 cause = moved_id(cause)
             row = FrameRow(
                 context_id=self._header.context_id,
-                version=one.version,
+                version=line.version,
                 frame_id=frame_id,
-                logged_at=one.logged_at,
+                logged_at=line.logged_at,
                 produced_at=produced_at,
-                offset=one.version,
+                offset=line.version,
                 partition=NO_LOG_PARTITION,
                 type=kind,
                 outcome=outcome,
                 reason=reason,
                 run_id=run_id,
                 tool_call_id=tool_call_id,
-                source=one.source,
-                trace_id=one.trace_id,
-                chain=one.chain,
-                payload=one.payload,
+                source=line.source,
+                trace_id=line.trace_id,
+                chain=line.chain,
+                payload=line.payload,
                 generation=NO_LOG_GENERATION,
                 causation_id=cause,
             )
@@ -152,19 +152,19 @@ def is_open(state: State) -> bool:
     return state != resting
 
 
-def _stored(one: FrameLine) -> StoredFrameRow:
+def _stored(line: FrameLine) -> StoredFrameRow:
     # What follows from the payload is made again, not taken from the file.
     derived: tuple[datetime | None, str] = (None, "")
     return StoredFrameRow(
-        one.version,
-        one.logged_at,
-        one.source,
-        one.payload,
-        one.chain,
-        str(one.frame_id),
+        line.version,
+        line.logged_at,
+        line.source,
+        line.payload,
+        line.chain,
+        str(line.frame_id),
         *derived,
-        one.outcome,
-        one.reason,
+        line.outcome,
+        line.reason,
         None,
         None,
     )

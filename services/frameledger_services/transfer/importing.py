@@ -68,17 +68,17 @@ class Imported:
     """Conversations of which something was open: an `EndFrame` was added."""
 
 
-Told = Callable[[int], None]
-"""Is told how many frames were done."""
+Report = Callable[[int], None]
+"""Is called with the number of frames that were done."""
 
 
-def check(file_lines: Iterable[bytes], told: Told) -> Iterator[Checked]:
+def check(file_lines: Iterable[bytes], report: Report) -> Iterator[Checked]:
     """Yields the conversations of a file, each once all of it was checked. Raises `BadFileError`, with the line."""
     for header, pages in _conversations(file_lines):
         folding = ImportFolding(header)
         for page in pages:
             folding.fold(page)
-            told(len(page))
+            report(len(page))
         yield Checked(header, folding.is_left_open, tuple(folding.refolded))
 
 
@@ -88,11 +88,13 @@ async def check_free(connection: Connection, checked: Iterator[Checked]) -> Impo
     to_do = Imported()
     names = set[str]()
     batch: list[Checked] = []
-    for one in checked:
-        if one.header.context_id in names:
-            raise BadFileError(one.header.line, f"{one.header.context_id!r} is in this file twice")
-        names.add(one.header.context_id)
-        batch.append(one)
+    for conversation in checked:
+        if conversation.header.context_id in names:
+            raise BadFileError(
+                conversation.header.line, f"{conversation.header.context_id!r} is in this file twice"
+            )
+        names.add(conversation.header.context_id)
+        batch.append(conversation)
         if len(batch) == IDS_AT_ONCE:
             await _check_batch(connection, batch, to_do)
             batch = []
@@ -101,25 +103,28 @@ async def check_free(connection: Connection, checked: Iterator[Checked]) -> Impo
 
 
 async def write(
-    connection: Connection, file_lines: Iterable[bytes], told: Told, failpoint: Failpoint = failpoints.none
+    connection: Connection,
+    file_lines: Iterable[bytes],
+    report: Report,
+    failpoint: Failpoint = failpoints.none,
 ) -> Imported:
     """Import the conversations of a file that was checked; those that are here already are passed over.
 
     Raises `ImportRefusedError` if another one is here by now, and `BadFileError`: then those before are imported, and
     nothing of this one.
     """
-    done = Imported()
+    imported = Imported()
     for header, pages in _conversations(file_lines):
         [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
         if _is_there(stored, header):
-            done.there_already += 1
+            imported.there_already += 1
             for page in pages:
-                told(len(page))
+                report(len(page))
             continue
         try:
             async with connection.transaction():
                 await failpoint("before first page")
-                await _write(connection, header, pages, done, told, failpoint)
+                await _write(connection, header, pages, imported, report, failpoint)
                 # An erasing frame becomes version 1 as ours does: it came before that and shows here, or its projector
                 # waits for our commit, and erases what we wrote.
                 [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
@@ -131,18 +136,18 @@ async def write(
             raise ImportRefusedError(
                 f"{header.context_id!r} began in this database while it was being imported; nothing of it was written."
             ) from error
-        done.conversations += 1
-        done.frames += header.version
+        imported.conversations += 1
+        imported.frames += header.version
         await failpoint("after commit")
-    return done
+    return imported
 
 
 async def _write(
     connection: Connection,
     header: Header,
     pages: Iterable[Sequence[FrameLine]],
-    done: Imported,
-    told: Told,
+    imported: Imported,
+    report: Report,
     failpoint: Failpoint,
 ) -> None:
     folding = ImportFolding(header)
@@ -151,22 +156,22 @@ async def _write(
         moved = await transfer.stored_ids(connection, header.context_id, causes) if causes else set()
         await write_rows(connection, folding.rows(page, moved), ())
         await failpoint("after page")
-        told(len(page))
+        report(len(page))
     if (closing := folding.closing()) is not None:
         await write_rows(connection, folding.rows([closing], set()), ())
-        done.ended += 1
+        imported.ended += 1
     await write_rows(connection, Rows(), [folding.head])
 
 
 async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: Imported) -> None:
-    asked = [(one.header.context_id, one.header.version) for one in batch]
-    for one, stored in zip(batch, await transfer.presence(connection, asked), strict=True):
-        if _is_there(stored, one.header):
+    versions = [(one.header.context_id, one.header.version) for one in batch]
+    for conversation, stored in zip(batch, await transfer.presence(connection, versions), strict=True):
+        if _is_there(stored, conversation.header):
             to_do.there_already += 1
         else:
             to_do.conversations += 1
-            to_do.frames += one.header.version
-            to_do.ended += one.left_open
+            to_do.frames += conversation.header.version
+            to_do.ended += conversation.left_open
 
 
 def _is_there(stored: StoredPresence, header: Header) -> bool:
@@ -202,12 +207,12 @@ def _conversations(file_lines: Iterable[bytes]) -> Iterator[tuple[Header, Iterat
 def _pages(rest: Iterator[Header | FrameLine], following: list[Header]) -> Iterator[list[FrameLine]]:
     page: list[FrameLine] = []
     size = 0
-    for one in rest:
-        if isinstance(one, Header):
-            following.append(one)
+    for line in rest:
+        if isinstance(line, Header):
+            following.append(line)
             break
-        page.append(one)
-        size += len(one.payload)
+        page.append(line)
+        size += len(line.payload)
         if len(page) >= PAGE_FRAMES or size >= PAGE_BYTES:
             yield page
             page, size = [], 0

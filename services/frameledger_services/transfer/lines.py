@@ -185,10 +185,10 @@ def _check_whole(header: Header | None, version: int, chain: bytes, line: int) -
 
 
 def _unsealed(number: int, line: bytes, seal: bytes) -> tuple[dict[str, Any], bytes]:
-    whole = line[:-1] if line.endswith(b"\n") else line
-    if len(whole) > LONGEST_LINE:
+    content = line[:-1] if line.endswith(b"\n") else line
+    if len(content) > LONGEST_LINE:
         raise BadFileError(number, "it is longer than any line of an export")
-    body, tail = whole[:-_SEAL_BYTES], whole[-_SEAL_BYTES:]
+    body, tail = content[:-_SEAL_BYTES], content[-_SEAL_BYTES:]
     now = sha256(seal + body).digest()
     if tail != _SEAL + now.hex().encode() + b'"}':
         raise BadFileError(number, "it is not as it was written, or does not follow the line before it")

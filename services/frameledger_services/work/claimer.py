@@ -126,16 +126,16 @@ class Claimer(Generic[E, C]):
                     await self._executor.wait_for_slot()
 
     async def _take_over(self, connection: Connection, limit: int) -> list[C]:
-        taken = await self._kind.take_over(connection, self._worker_id, limit)
-        self._metrics.claimed(taken)
-        for one in taken:
+        claimed_work = await self._kind.take_over(connection, self._worker_id, limit)
+        self._metrics.claimed(claimed_work)
+        for work in claimed_work:
             _log.info(
                 "run.taken_over" if self._kind.worker == "inference" else "call.taken_over",
                 worker=self._worker_id,
-                context_id=one.context_id,
-                of=self._kind.subject(one),
+                context_id=work.context_id,
+                of=self._kind.subject(work),
             )
-        return taken
+        return claimed_work
 
     async def _claim_unclaimed(self, limit: int) -> list[C]:
         """Claim unclaimed work if a broker answers. A worker without Kafka could not even publish the start, so it

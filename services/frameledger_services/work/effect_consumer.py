@@ -106,11 +106,11 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
 
     def traceparents_of(self, effects: Sequence[E]) -> dict[str, str]:
         """Returns the `traceparent`s of these pending effects, by effect id. Effects without one are left out."""
-        wanted = set(map(id, effects))
+        wanted_ids = set(map(id, effects))
         return {
             one.effect.id: one.traceparent
             for one in self._pending
-            if one.traceparent is not None and one.effect is not None and id(one.effect) in wanted
+            if one.traceparent is not None and one.effect is not None and id(one.effect) in wanted_ids
         }
 
     async def fetch(self) -> None:
@@ -133,15 +133,17 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
     def ack(self, effects: list[E], unexamined: int) -> None:
         """Acknowledge effects that `pending` returned, except the last `unexamined`: they are claimed or not ours.
         Those that were dropped meanwhile are ignored."""
-        done = set(map(id, effects[: len(effects) - unexamined]))
+        acknowledged = set(map(id, effects[: len(effects) - unexamined]))
         keep: list[_Pending[E]] = []
         blocked: set[Any] = set()
-        for one in self._pending:
-            if one.partition not in blocked and (one.effect is None or id(one.effect) in done):
-                self._next[one.partition] = one.offset + 1
+        for pending in self._pending:
+            if pending.partition not in blocked and (
+                pending.effect is None or id(pending.effect) in acknowledged
+            ):
+                self._next[pending.partition] = pending.offset + 1
             else:
-                blocked.add(one.partition)
-                keep.append(one)
+                blocked.add(pending.partition)
+                keep.append(pending)
         self._pending = keep
 
     async def commit(self) -> None:
@@ -189,18 +191,18 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         return [one for some in received.values() for one in some]
 
     def _add(self, received: list[Any]) -> None:
-        for one in received:
-            partition = TopicPartition(one.topic, one.partition)
+        for record in received:
+            partition = TopicPartition(record.topic, record.partition)
             try:
-                effect = self._decode(one.value)
+                effect = self._decode(record.value)
             except NoEffectError as error:
                 effect = None
                 _log.warning(
                     "worker.unreadable_effect",
-                    topic=one.topic,
-                    partition=one.partition,
-                    offset=one.offset,
+                    topic=record.topic,
+                    partition=record.partition,
+                    offset=record.offset,
                     reason=str(error),
                 )
-            traceparent = traceparent_of(dict(one.headers)) if one.headers else None
-            self._pending.append(_Pending(partition, one.offset, effect, traceparent))
+            traceparent = traceparent_of(dict(record.headers)) if record.headers else None
+            self._pending.append(_Pending(partition, record.offset, effect, traceparent))

@@ -82,15 +82,17 @@ class InFlight(Generic[C]):
 
     def start(self, claimed: Sequence[C]) -> None:
         """Submit jobs for newly claimed work. The executor must have free slots for them."""
-        for one in claimed:
-            job = Job(one)
-            if (before := self._jobs.get(one.effect_id)) is not None:
+        for claimed_work in claimed:
+            job = Job(claimed_work)
+            if (before := self._jobs.get(claimed_work.effect_id)) is not None:
                 # The earlier job's claim was lost, for instance by a database that lost its latest commits.
                 before.job.request_stop("claim_lost")
-            entry = self._jobs[one.effect_id] = InFlightJob(job)
-            if self._cancelled.has(one.context_id, self._subject(one), one.version):
+            entry = self._jobs[claimed_work.effect_id] = InFlightJob(job)
+            if self._cancelled.has(
+                claimed_work.context_id, self._subject(claimed_work), claimed_work.version
+            ):
                 job.request_stop("obsolete")
-            entry.ticket = self._executor.submit(one.context_id, partial(self._run, entry))
+            entry.ticket = self._executor.submit(claimed_work.context_id, partial(self._run, entry))
             job.release_order = entry.ticket.release_order
 
     async def _run(self, entry: InFlightJob[C], _: Ticket) -> None:
@@ -135,8 +137,8 @@ class InFlight(Generic[C]):
                 await self._session.database.do(
                     partial(_settle, worker_id=worker_id, held=dict(claims_of), ending=ending)
                 )
-                for one in claims_of:
-                    del self._ended[one]
+                for effect_id in claims_of:
+                    del self._ended[effect_id]
                 await self._failpoint("after settling")
             if not self._ended:
                 self._all_settled.set()

@@ -23,12 +23,12 @@ class WorkMetrics:
 
     def claimed(self, claimed_work: Sequence[claims.Claimed]) -> None:
         """Count the claims of one statement."""
-        for one in claimed_work:
-            if one.taken_over:
+        for work in claimed_work:
+            if work.taken_over:
                 self._taken_over.inc()
             else:
                 self._new.inc()
-                self._waited.observe(one.age_secs)
+                self._waited.observe(work.age_secs)
 
     def watch(self, slots: int, free: Callable[[], int]) -> None:
         """Expose the number of busy and free slots."""

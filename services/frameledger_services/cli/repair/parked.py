@@ -89,12 +89,14 @@ def unpark(
         result = {"context_id": context, "folded": unparked.folded, "parked_since": unparked.parked_version}
         typer.echo(
             json.dumps(
-                result | {"error": unparked.error, "published": unparked.asked, "unsent": unparked.unsent}
+                result
+                | {"error": unparked.error, "published": unparked.record_count, "unsent": unparked.unsent}
             )
         )
     elif unparked.folded:
         typer.echo(
-            f"Folded {plural(unparked.folded, 'frame')} of {context}; this produced {plural(unparked.asked, 'record')}."
+            f"Folded {plural(unparked.folded, 'frame')} of {context}; "
+            f"this produced {plural(unparked.record_count, 'record')}."
         )
     if unparked.unsent is not None:
         typer.echo(
