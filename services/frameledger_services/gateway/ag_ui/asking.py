@@ -49,7 +49,7 @@ class Question:
 
     parts: Parts
     request: Request
-    wanted: RunInput
+    run_request: RunInput
     frames: RequestFrames
     while_waiting: Callable[[], Awaitable[None]] | None = None
     """Called from time to time while the request waits for the answer before it."""
@@ -60,16 +60,16 @@ class Question:
         if (before := await self._asked_before()) is not None:
             return before
         thread = await self._with_tools(await self._wait_until_free())
-        conversation = self.wanted.conversation
-        given = answers.of_calls(thread, conversation)
+        conversation = self.run_request.conversation
+        results = answers.of_calls(thread, conversation)
         facts = await self._client_calls()
-        if not given and (told := await self._settled_by_another(thread, facts)) is not None:
+        if not results and (settled_version := await self._settled_by_another(thread, facts)) is not None:
             # Somebody else answered first. What came of that is what there is to tell.
-            return AskedRun(told, self.wanted.run_id, is_answer=True)
-        thread = await self._without_abandoned(thread, given, facts)
-        rest = answers.without(conversation, {one.tool_call_id for one in given.values()})
+            return AskedRun(settled_version, self.run_request.run_id, is_answer=True)
+        thread = await self._without_abandoned(thread, results, facts)
+        rest = answers.without(conversation, {one.tool_call_id for one in results.values()})
         plan = history.plan(thread.messages, rest, facts)
-        if (answered := await self._answer(thread, given)) is not None:
+        if (answered := await self._answer(thread, results)) is not None:
             # What else was said was said before the answers were known, and comes behind them. A history that
             # replaces the one with the results has them itself.
             if plan.kind == "replace":
@@ -77,32 +77,34 @@ class Question:
             if plan.kind == "replace" or plan.messages:
                 await self._publish_plan(thread, plan, "ask 0", expects=False)
             return answered
-        if given:
+        if results:
             # Their calls have no place in the history any more: they are messages like others.
             plan = history.plan(thread.messages, conversation, facts)
-        if self.wanted.resume and plan.kind == "append" and not plan.messages:
+        if self.run_request.resume and plan.kind == "append" and not plan.messages:
             # These answers were given before, and there is nothing else to say.
-            return AskedRun(thread.version, self.wanted.run_id)
+            return AskedRun(thread.version, self.run_request.run_id)
         for number in range(conversation_gate.TRIES):
-            asked = await self._publish_plan(thread, plan, f"ask {number}")
-            if asked is not None:
-                return asked
+            asked_run = await self._publish_plan(thread, plan, f"ask {number}")
+            if asked_run is not None:
+                return asked_run
             thread = await self._with_tools(await self._wait_until_free())
             plan = history.plan(thread.messages, conversation, facts)
-        raise conversation_gate.busy(self.wanted.thread_id, conversation_gate.CHANGING)
+        raise conversation_gate.busy(self.run_request.thread_id, conversation_gate.CHANGING)
 
     async def _thread(self) -> Thread:
-        return await self.parts.database.read(conversation_state.thread, self.wanted.thread_id)
+        return await self.parts.database.read(conversation_state.thread, self.run_request.thread_id)
 
     async def _asked_before(self) -> AskedRun | None:
         """Returns this very run, if it was asked for before. What of it was not said then is said."""
         asks = [f"ask {number}" for number in range(conversation_gate.TRIES)]
         messages = {
-            of_message(one): one.tool_call_id for one in self.wanted.conversation if one.role == "tool"
+            of_message(one): one.tool_call_id for one in self.run_request.conversation if one.role == "tool"
         }
-        resumed = [of_entry(one) for one in self.wanted.resume or ()]
+        resumed = [of_entry(one) for one in self.run_request.resume or ()]
         ids = {frame_uuid(self.frames.frame_id(what)): what for what in (*resumed, *messages, *asks)}
-        found = await self.parts.database.read(client_requests.outcomes_of, self.wanted.thread_id, list(ids))
+        found = await self.parts.database.read(
+            client_requests.outcomes_of, self.run_request.thread_id, list(ids)
+        )
         stored = {ids[frame_id]: one for frame_id, one in found.items()}
         answered = {
             what: one.version
@@ -113,25 +115,25 @@ class Question:
             first = min(answered.values())
             names = {call for what, call in messages.items() if what in stored}
             await self._publish_rest(first, names, is_said="ask 0" in stored)
-            return AskedRun(first, self.wanted.run_id, is_answer=True)
+            return AskedRun(first, self.run_request.run_id, is_answer=True)
         versions = [one.version for what, one in stored.items() if what in asks and one.outcome == "applied"]
-        return AskedRun(min(versions), self.wanted.run_id) if versions else None
+        return AskedRun(min(versions), self.run_request.run_id) if versions else None
 
     async def _publish_rest(self, first: int, answered: Collection[str | None], *, is_said: bool) -> None:
         """Publish what else this run says, whose first answer is that version, and which answered those calls."""
         thread = await self._thread()
-        conversation, facts = self.wanted.conversation, await self._client_calls()
-        given = {
+        conversation, facts = self.run_request.conversation, await self._client_calls()
+        results = {
             call: message
             for call, message in answers.of_calls(thread, conversation).items()
             if message.tool_call_id not in answered
         }
         if thread.waiting:
-            await self._answer(thread, given)
+            await self._answer(thread, results)
         if is_said:
             return
-        before = await self.parts.database.read(shown_messages, self.wanted.thread_id, first - 1)
-        rest = answers.without(conversation, {*answered, *(one.tool_call_id for one in given.values())})
+        before = await self.parts.database.read(shown_messages, self.run_request.thread_id, first - 1)
+        rest = answers.without(conversation, {*answered, *(one.tool_call_id for one in results.values())})
         plan = history.plan(before, rest, facts)
         # The history that this client knew may be an older one than that before its answer: nothing is taken out.
         if plan.kind == "append" and plan.messages:
@@ -141,7 +143,7 @@ class Question:
         """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`, at once where
         nothing would be answered."""
         until = conversation_gate.deadline()
-        thread_id = self.wanted.thread_id
+        thread_id = self.run_request.thread_id
         while True:
             thread = await self._thread()
             # First: the run that is open in a parked conversation does not end.
@@ -167,41 +169,41 @@ class Question:
                 return thread
             await self._publish(frame, thread.version)
             thread = await self._wait_until_free()
-        raise conversation_gate.busy(self.wanted.thread_id, "Other clients keep changing its functions.")
+        raise conversation_gate.busy(self.run_request.thread_id, "Other clients keep changing its functions.")
 
     async def _client_calls(self) -> Mapping[str, ClientCall]:
         """The calls that a client answered, of those that this request has results of: by their ids in the protocol."""
         named = {
             one.tool_call_id: messages.call_of_name(one.tool_call_id)
-            for one in self.wanted.conversation
+            for one in self.run_request.conversation
             if one.role == "tool" and one.tool_call_id is not None
         }
         calls_by_id = await self.parts.database.read(
-            client_calls.of_clients, self.wanted.thread_id, [*named, *named.values()]
+            client_calls.of_clients, self.run_request.thread_id, [*named, *named.values()]
         )
         calls = {name: calls_by_id.get(name) or calls_by_id.get(call) for name, call in named.items()}
         return {name: call for name, call in calls.items() if call is not None}
 
     async def _settled_by_another(self, thread: Thread, facts: Mapping[str, ClientCall]) -> int | None:
         """Returns where somebody else settled the call whose result this request ends with."""
-        call = answers.last_answered(self.wanted.conversation, facts)
+        call = answers.last_answered(self.run_request.conversation, facts)
         if call is None or call.settled_version is None:
             return None
         ids = await self.parts.database.read(
-            client_requests.message_ids_of, self.wanted.thread_id, call.settled_version
+            client_requests.message_ids_of, self.run_request.thread_id, call.settled_version
         )
         given_as = ids[0] if len(ids) == 1 else None
-        return answers.told_otherwise(thread, self.wanted.conversation[-1], call, given_as)
+        return answers.told_otherwise(thread, self.run_request.conversation[-1], call, given_as)
 
     async def _without_abandoned(
-        self, thread: Thread, given: Mapping[CallKey, Message], facts: Collection[str]
+        self, thread: Thread, results: Mapping[CallKey, Message], facts: Collection[str]
     ) -> Thread:
         """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
         it replaces the history, all of them, since their place goes. Returns how the conversation stands then."""
-        rest = answers.without(self.wanted.conversation, {one.tool_call_id for one in given.values()})
+        rest = answers.without(self.run_request.conversation, {one.tool_call_id for one in results.values()})
         left = call_settlement.abandoned(
             thread.waiting,
-            lambda call: (call.tool_call_id, call.requested_version) in given,
+            lambda call: (call.tool_call_id, call.requested_version) in results,
             is_replaced=bool(thread.waiting) and history.plan(thread.messages, rest, facts).kind == "replace",
         )
         for call in left:
@@ -214,29 +216,29 @@ class Question:
             return ()
         return list((await self.parts.database.read(offers.tools_on_offer)).values())
 
-    async def _answer(self, thread: Thread, given: Mapping[CallKey, Message]) -> AskedRun | None:
+    async def _answer(self, thread: Thread, results: Mapping[CallKey, Message]) -> AskedRun | None:
         """Publish the answers to calls that wait: those of `resume`, and tool messages. Returns where; None if none of
         them says anything. If somebody else answered meanwhile, the run is what came of that."""
         waiting = {(call.tool_call_id, call.requested_version): call for call in thread.waiting}
         frames: list[AnyFrame] = []
-        for entry in self.wanted.resume or ():
+        for entry in self.run_request.resume or ():
             named = call_of_interrupt(entry.interrupt_id)
             call = None if named is None else waiting.get(named)
             if named is None or call is None:
                 # Answered before, or by somebody else, or never asked: the run goes on without it.
-                _log.warning("gateway.unknown_interrupt", context_id=self.wanted.thread_id)
+                _log.warning("gateway.unknown_interrupt", context_id=self.run_request.thread_id)
                 continue
             frames.append(self.frames.resumed(entry, call))
             del waiting[named]
-        for key, message in given.items():
+        for key, message in results.items():
             if (call := waiting.get(key)) is not None:
                 frames.append(self.frames.result(message, call))
         stored = [await self._publish(frame, None) for frame in frames]
         counting = [one.version for one in stored if one is not None and one.outcome == "applied"]
         if counting and counting[0] is not None:
-            return AskedRun(counting[0], self.wanted.run_id, is_answer=True)
+            return AskedRun(counting[0], self.run_request.run_id, is_answer=True)
         if any(one is not None and one.reason != PLACE_REPLACED for one in stored):
-            return AskedRun(thread.version, self.wanted.run_id)
+            return AskedRun(thread.version, self.run_request.run_id)
         return None
 
     async def _publish_plan(
@@ -256,18 +258,18 @@ class Question:
             return before
         if stored is None or stored.outcome != "applied" or stored.version is None:
             return None
-        return AskedRun(stored.version, self.wanted.run_id)
+        return AskedRun(stored.version, self.run_request.run_id)
 
     async def _publish(self, frame: AnyFrame, expected: int | None) -> PublishedFrame | None:
         """Publish a frame. Returns None if the conversation is not as expected."""
         try:
             stored = await call_settlement.publish(
-                self.parts, self.request, self.wanted.thread_id, frame, expected
+                self.parts, self.request, self.run_request.thread_id, frame, expected
             )
         except ContextChangedError:
             return None
         if stored.outcome == "rejected" and stored.reason == "id_reused":
             raise ProblemError(
-                "key-reused", f"The run {self.wanted.run_id!r} was requested before with other content."
+                "key-reused", f"The run {self.run_request.run_id!r} was requested before with other content."
             )
         return stored

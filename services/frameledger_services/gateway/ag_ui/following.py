@@ -55,22 +55,24 @@ class FollowedRun:
         self,
         parts: Parts,
         thread_id: str,
-        asked: AskedRun,
+        asked_run: AskedRun,
         parent_run_id: str | None = None,
         tools: Collection[str] = (),
     ) -> None:
         """`tools` are those that the client has: a call of one that waits is no interrupt for it, also if a service
         registered the function. Raises `TooManyFollowersError`."""
         self.thread_id = thread_id
-        self.run_id = asked.run_id
+        self.run_id = asked_run.run_id
         self.is_over = False
         """Its last event was told."""
 
         self._parts = parts
         self._tools = frozenset(tools)
         # An answer to a call is an event of this run, what was said is one of its messages.
-        self._begin = asked.version - asked.is_answer
-        self._translation = Translation(thread_id, asked.run_id, parent_run_id, is_mirror=asked.is_mirror)
+        self._begin = asked_run.version - asked_run.is_answer
+        self._translation = Translation(
+            thread_id, asked_run.run_id, parent_run_id, is_mirror=asked_run.is_mirror
+        )
         self._follower = parts.hub.follow(thread_id, self._begin)
         self._newest = (0, 0)
         """Era and position of the newest message that is known."""
@@ -119,19 +121,19 @@ class FollowedRun:
         return events
 
     async def _frames(self, chunk: Chunk) -> AsyncIterator[EventBatch]:
-        begun, written = await self._begun(chunk), await self._written(chunk)
+        begun_calls, written = await self._begun_calls(chunk), await self._written(chunk)
         for frame, following in zip_longest(chunk.frames, chunk.frames[1:]):
             assert frame.payload is not None
             of_frame = frame.version, decode(frame.payload), frame.outcome, frame.reason
             events = self._translation.take(
-                *of_frame, begun.get(frame.version, ()), written.get(frame.version, ())
+                *of_frame, begun_calls.get(frame.version, ()), written.get(frame.version, ())
             )
             if self._translation.is_stale and not (following and following.type in QUIET):
                 events += self._translation.restated(await self._messages(frame.version))
             if events:
                 yield EventBatch(frame.version, events)
 
-    async def _begun(self, chunk: Chunk) -> Mapping[int, Sequence[BegunCall]]:
+    async def _begun_calls(self, chunk: Chunk) -> Mapping[int, Sequence[BegunCall]]:
         """The calls of clients that began with these frames, by version."""
         places = [frame.version for frame in chunk.frames if frame.type not in WORDS]
         by_version: dict[int, list[BegunCall]] = {}
@@ -165,12 +167,12 @@ class FollowedRun:
         return shown
 
     async def _read(
-        self, read: Callable[Concatenate[Connection, _P], Awaitable[_T]], *given: _P.args, **also: _P.kwargs
+        self, read: Callable[Concatenate[Connection, _P], Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         """Read from the database. Outages are waited out, as the hub does: what was told so far would be lost."""
         while True:
             try:
-                return await self._parts.database.read(read, *given, **also)
+                return await self._parts.database.read(read, *args, **kwargs)
             except DatabaseUnavailableError:
                 if self.is_closed:
                     raise

@@ -50,22 +50,22 @@ def plan(stored: Sequence[ShownMessage], sent: Sequence[Message], facts: Collect
 def as_stored(message: Message) -> dict[str, Any]:
     """Returns a client's message as it is stored."""
     content = message.content if isinstance(message.content, str | list) else ""
-    made: dict[str, Any] = {"role": message.role}
+    fields: dict[str, Any] = {"role": message.role}
     if message.name is not None:
-        made["name"] = message.name
+        fields["name"] = message.name
     match message.role:
         case "user":
-            made["content"] = parts.to_stored(content)
+            fields["content"] = parts.to_stored(content)
         case "tool":
-            made["tool_call_id"] = message.tool_call_id or ""
-            made["content"] = parts.text_of(content) or message.error or ""
+            fields["tool_call_id"] = message.tool_call_id or ""
+            fields["content"] = parts.text_of(content) or message.error or ""
         case "assistant" if message.tool_calls:
-            made["tool_calls"] = [call.model_dump() for call in message.tool_calls]
+            fields["tool_calls"] = [call.model_dump() for call in message.tool_calls]
             if message.content is not None:
-                made["content"] = parts.text_of(content)
+                fields["content"] = parts.text_of(content)
         case _:
-            made["content"] = parts.text_of(content)
-    return made
+            fields["content"] = parts.text_of(content)
+    return fields
 
 
 class _Comparison:
@@ -96,11 +96,11 @@ class _Comparison:
     def _match(self) -> None:
         place = self._head()
         known = {message_id: number for number, message_id in enumerate(self._ids)}
-        for one in self._sent:
-            match = known.get(one.id)
+        for message in self._sent:
+            match = known.get(message.id)
             if match is None:
-                match = self._next(place, one)
-            if match is not None and not self._is_same(match, one):
+                match = self._next(place, message)
+            if match is not None and not self._is_same(match, message):
                 match = None
             if match in self._matches:
                 match = None
@@ -128,12 +128,12 @@ class _Comparison:
 
     def _missing(self) -> bool:
         """Whether something that is stored was not sent, and was there when the client was told of the history."""
-        kept = set(self._matches)
+        matched = set(self._matches)
         shown = range(self._head(), len(self._shown))
-        missing = [n for n in shown if n not in kept and not self._may_be_missing(n)]
+        missing = [n for n in shown if n not in matched and not self._may_be_missing(n)]
         if not missing:
             return False
-        is_tail = not any(n in kept for n in range(missing[0], len(self._shown)))
+        is_tail = not any(n in matched for n in range(missing[0], len(self._shown)))
         return not (is_tail and self._is_report(missing[0]))
 
     def _may_be_missing(self, number: int) -> bool:
@@ -142,8 +142,8 @@ class _Comparison:
         return message["role"] == "tool" and message.get("content") == CANCELLED
 
     def _is_report(self, number: int) -> bool:
-        said = async_tool_messages.parse_message(self._stored[self._places[number]].message)
-        return said is not None and said.kind != "started"
+        payload = async_tool_messages.parse_message(self._stored[self._places[number]].message)
+        return payload is not None and payload.kind != "started"
 
     def _is_same(self, number: int, sent: Message) -> bool:
         shown, other = self._shown[number], _view(sent)
@@ -179,11 +179,11 @@ class _Comparison:
         named = dict(zip(self._places, self._ids, strict=True))
         history: list[dict[str, Any]] = [dict(one.message) for one in self._stored[:end]]
         ids: list[str | None] = [named.get(place) for place in range(end)]
-        for match, one in zip(self._matches[same:], self._sent[same:], strict=True):
+        for match, message in zip(self._matches[same:], self._sent[same:], strict=True):
             history.append(
-                as_stored(one) if match is None else dict(self._stored[self._places[match]].message)
+                as_stored(message) if match is None else dict(self._stored[self._places[match]].message)
             )
-            ids.append(one.id)
+            ids.append(message.id)
         return Plan("replace", history, ids)
 
 

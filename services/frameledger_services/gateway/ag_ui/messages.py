@@ -56,7 +56,7 @@ class CallNames:
         self._open: dict[str, tuple[str, bool]] = {}
         """Of each open call its name, and whether it is synchronous."""
 
-    def made(self, tool_call_id: str) -> str:
+    def note_call(self, tool_call_id: str) -> str:
         """Note a call that a message makes. Returns its name."""
         self._count[tool_call_id] += 1
         return nth(tool_call_id, self._count[tool_call_id])
@@ -96,21 +96,21 @@ def shown_with_places(stored: Iterable[ShownMessage]) -> tuple[list[tuple[int, M
     calls, texts, used = CallNames(), Counter[str](), set[str]()
     placed: list[tuple[int, Message]] = []
     before: Mapping[str, Any] = {}
-    for place, one in enumerate(stored):
-        wanted, message = _shown(one, before, calls, texts)
-        before = one.message
+    for place, stored_message in enumerate(stored):
+        preferred_id, message = _shown(stored_message, before, calls, texts)
+        before = stored_message.message
         if message is None:
             continue
-        message_id = next(name for name in _candidates(one, wanted) if name not in used)
+        message_id = next(name for name in _candidates(stored_message, preferred_id) if name not in used)
         used.add(message_id)
         placed.append((place, {"id": message_id, **message}))
     return placed, calls
 
 
-def _candidates(stored: ShownMessage, wanted: str | None) -> Iterable[str]:
-    for one in (stored.client_id, wanted):
-        if one is not None:
-            yield one
+def _candidates(stored: ShownMessage, preferred_id: str | None) -> Iterable[str]:
+    for candidate in (stored.client_id, preferred_id):
+        if candidate is not None:
+            yield candidate
     place, number = f"{stored.era}.{stored.position}", 1
     while True:
         yield nth(place, number)
@@ -142,18 +142,20 @@ def _of_assistant(
     stored: ShownMessage, calls: CallNames, texts: Counter[str]
 ) -> tuple[str | None, Message | None]:
     message = stored.message
-    made = [one for one in map(_call, _list(message.get("tool_calls"))) if one is not None]
-    if made:
-        named = [{**one, "id": calls.made(one["id"])} for one in made]
-        said = {} if message.get("content") is None else {"content": parts.text_of(message.get("content"))}
+    tool_calls = [one for one in map(_call, _list(message.get("tool_calls"))) if one is not None]
+    if tool_calls:
+        named = [{**one, "id": calls.note_call(one["id"])} for one in tool_calls]
+        content = {} if message.get("content") is None else {"content": parts.text_of(message.get("content"))}
         return call_message_id(named[0]["id"]), _named(
-            message, {"role": "assistant", **said, "toolCalls": named}
+            message, {"role": "assistant", **content, "toolCalls": named}
         )
-    wanted = None
+    preferred_id = None
     if stored.run_id is not None:
         texts[stored.run_id] += 1
-        wanted = nth(stored.run_id, texts[stored.run_id])
-    return wanted, _named(message, {"role": "assistant", "content": parts.text_of(message.get("content"))})
+        preferred_id = nth(stored.run_id, texts[stored.run_id])
+    return preferred_id, _named(
+        message, {"role": "assistant", "content": parts.text_of(message.get("content"))}
+    )
 
 
 def _of_tool(
@@ -164,8 +166,8 @@ def _of_tool(
         return None, None
     name, content = calls.name(tool_call_id), parts.text_of(message.get("content"))
     shown = {"role": "tool", "toolCallId": name, "content": content}
-    made = [one["id"] for one in map(_call, _list(before.get("tool_calls"))) if one is not None]
-    if made != [tool_call_id]:
+    call_ids = [one["id"] for one in map(_call, _list(before.get("tool_calls"))) if one is not None]
+    if call_ids != [tool_call_id]:
         # Not where the fold writes it: a client brought it, and it says nothing of a call that is open.
         return None, shown
     if content == IN_PROGRESS:
@@ -179,19 +181,19 @@ def _of_tool(
 
 
 def _note_end(message: Mapping[str, Any], calls: CallNames) -> None:
-    said = async_tool_messages.parse_message(message)
-    if said is not None and said.kind == "final":
-        calls.settle(said.tool_call_id)
+    payload = async_tool_messages.parse_message(message)
+    if payload is not None and payload.kind == "final":
+        calls.settle(payload.tool_call_id)
 
 
-def _call(one: Any) -> Message | None:
-    if not isinstance(one, Mapping) or not isinstance(one.get("id"), str):
+def _call(call: Any) -> Message | None:
+    if not isinstance(call, Mapping) or not isinstance(call.get("id"), str):
         return None
-    function = one.get("function")
+    function = call.get("function")
     about: Mapping[str, Any] = function if isinstance(function, Mapping) else {}
     name, arguments = about.get("name"), about.get("arguments")
     return {
-        "id": one["id"],
+        "id": call["id"],
         "type": "function",
         "function": {
             "name": name if isinstance(name, str) else "",

@@ -60,11 +60,11 @@ class Presence:
         """A client still asks for a run, and waits because another one goes on: that is interrupted if its client has
         left it, also if that client was another gateway's, or is only now seen to be gone."""
         await self.asks(thread_id, run_id)
-        asked = await self._parts.database.read(client_requests.last_asked_run, thread_id)
-        if asked is None or asked.run_id == run_id:
+        last_run = await self._parts.database.read(client_requests.last_asked_run, thread_id)
+        if last_run is None or last_run.run_id == run_id:
             return
-        if await self._shared.kinds(thread_id, asked.run_id) == {"left"}:
-            await self._interrupt(thread_id, asked.run_id, source)
+        if await self._shared.kinds(thread_id, last_run.run_id) == {"left"}:
+            await self._interrupt(thread_id, last_run.run_id, source)
 
     @contextmanager
     def held(self, thread_id: str, run_id: str) -> Iterator[None]:
@@ -111,8 +111,8 @@ class Presence:
     async def _interrupt(self, thread_id: str, run_id: str, source: str) -> None:
         """Interrupt a run, if it is still what goes on. However many do, that is one frame."""
         goes_on, _ = await self._parts.database.read(conversation_state.goes_on, thread_id)
-        asked = await self._parts.database.read(client_requests.last_asked_run, thread_id)
-        if goes_on and asked is not None and asked.run_id == run_id:
+        last_run = await self._parts.database.read(client_requests.last_asked_run, thread_id)
+        if goes_on and last_run is not None and last_run.run_id == run_id:
             await self._parts.client.publish(
                 thread_id,
                 InterruptionFrame(id=str(uuid5(ASKED, f"{thread_id}\n{run_id}\nstop"))),

@@ -36,7 +36,7 @@ ASKED = UUID("0d7f5f0c-6f5e-5a3b-8a39-2f6f0e3a7c11")
 class RequestFrames:
     """Makes the frames of a request."""
 
-    wanted: RunInput
+    run_request: RunInput
 
     brought: Sequence[dict[str, Any]]
     """The client's own functions, as they are stored."""
@@ -87,7 +87,7 @@ class RequestFrames:
 
     def frame_id(self, what: str) -> str:
         """Returns the id of the frame that says `what` of this run."""
-        return str(uuid5(ASKED, f"{self.wanted.thread_id}\n{self.wanted.run_id}\n{what}"))
+        return str(uuid5(ASKED, f"{self.run_request.thread_id}\n{self.run_request.run_id}\n{what}"))
 
     def _new(self, thread: Thread, plan: Plan, what: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         messages, ids = self.with_context(thread, plan)
@@ -96,7 +96,7 @@ class RequestFrames:
     def with_context(self, thread: Thread, plan: Plan) -> tuple[list[dict[str, Any]], list[str | None]]:
         """Returns what is new, and the ids of its messages. What the application wants the model to know stands before
         the last of them, unless the conversation has it."""
-        entries = self.wanted.context or ()
+        entries = self.run_request.context or ()
         text = "\n".join(["The application says:", *(f"- {one.description}: {one.value}" for one in entries)])
         known = [*plan.messages, *(one.message for one in thread.messages if plan.kind == "append")]
         if not entries or any(one.get("content") == text for one in known):
@@ -121,9 +121,9 @@ class RequestFrames:
 
     def _metadata(self, **also: Any) -> dict[str, Any]:
         about = {
-            "run_id": self.wanted.run_id,
-            "parent_run_id": self.wanted.parent_run_id,
-            "forwarded_props": self.wanted.forwarded_props or None,
+            "run_id": self.run_request.run_id,
+            "parent_run_id": self.run_request.parent_run_id,
+            "forwarded_props": self.run_request.forwarded_props or None,
             **also,
         }
         return {CLIENT: {name: one for name, one in about.items() if one is not None}}

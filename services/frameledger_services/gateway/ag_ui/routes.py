@@ -102,52 +102,52 @@ class ClientRuns:
     async def run(self, request: Request) -> Response:
         """Answer a client that runs a conversation."""
         _check(self._parts, request)
-        wanted = run_input.read(await body.read_bytes(request, body.JSON_TYPES))
-        _check_thread(request, wanted.thread_id)
+        run_request = run_input.read(await body.read_bytes(request, body.JSON_TYPES))
+        _check_thread(request, run_request.thread_id)
         # The schemas of functions may take a second to check: not in the event loop.
-        tools = await asyncio.to_thread(brought, wanted) if wanted.tools else ()
+        tools = await asyncio.to_thread(brought, run_request) if run_request.tools else ()
         # Before anything is said: without room for a follower nobody could tell the run.
         self._parts.hub.check_room()
-        presence, thread_id, run_id = self._presence, wanted.thread_id, wanted.run_id
+        presence, thread_id, run_id = self._presence, run_request.thread_id, run_request.run_id
         await presence.asks(thread_id, run_id)
         with presence.held(thread_id, run_id):
             asks_again = partial(presence.asks_again, thread_id, run_id, source_of(request))
-            frames = RequestFrames(wanted, tools)
-            asked = await Question(self._parts, request, wanted, frames, asks_again).ask()
-            read_log.note(request.scope, thread_id, asked.version)
-            names = [one.name for one in wanted.tools or ()]
-            return await self._stream(request, thread_id, asked, wanted.parent_run_id, names)
+            frames = RequestFrames(run_request, tools)
+            asked_run = await Question(self._parts, request, run_request, frames, asks_again).ask()
+            read_log.note(request.scope, thread_id, asked_run.version)
+            names = [one.name for one in run_request.tools or ()]
+            return await self._stream(request, thread_id, asked_run, run_request.parent_run_id, names)
 
     async def reconnect(self, request: Request) -> Response:
         """Answer a client that comes back to its run."""
         _check(self._parts, request)
         context_id, last = parameters.context_id(request), LAST.of(request)
-        asked = await self._parts.database.read(client_requests.last_asked_run, context_id)
-        if asked is None:
+        last_run = await self._parts.database.read(client_requests.last_asked_run, context_id)
+        if last_run is None:
             raise await contexts.missing(self._parts, context_id)
-        with self._presence.held(context_id, asked.run_id):
+        with self._presence.held(context_id, last_run.run_id):
             goes_on, version = await self._parts.database.read(conversation_state.goes_on, context_id)
             if last == version and not goes_on:
                 return Response(status_code=204, headers={"Cache-Control": "no-store"})
-            return await self._stream(request, context_id, asked, None)
+            return await self._stream(request, context_id, last_run, None)
 
     async def _stream(
         self,
         request: Request,
         thread_id: str,
-        asked: AskedRun,
+        asked_run: AskedRun,
         parent: str | None,
         tools: Collection[str] = (),
     ) -> Response:
-        followed = FollowedRun(self._parts, thread_id, asked, parent, tools)
+        followed = FollowedRun(self._parts, thread_id, asked_run, parent, tools)
         try:
             begin = await followed.begin()
         except BaseException:
             followed.close()
             raise
-        self._presence.came(thread_id, asked.run_id)
-        source = source_of_stop(request, asked)
-        ended = partial(self._presence.ended, thread_id, asked.run_id, source)
+        self._presence.came(thread_id, asked_run.run_id)
+        source = source_of_stop(request, asked_run)
+        ended = partial(self._presence.ended, thread_id, asked_run.run_id, source)
         return RunStream(followed, begin.written(), ended)
 
 
@@ -158,16 +158,16 @@ _EVENTS: dict[str, Any] = {
 }
 
 
-def source_of_stop(request: Request, asked: AskedRun) -> str | None:
+def source_of_stop(request: Request, asked_run: AskedRun) -> str | None:
     """Returns the publisher of the interruption if this client leaves the run; None if it may not stop it."""
-    may_stop = asked.by_client and "append" in caller.of(request.scope).scopes
+    may_stop = asked_run.by_client and "append" in caller.of(request.scope).scopes
     return source_of(request) if may_stop else None
 
 
-def brought(wanted: RunInput) -> Sequence[dict[str, Any]]:
+def brought(run_request: RunInput) -> Sequence[dict[str, Any]]:
     """The client's own functions, as the log has them. Raises `bad-parameter`."""
     return client_tools.brought(
-        client_tools.Definition(one.name, one.description, one.parameters) for one in wanted.tools or ()
+        client_tools.Definition(one.name, one.description, one.parameters) for one in run_request.tools or ()
     )
 
 

@@ -59,18 +59,18 @@ class RunStream(Response):
     async def _step(self, send: Send) -> None:
         """Send what comes next; heartbeats meanwhile."""
         coming = asyncio.ensure_future(self._run.next(HEARTBEAT_SECONDS))
-        gone = asyncio.ensure_future(self._is_gone.wait())
+        disconnect = asyncio.ensure_future(self._is_gone.wait())
         try:
-            while not coming.done() and not gone.done():
+            while not coming.done() and not disconnect.done():
                 await asyncio.wait(
-                    (coming, gone), timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                    (coming, disconnect), timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
-                if not coming.done() and not gone.done():
+                if not coming.done() and not disconnect.done():
                     await self._send(send, HEARTBEAT)
             if coming.done():
                 await self._send(send, b"".join(one.written() for one in coming.result()) or HEARTBEAT)
         finally:
-            gone.cancel()
+            disconnect.cancel()
             coming.cancel()
 
     async def _send(self, send: Send, data: bytes) -> None:

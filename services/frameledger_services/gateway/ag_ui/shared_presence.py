@@ -37,7 +37,7 @@ class SharedPresence:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._wanted: Counter[int] = Counter()
+        self._wanted_marks: Counter[int] = Counter()
         self._set: set[int] = set()
         """On the session that there is."""
 
@@ -71,9 +71,9 @@ class SharedPresence:
 
     def _change(self, kind: Kind, thread_id: str, run_id: str, count: int) -> None:
         mark = _mark(kind, thread_id, run_id)
-        self._wanted[mark] += count
-        if self._wanted[mark] <= 0:
-            del self._wanted[mark]
+        self._wanted_marks[mark] += count
+        if self._wanted_marks[mark] <= 0:
+            del self._wanted_marks[mark]
         self._changed.set()
         self._work()
 
@@ -90,7 +90,7 @@ class SharedPresence:
                 seconds = database.LISTENERS_ASK_SECONDS
                 try:
                     async with self._one_at_a_time:
-                        if self._wanted:
+                        if self._wanted_marks:
                             await database.ping(await self._synchronized())
                         else:
                             await self._drop()
@@ -112,11 +112,11 @@ class SharedPresence:
         if self._session is None:
             self._session = await connections.connect(self._settings, "frameledger-gateway")
             self._set = set()
-        wanted = set(list(self._wanted)[:MOST_MARKS])
-        if gone := self._set - wanted:
-            await client_marks.remove(self._session, gone)
-            self._set -= gone
-        if new := wanted - self._set:
+        wanted_marks = set(list(self._wanted_marks)[:MOST_MARKS])
+        if old := self._set - wanted_marks:
+            await client_marks.remove(self._session, old)
+            self._set -= old
+        if new := wanted_marks - self._set:
             await client_marks.add(self._session, new)
             self._set |= new
         return self._session

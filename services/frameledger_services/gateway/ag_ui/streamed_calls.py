@@ -65,7 +65,7 @@ class StreamedCalls:
         if self._copy.is_told_anew:
             self._copy.is_stale = True
             return
-        name = self.names.made(tool_call_id)
+        name = self.names.note_call(tool_call_id)
         self.names.open(tool_call_id, synchronous)
         message = call_messages.call(ToolCallId(name), function_name, arguments)
         [call] = message["tool_calls"]

@@ -105,11 +105,11 @@ class Translation:
         frame: AnyFrame,
         outcome: str = "applied",
         reason: str | None = None,
-        begun: Sequence[BegunCall] = (),
+        begun_calls: Sequence[BegunCall] = (),
         written: Sequence[Written] = (),
     ) -> list[Event]:
-        """Returns the events of a stored frame; `begun` are the calls of the client's functions that began with it,
-        `written` the messages that were written with it.
+        """Returns the events of a stored frame; `begun_calls` are the calls of the client's functions that began with
+        it, `written` the messages that were written with it.
 
         An answer's text that was written is over for its client too, whatever frame ended it: another input may
         interrupt it (R7.4). What was written and is told by no event somebody else said: with this frame, or with one
@@ -119,7 +119,7 @@ class Translation:
         if any(self._answers.may_have_said(message) for message in written):
             events += self._answers.close_text()
         events += self._of_frame(version, frame, outcome, reason)
-        for call in begun:
+        for call in begun_calls:
             events += self._calls.begin(call.tool_call_id, call.function_name, call.arguments)
         if events:
             self._stated = None
@@ -248,8 +248,8 @@ class Translation:
 
 def _of_events(events: Iterable[Event]) -> Counter[str]:
     """How many messages these events add to those of the client, by kind."""
-    told = Counter(event["type"] for event in events)
-    texts, calls = told["TEXT_MESSAGE_END"], told["TOOL_CALL_START"]
+    counts = Counter(event["type"] for event in events)
+    texts, calls = counts["TEXT_MESSAGE_END"], counts["TOOL_CALL_START"]
     return +Counter({"assistant": texts, "calls": calls, "tool": calls})
 
 
