@@ -28,8 +28,8 @@ from tests.support.openai_stage import (
 
 from frameledger.frames import InterimTranscriptionFrame
 from frameledger_services.embedded import ports
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.service import connected
 from frameledger_services.store import client_requests
 
@@ -170,19 +170,19 @@ def test_who_leaves_after_another_client_asked_does_not_interrupt_the_answer_of_
     about = {"extra_headers": {"Frameledger-Context": "shared"}}
     late = {"role": "user", "content": "Are we late?"}
     stage.create([late], **about)
-    asyncio.run(leave(Asked("shared", 1)))
+    asyncio.run(leave(AskedQuestion("shared", 1)))
     count, only_new = {"role": "user", "content": "Please count."}, {"id": "shared", "append": True}
     with stage.create([count], stream=True, extra_body={"conversation": only_new}) as chunks:
         next(iter(chunks))
-        asyncio.run(leave(Asked("shared", 1)))
+        asyncio.run(leave(AskedQuestion("shared", 1)))
         assert "InterruptionFrame" not in stage.frames("shared")
         [(second,)] = stage.rows("SELECT max(requested_version) FROM runs WHERE context_id = 'shared'")
-        asyncio.run(leave(Asked("shared", second, is_own=False)))
+        asyncio.run(leave(AskedQuestion("shared", second, is_own=False)))
         assert "InterruptionFrame" not in stage.frames("shared")
-        asyncio.run(leave(Asked("shared", second)))
+        asyncio.run(leave(AskedQuestion("shared", second)))
         assert stage.frames("shared").count("InterruptionFrame") == 1
     # It is over.
-    asyncio.run(leave(Asked("shared", second)))
+    asyncio.run(leave(AskedQuestion("shared", second)))
     assert stage.frames("shared").count("InterruptionFrame") == 1
 
 

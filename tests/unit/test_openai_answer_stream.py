@@ -9,15 +9,15 @@ from tests.bounds import IN_PROCESS
 from frameledger_services.gateway.access.guard import _RevokedError
 from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.openai.answer_stream import AnswerStream
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.listening import Listening
+from frameledger_services.gateway.openai.question import AskedQuestion
 
 
 class Following:
     """An answer of which nothing comes."""
 
     def __init__(self):
-        self.asked = Asked("talk", 3)
+        self.question = AskedQuestion("talk", 3)
         self.is_over = self.is_closed = False
         self.interruptions = 0
         self.closed = asyncio.Event()

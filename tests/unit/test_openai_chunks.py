@@ -11,7 +11,7 @@ from frameledger.frames import LLMFullResponseEndFrame, LLMFullResponseStartFram
 from frameledger_services.gateway.openai import chunks, request
 from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.answer_stream import HEARTBEAT
-from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.store.client_calls import ClientCall
 
 
@@ -19,7 +19,7 @@ from frameledger_services.store.client_calls import ClientCall
 class Followed:
     """An answer that was followed to its end."""
 
-    asked: Asked = field(default_factory=lambda: Asked("talk", 3))
+    question: AskedQuestion = field(default_factory=lambda: AskedQuestion("talk", 3))
     answer: Answer = field(default_factory=lambda: Answer(3))
     version: int = 9
     calls: list[ClientCall] = field(default_factory=list)

@@ -31,7 +31,7 @@ HELD = [*FIRST, MORE, made("red"), done("IN_PROGRESS")]
 
 
 def given(sent, held):
-    return [value for _, value in client_answers.given(sent, held, call(waits=True))]
+    return [value for _, value in client_answers.answered_calls(sent, held, call(waits=True))]
 
 
 def test_what_an_earlier_call_of_the_id_did_is_no_result_of_the_one_that_waits():

@@ -17,9 +17,9 @@ from frameledger.frames import (
     encode_frame,
 )
 from frameledger_services.gateway.live.follower import Chunk
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.failures import problem_of
 from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS
 from frameledger_services.settings import Settings
@@ -78,7 +78,9 @@ class Hub:
 @pytest.mark.regression("gateway 3")
 def test_an_answer_whose_end_cannot_be_read_for_a_moment_is_not_broken_off():
     async def follow():
-        following = Following(Parts(Settings(), None, Database(), Hub(), asyncio.Event()), Asked("talk", 3))
+        following = Following(
+            Parts(Settings(), None, Database(), Hub(), asyncio.Event()), AskedQuestion("talk", 3)
+        )
         async with asyncio.timeout(IN_PROCESS):
             while not following.is_over:
                 # A heartbeat comes later than the next look.
@@ -134,7 +136,7 @@ def test_an_answer_that_is_read_late_has_nothing_of_the_next_ones(is_away):
         database = Elsewhere()
         database.is_away = is_away
         following = Following(
-            Parts(Settings(), None, database, Hub(chunk), asyncio.Event()), Asked("talk", 3)
+            Parts(Settings(), None, database, Hub(chunk), asyncio.Event()), AskedQuestion("talk", 3)
         )
         await following.next(IN_PROCESS)
         return following.is_over, following.answer.text
@@ -158,7 +160,7 @@ def test_an_answer_fails_whose_next_run_fails_before_it_begins(is_interrupted):
 
     async def follow():
         parts = Parts(Settings(), None, NothingBeyond(), Hub(chunk), asyncio.Event())
-        following = Following(parts, Asked("talk", 3))
+        following = Following(parts, AskedQuestion("talk", 3))
         await following.next(IN_PROCESS)
         return following.is_over, following.answer.failure
 
@@ -176,7 +178,7 @@ def test_whose_conversation_is_erased_is_not_told_to_try_again():
 
     async def follow():
         following = Following(
-            Parts(Settings(), None, Database(), Hub(chunk), asyncio.Event()), Asked("talk", 3)
+            Parts(Settings(), None, Database(), Hub(chunk), asyncio.Event()), AskedQuestion("talk", 3)
         )
         await following.next(IN_PROCESS)
         return following

@@ -18,7 +18,7 @@ from frameledger.frames import (
     Usage,
 )
 from frameledger_services.gateway.openai.answer import Answer
-from frameledger_services.gateway.openai.asked import Asked
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai_responses.response import ResponseWriter
 from frameledger_services.gateway.openai_responses.response_events import PieceByPiece, ResponseEvents
 from frameledger_services.store.answered_requests import AnsweredRequest
@@ -31,7 +31,7 @@ CALL = ClientCall("c1", "paint", {"colour": "blue"}, 5, True, False, None, None)
 class Followed:
     """An answer that is followed."""
 
-    asked: Asked = field(default_factory=lambda: Asked("talk", 3))
+    question: AskedQuestion = field(default_factory=lambda: AskedQuestion("talk", 3))
     answer: Answer = field(default_factory=lambda: PieceByPiece(3))
     calls: list[ClientCall] = field(default_factory=list)
     is_over: bool = False

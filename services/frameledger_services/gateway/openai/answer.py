@@ -95,7 +95,7 @@ class Answer:
     _before: str = ""
     """What the runs before said."""
 
-    _said: str = ""
+    _text: str = ""
     """What this attempt said, as its pieces came."""
 
     _carries_spaces: bool = True
@@ -132,12 +132,12 @@ class Answer:
     @property
     def text(self) -> str:
         """All that was said, without what was taken back: the words that the context has of it."""
-        said = self._said
-        if self.is_open and said and _FIRST_HALF[0] <= said[-1] <= _FIRST_HALF[1]:
+        spoken = self._text
+        if self.is_open and spoken and _FIRST_HALF[0] <= spoken[-1] <= _FIRST_HALF[1]:
             # Its other half comes with the next piece.
-            said = said[:-1]
-        said = text.whole(said).strip()
-        return self._before + (BETWEEN if self._before and said else "") + said
+            spoken = spoken[:-1]
+        spoken = text.whole(spoken).strip()
+        return self._before + (BETWEEN if self._before and spoken else "") + spoken
 
     def more(self) -> str:
         """Returns what is to be sent behind what `more` returned before; "" if there is nothing for now."""
@@ -163,7 +163,7 @@ class Answer:
         elif frame.run_id is None or frame.run_id != self._current:
             self._before = self.text
         self._current = frame.run_id
-        self._said, self._carries_spaces, self._error = "", True, None
+        self._text, self._carries_spaces, self._error = "", True, None
         self.model = frame.model or self.model
         self.is_open = True
 
@@ -177,9 +177,9 @@ class Answer:
         piece = frame.text
         if not piece:
             return
-        if self._said and not (carries and self._carries_spaces) and text.needs_space(self._said, piece):
+        if self._text and not (carries and self._carries_spaces) and text.needs_space(self._text, piece):
             piece = f" {piece}"
-        self._said += piece
+        self._text += piece
         self._carries_spaces = carries
         self.has_something = self.has_something or not piece.isspace()
 

@@ -49,7 +49,7 @@ class AnswerStream(Response):
         # Not the base's, which would say how long the body is.
         self.status_code = 200
         self.background = None
-        context_id = listening.following.asked.context_id
+        context_id = listening.following.question.context_id
         self.init_headers({**event_stream.HEADERS, **conversation.in_header(context_id)})
         self._listening = listening
         self._writer = writer

@@ -16,12 +16,12 @@ from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.live.hub import TooManyFollowersError
 from frameledger_services.gateway.openai import conversation, models
 from frameledger_services.gateway.openai.answer_stream import AnswerStream, AnswerWriter
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.asking import Asking
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.openai.failures import problem_of
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.listening import Listening
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -41,17 +41,17 @@ class Answers(Generic[R]):
     def __init__(
         self,
         parts: Parts,
-        follow: Callable[[Parts, R, Asked], Following],
+        follow: Callable[[Parts, R, AskedQuestion], Following],
         write: Callable[[Parts, R, Following], Awaitable[AnswerWriter]],
     ) -> None:
         """`follow` begins to follow the answer to a request; `write` is called when it has begun."""
         self._parts = parts
         self._follow = follow
         self._write = write
-        self._followers: Counter[Asked] = Counter()
+        self._followers: Counter[AskedQuestion] = Counter()
         """How many requests follow an answer: one that is sent again follows it too."""
 
-    async def answer(self, request: Request, wanted: R, named: Named) -> Response:
+    async def answer(self, request: Request, chat_request: R, named: Named) -> Response:
         """Ask the conversation, and answer with what comes of it.
 
         What was published stays if the process dies anywhere behind that: the same request again finds its question,
@@ -59,10 +59,10 @@ class Answers(Generic[R]):
         """
         # Before anything is said: without room for a follower nobody could tell the answer.
         self._parts.hub.check_room()
-        await models.check(self._parts, wanted.model)
-        asked = await Asking(self._parts, request, wanted, named).ask()
-        read_log.note(request.scope, asked.context_id, asked.version)
-        listening = self._listening(request, wanted, asked)
+        await models.check(self._parts, chat_request.model)
+        question = await Asking(self._parts, request, chat_request, named).ask()
+        read_log.note(request.scope, question.context_id, question.version)
+        listening = self._listening(request, chat_request, question)
         try:
             following = listening.following
             await following.begin()
@@ -70,33 +70,33 @@ class Answers(Generic[R]):
                 raise self._why_closed(listening)
             if (failure := following.answer.failure) is not None:
                 raise problem_of(failure)
-            writer = await self._write(self._parts, wanted, following)
-            if wanted.stream:
+            writer = await self._write(self._parts, chat_request, following)
+            if chat_request.stream:
                 return AnswerStream(listening, writer)
-            return await self._whole(listening, writer)
+            return await self._complete_response(listening, writer)
         except ProblemError as problem:
-            problem.headers = {**(problem.headers or {}), **conversation.in_header(asked.context_id)}
+            problem.headers = {**(problem.headers or {}), **conversation.in_header(question.context_id)}
             await listening.close(gave_up=problem.word == "no-answer")
             raise
         except BaseException:
             await listening.close()
             raise
 
-    def _listening(self, request: Request, wanted: R, asked: Asked) -> Listening:
+    def _listening(self, request: Request, chat_request: R, question: AskedQuestion) -> Listening:
         try:
-            following = self._follow(self._parts, wanted, asked)
+            following = self._follow(self._parts, chat_request, question)
         except TooManyFollowersError:
             # Others took the room meanwhile. The same request again finds its question.
             raise ProblemError(
                 "too-many",
                 "This gateway has reached its limit of streams.",
-                headers=conversation.in_header(asked.context_id),
+                headers=conversation.in_header(question.context_id),
             ) from None
         interrupts = self._parts.settings.gateway_openai_interrupt
         is_good = partial(caller.is_still_good, request.scope)
         return Listening(following, self._followers, request.receive, is_good, interrupts=interrupts)
 
-    async def _whole(self, listening: Listening, writer: AnswerWriter) -> Response:
+    async def _complete_response(self, listening: Listening, writer: AnswerWriter) -> Response:
         following = listening.following
         while not following.is_over and not following.is_closed:
             await following.next(event_stream.HEARTBEAT_SECONDS)
@@ -107,7 +107,7 @@ class Answers(Generic[R]):
         if (failure := following.answer.failure) is not None:
             raise problem_of(failure)
         await listening.close()
-        headers = {"Cache-Control": "no-store", **conversation.in_header(following.asked.context_id)}
+        headers = {"Cache-Control": "no-store", **conversation.in_header(following.question.context_id)}
         return Response(writer.whole(), media_type="application/json", headers=headers)
 
     def _why_closed(self, listening: Listening) -> ProblemError:

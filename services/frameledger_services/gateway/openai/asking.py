@@ -22,11 +22,11 @@ from frameledger.frames import AnyFrame
 from frameledger_services.client import ContextChangedError, PublishedFrame
 from frameledger_services.gateway import call_settlement, conversation_gate, preferences
 from frameledger_services.gateway.openai import client_answers, conversation, history
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.call_settling import CallSettling
 from frameledger_services.gateway.openai.client_answers import CallsById
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.openai.history import Held, Plan
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.openai.request_frames import MOST_QUESTIONS, RequestFrames
 from frameledger_services.gateway.parts import Parts
@@ -45,17 +45,17 @@ CUT_OFF = ("interrupted", "failed", "dropped", "replaced", "context_ended")
 class Asking:
     """One question, from a request to its frame."""
 
-    def __init__(self, parts: Parts, request: Request, wanted: CompletionRequest, named: Named) -> None:
+    def __init__(self, parts: Parts, request: Request, chat_request: CompletionRequest, named: Named) -> None:
         self._parts = parts
         self._request = request
-        self._wanted = wanted
+        self._chat_request = chat_request
         self._named = named
         self._key = preferences.idempotency_key(request)
         self._is_again = request.headers.get(RETRY, "0").strip() not in ("", "0")
         self._used = 0
         """How many of this key's questions are stored."""
 
-    async def ask(self) -> Asked:
+    async def ask(self) -> AskedQuestion:
         """Publish the question. Returns once it is stored. Raises the problems `conversation-busy`, `key-reused`,
         `not-visible-yet`, and those of publishing."""
         until = conversation_gate.deadline()
@@ -72,14 +72,14 @@ class Asking:
                 )
                 continue
             tries += 1
-            if (asked := await self._say(readiness)) is not None:
-                return asked
+            if (question := await self._say(readiness)) is not None:
+                return question
         raise self._busy(conversation_gate.CHANGING)
 
     async def _find(self) -> Readiness:
         readiness = await self._read(self._named)
         if self._named.by == "front end" and self._is_aside(readiness):
-            self._named = conversation.aside(self._named, self._wanted.messages)
+            self._named = conversation.aside(self._named, self._chat_request.messages)
             readiness = await self._read(self._named)
         return readiness
 
@@ -87,12 +87,12 @@ class Asking:
         return await self._parts.database.read(conversation_state.readiness, named.context_id)
 
     def _is_aside(self, readiness: Readiness) -> bool:
-        messages = self._wanted.messages
+        messages = self._chat_request.messages
         if "~" in self._named.context_id[-13:]:
             return False
         return conversation.is_task(messages) or history.has_nothing_in_common(_held(readiness), messages)
 
-    async def _asked_before(self, now: Readiness) -> Asked | None:
+    async def _asked_before(self, now: Readiness) -> AskedQuestion | None:
         """Returns this very question, if it was asked and its answer is there or comes."""
         if now.stored is None or not (self._key or self._is_again):
             return None
@@ -104,7 +104,7 @@ class Asking:
             question = await self._parts.database.read(client_requests.last_question, context_id)
         if question is None:
             return None
-        if _request_of(question) != self._wanted.sha256:
+        if _request_of(question) != self._chat_request.sha256:
             if self._key is not None:
                 raise ProblemError(
                     "key-reused", "An earlier request with this Idempotency-Key had another body."
@@ -114,7 +114,7 @@ class Asking:
             raise self._busy("This request was answered before, and the conversation has continued since.")
         if question.newest_run is None or question.newest_run in CUT_OFF:
             return None
-        return Asked(context_id, question.version, question.answered_version)
+        return AskedQuestion(context_id, question.version, question.answered_version)
 
     def _check(self, readiness: Readiness) -> None:
         conversation_gate.check_answerable(
@@ -126,7 +126,7 @@ class Asking:
 
     @property
     def _frames(self) -> RequestFrames:
-        return RequestFrames(self._named.context_id, self._wanted, self._key, self._used)
+        return RequestFrames(self._named.context_id, self._chat_request, self._key, self._used)
 
     @property
     def _headers(self) -> Mapping[str, str]:
@@ -135,7 +135,7 @@ class Asking:
     def _busy(self, why: str) -> ProblemError:
         return conversation_gate.busy(self._named.context_id, why, self._headers)
 
-    async def _say(self, readiness: Readiness) -> Asked | None:
+    async def _say(self, readiness: Readiness) -> AskedQuestion | None:
         """Publish. Returns None if it has to be compared anew: somebody said something in between, or this said a
         part of it."""
         if readiness.stored is None:
@@ -143,32 +143,32 @@ class Asking:
         version = await self._set_terms(readiness.stored)
         if version is None:
             return None
-        sent, context_id = self._wanted.messages, self._named.context_id
+        sent, context_id = self._chat_request.messages, self._named.context_id
         calls = await self._parts.database.read(
             client_calls.of_clients, context_id, client_answers.call_ids(sent)
         )
         held = _held(readiness)
         stored = [one.message for one in held]
         plan = self._plan(held, calls)
-        given = client_answers.given(sent, stored, calls)
+        results = client_answers.answered_calls(sent, stored, calls)
         settling = CallSettling(self._parts, self._request, self._frames)
-        if not given:
+        if not results:
             # Who is told what came of another's answer leaves no call behind: it may be the other's to do.
             elsewhere = await settling.answered_elsewhere(readiness, stored, plan, calls)
             if elsewhere is not None:
                 return elsewhere
-        if await settling.leave(plan, {call.tool_call_id for call, _ in given}):
+        if await settling.leave(plan, {call.tool_call_id for call, _ in results}):
             return None
-        if given:
+        if results:
             has_more = plan.kind == "replace" or bool(plan.messages)
-            return await settling.answer(given, readiness.version, has_more=has_more)
+            return await settling.answer(results, readiness.version, has_more=has_more)
         return await self._ask(self._frames.question(plan), version)
 
-    async def _ask(self, question: AnyFrame, version: int) -> Asked | None:
+    async def _ask(self, question: AnyFrame, version: int) -> AskedQuestion | None:
         stored = await self._publish(question, version)
         if stored is None or stored.version is None:
             return None
-        return Asked(self._named.context_id, stored.version)
+        return AskedQuestion(self._named.context_id, stored.version)
 
     async def _set_terms(self, stored: StoredContext) -> int | None:
         """Let the conversation have the settings and the functions of this request. Returns its version then; None if
@@ -183,8 +183,8 @@ class Asking:
         return version
 
     def _plan(self, held: Sequence[Held], calls: CallsById) -> Plan:
-        sent, stored = self._wanted.messages, [one.message for one in held]
-        if self._wanted.is_only_new:
+        sent, stored = self._chat_request.messages, [one.message for one in held]
+        if self._chat_request.is_only_new:
             return Plan("append", tuple(client_answers.rest(sent, calls)))
         plan = history.plan(held, client_answers.rest(sent, calls))
         if not calls:
@@ -193,14 +193,16 @@ class Asking:
             return history.plan(held, client_answers.in_pairs(sent, stored, calls))
         # What somebody took out of the history stays out, unless it is among what is new.
         placed = client_answers.placed(stored, calls)
-        whole = plan if len(placed) == len(calls) else history.plan(held, client_answers.rest(sent, placed))
-        if whole.kind == "replace":
+        full_plan = (
+            plan if len(placed) == len(calls) else history.plan(held, client_answers.rest(sent, placed))
+        )
+        if full_plan.kind == "replace":
             return plan
-        return Plan("append", tuple(client_answers.in_pairs(whole.messages, stored, calls)))
+        return Plan("append", tuple(client_answers.in_pairs(full_plan.messages, stored, calls)))
 
     async def _served(self) -> Sequence[dict[str, Any]]:
         """The functions of services that a new conversation has."""
-        if not self._parts.settings.gateway_openai_tools or conversation.is_task(self._wanted.messages):
+        if not self._parts.settings.gateway_openai_tools or conversation.is_task(self._chat_request.messages):
             return ()
         return list((await self._parts.database.read(offers.tools_on_offer)).values())
 

@@ -39,22 +39,22 @@ def cuts(words: Sequence[Words], sent: str) -> Mapping[int, str | None] | None:
     cut: dict[int, str | None] = {}
     if_all_is_of_one: dict[int, str | None] | None = None
     begins = [word.start() for word in _WORD.finditer(sent)]
-    taken = 0
-    for number, one in enumerate(words):
-        rest = sent[begins[taken] :] if taken < len(begins) else ""
+    matched = 0
+    for number, piece in enumerate(words):
+        rest = sent[begins[matched] :] if matched < len(begins) else ""
         left = squeezed(rest)
         may_be_last = all(later.may_be_missing for later in words[number + 1 :])
-        if left == one.text or left.startswith(f"{one.text} "):
-            taken += one.text.count(" ") + 1
-            if one.is_cut and may_be_last:
-                if_all_is_of_one = {**cut, one.place: rest.strip()}
-        elif left and one.is_cut and (one.text.startswith(left) or left.startswith(one.text)):
-            taken = len(begins)
-            cut[one.place] = rest.strip()
-        elif left and one.is_cut:
-            cut[one.place] = None
-        elif not (may_be_last and one.may_be_missing):
+        if left == piece.text or left.startswith(f"{piece.text} "):
+            matched += piece.text.count(" ") + 1
+            if piece.is_cut and may_be_last:
+                if_all_is_of_one = {**cut, piece.place: rest.strip()}
+        elif left and piece.is_cut and (piece.text.startswith(left) or left.startswith(piece.text)):
+            matched = len(begins)
+            cut[piece.place] = rest.strip()
+        elif left and piece.is_cut:
+            cut[piece.place] = None
+        elif not (may_be_last and piece.may_be_missing):
             return if_all_is_of_one
         else:
             break
-    return cut if taken == len(begins) else if_all_is_of_one
+    return cut if matched == len(begins) else if_all_is_of_one

@@ -12,9 +12,9 @@ from frameledger.frames import AnyFrame
 from frameledger_services.client import PublishedFrame
 from frameledger_services.gateway import call_settlement
 from frameledger_services.gateway.openai import client_answers, conversation
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.client_answers import CallsById
 from frameledger_services.gateway.openai.history import Plan
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request_frames import RequestFrames
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -43,37 +43,39 @@ class CallSettling:
         return bool(left)
 
     async def answer(
-        self, given: Sequence[tuple[ClientCall, Any]], version: int, *, has_more: bool
-    ) -> Asked | None:
+        self, results: Sequence[tuple[ClientCall, Any]], version: int, *, has_more: bool
+    ) -> AskedQuestion | None:
         """Publish the results of calls. With `has_more`, what else is said comes behind them and asks for the answer:
         returns None, since that is to be said now. Raises `answer-refused` if the conversation has no room for them."""
         stored = [
             await self._publish(
                 self.frames.result(
-                    call, result, is_question=number == len(given) and not has_more, has_more=has_more
+                    call, result, is_question=number == len(results) and not has_more, has_more=has_more
                 )
             )
-            for number, (call, result) in enumerate(given, 1)
+            for number, (call, result) in enumerate(results, 1)
         ]
         if any(one.reason == "context_full" for one in stored):
             raise self._full()
         if has_more or all(one.reason == "place_replaced" for one in stored):
             # Calls that have no place in the history any more are messages like others.
             return None
-        since = min(call.requested_version for call, _ in given)
+        since = min(call.requested_version for call, _ in results)
         counting = [one.version for one in stored if one.outcome == "applied" and one.version is not None]
         # Without any that counts, somebody else answered: what came of that is behind the version that was read.
-        return Asked(self.frames.context_id, min(counting, default=version), since, is_own=bool(counting))
+        return AskedQuestion(
+            self.frames.context_id, min(counting, default=version), since, is_own=bool(counting)
+        )
 
     async def answered_elsewhere(
         self, readiness: Readiness, held: Sequence[Mapping[str, Any]], plan: Plan, calls: CallsById
-    ) -> Asked | None:
+    ) -> AskedQuestion | None:
         """Returns where the answer is of a request that ends with a result which says nothing new, unless it wants
         another answer. `held` are the stored messages."""
-        said = client_answers.last(self.frames.wanted.messages, calls)
-        if said is None:
+        last_result = client_answers.last(self.frames.chat_request.messages, calls)
+        if last_result is None:
             return None
-        context_id, (call, value) = self.frames.context_id, said
+        context_id, (call, value) = self.frames.context_id, last_result
         if plan.kind == "append" and not plan.messages:
             left = await self.parts.database.read(client_calls.left_since, context_id, call.requested_version)
             others = await self.parts.database.read(
@@ -82,12 +84,12 @@ class CallSettling:
             if others or any(not one.interrupted for one in left):
                 # Of one answer's calls some are still open, and the model goes on when all have their results; or it
                 # went on, and made others.
-                return Asked(context_id, readiness.version, call.requested_version, is_own=False)
+                return AskedQuestion(context_id, readiness.version, call.requested_version, is_own=False)
         if plan.kind == "replace" and call.settled_version is not None and value != call.result:
             behind = _behind_result(held, call.tool_call_id)
             if behind is not None and not any(one.get("role") == "user" for one in behind):
                 # Somebody else did the same and was first: what came of that is what there is to tell.
-                return Asked(context_id, call.settled_version, call.requested_version, is_own=False)
+                return AskedQuestion(context_id, call.settled_version, call.requested_version, is_own=False)
         return None
 
     def _full(self) -> ProblemError:

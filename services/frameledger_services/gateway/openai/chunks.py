@@ -23,17 +23,17 @@ has stopped."""
 class Writer:
     """Writes one answer."""
 
-    def __init__(self, wanted: CompletionRequest, following: Following) -> None:
+    def __init__(self, chat_request: CompletionRequest, following: Following) -> None:
         """To be made when the answer has begun."""
-        self._wanted = wanted
+        self._chat_request = chat_request
         self._following = following
-        answer, asked = following.answer, following.asked
-        run_id = answer.run_id or derived.run_id(ContextId(asked.context_id), Version(asked.version))
+        answer, question = following.answer, following.question
+        run_id = answer.run_id or derived.run_id(ContextId(question.context_id), Version(question.version))
         began_at = following.began_at
         self._about = {
             "id": f"chatcmpl-{run_id}",
             "created": 0 if began_at is None else int(began_at.timestamp()),
-            "model": answer.model or wanted.model or ANY_MODEL,
+            "model": answer.model or chat_request.model or ANY_MODEL,
         }
 
     def whole(self) -> bytes:
@@ -48,13 +48,13 @@ class Writer:
                 "object": "chat.completion",
                 "choices": [choice],
                 "usage": self._usage(),
-                "conversation": {"id": self._following.asked.context_id},
+                "conversation": {"id": self._following.question.context_id},
             }
         )
 
     def begin(self) -> bytes:
         """Returns the first chunk."""
-        about = {"conversation": {"id": self._following.asked.context_id}}
+        about = {"conversation": {"id": self._following.question.context_id}}
         return self._chunk({"role": "assistant", "content": "", "refusal": None}, None, about)
 
     def news(self) -> bytes:
@@ -66,7 +66,7 @@ class Writer:
         """Returns the last chunks."""
         last = b"".join(map(self._call, range(len(self._calls())), self._calls()))
         last += self._chunk({}, self._finish_reason())
-        if self._wanted.include_usage:
+        if self._chat_request.include_usage:
             last += self._event({"choices": [], "usage": self._usage()})
         return last + DONE
 
@@ -79,19 +79,19 @@ class Writer:
         if self._following.answer.was_interrupted:
             return []
         return [
-            {"id": made["id"], "type": "function", "function": made["function"]}
+            {"id": tool_call["id"], "type": "function", "function": tool_call["function"]}
             for call in self._following.calls
-            for made in call_messages.call(ToolCallId(call.tool_call_id), call.function_name, call.arguments)[
-                "tool_calls"
-            ]
+            for tool_call in call_messages.call(
+                ToolCallId(call.tool_call_id), call.function_name, call.arguments
+            )["tool_calls"]
         ]
 
     def _call(self, index: int, call: Mapping[str, Any]) -> bytes:
         """The chunks with a call: first which function, then its arguments."""
         function = call["function"]
-        begun = {**call, "index": index, "function": {"name": function["name"], "arguments": ""}}
+        first_piece = {**call, "index": index, "function": {"name": function["name"], "arguments": ""}}
         arguments = {"index": index, "function": {"arguments": function["arguments"]}}
-        return self._chunk({"tool_calls": [begun]}) + self._chunk({"tool_calls": [arguments]})
+        return self._chunk({"tool_calls": [first_piece]}) + self._chunk({"tool_calls": [arguments]})
 
     def _chunk(
         self,
@@ -100,7 +100,7 @@ class Writer:
         about: Mapping[str, Any] | None = None,
     ) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        usage = {"usage": None} if self._wanted.include_usage else {}
+        usage = {"usage": None} if self._chat_request.include_usage else {}
         return self._event({"choices": [choice], **usage, **(about or {})})
 
     def _event(self, body: Mapping[str, Any]) -> bytes:

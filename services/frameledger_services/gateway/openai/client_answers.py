@@ -22,12 +22,12 @@ CallsById = Mapping[str, ClientCall]
 
 def call_ids(sent: Sequence[JsonObject]) -> list[str]:
     """Returns the ids of all calls that are made or answered in these messages."""
-    made = [str(call.get("id")) for message in sent for call in _calls(message)]
+    requested_ids = [str(call.get("id")) for message in sent for call in _calls(message)]
     answered = [call_id for message in sent if (call_id := _answered(message)) is not None]
-    return list(dict.fromkeys([*made, *answered]))
+    return list(dict.fromkeys([*requested_ids, *answered]))
 
 
-def given(
+def answered_calls(
     sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: CallsById
 ) -> list[tuple[ClientCall, Any]]:
     """Returns the calls that wait and are answered here, with their results; of two messages of one call the last.
@@ -35,16 +35,16 @@ def given(
     Some providers give an id again once its call is settled: a tool message is of the call that was made before it,
     and the calls of one id are matched in order. Who sends only what is new sends results without their calls.
     """
-    stored, all_made = _made(held), _made(sent)
-    made: Counter[str] = Counter()
+    stored, all_counts = _call_counts(held), _call_counts(sent)
+    counts: Counter[str] = Counter()
     values: dict[str, Any] = {}
     for message in sent:
-        made += _made([message])
+        counts += _call_counts([message])
         name = _answered(message) or ""
         call = calls.get(name)
-        if call is None or not call.is_waiting or made[name] < all_made[name]:
+        if call is None or not call.is_waiting or counts[name] < all_counts[name]:
             continue
-        if made[name] == 0 or made[name] >= stored[name]:
+        if counts[name] == 0 or counts[name] >= stored[name]:
             values[name] = _value(message)
     return [(calls[name], value) for name, value in values.items()]
 
@@ -68,9 +68,9 @@ def rest(sent: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
     for message in sent:
         if _answered(message) in calls:
             continue
-        made = _calls(message)
-        unknown = [call for call in made if call.get("id") not in calls]
-        if len(unknown) == len(made):
+        message_calls = _calls(message)
+        unknown = [call for call in message_calls if call.get("id") not in calls]
+        if len(unknown) == len(message_calls):
             messages.append(message)
             continue
         messages += _words(message)
@@ -83,7 +83,7 @@ def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: Call
     """Returns the messages with each of these calls as it is stored, and its result behind it. The calls of one id are
     matched in order."""
     stored, results = _pairs(held), _results(sent)
-    made: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     messages: list[JsonObject] = []
     for message in sent:
         if not any(call.get("id") in calls for call in _calls(message)):
@@ -93,8 +93,8 @@ def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: Call
         messages += _words(message)
         for call in _calls(message):
             name = str(call.get("id"))
-            made[name] += 1
-            place = name, made[name]
+            counts[name] += 1
+            place = name, counts[name]
             pair = stored.get(place) if name in calls else None
             messages += pair or [{"role": "assistant", "tool_calls": [call]}]
             if pair is None and name in calls and place in results:
@@ -108,29 +108,29 @@ _Place = tuple[str, int]
 
 def _pairs(held: Sequence[JsonObject]) -> dict[_Place, list[JsonObject]]:
     """The calls as they are stored, each with its tool message."""
-    made: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     pairs: dict[_Place, list[JsonObject]] = {}
     for message, answer in pairwise(held):
         calls = _calls(message)
         if len(calls) == 1 and _answered(answer) == calls[0].get("id"):
             name = str(calls[0].get("id"))
-            made[name] += 1
-            pairs[name, made[name]] = [message, answer]
+            counts[name] += 1
+            pairs[name, counts[name]] = [message, answer]
     return pairs
 
 
 def _results(sent: Sequence[JsonObject]) -> dict[_Place, JsonObject]:
     """The tool messages, by the calls that they are behind; of two of one call the last."""
-    made: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     by_place: dict[_Place, JsonObject] = {}
     for message in sent:
-        made += _made([message])
+        counts += _call_counts([message])
         if (name := _answered(message)) is not None:
-            by_place[name, made[name]] = message
+            by_place[name, counts[name]] = message
     return by_place
 
 
-def _made(messages: Sequence[JsonObject]) -> Counter[str]:
+def _call_counts(messages: Sequence[JsonObject]) -> Counter[str]:
     """How many calls of each id these messages make."""
     return Counter(str(call.get("id")) for message in messages for call in _calls(message))
 

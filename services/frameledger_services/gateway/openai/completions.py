@@ -9,8 +9,8 @@ from frameledger_services.gateway import body
 from frameledger_services.gateway.openai import answering, chunks, conversation
 from frameledger_services.gateway.openai import request as requests
 from frameledger_services.gateway.openai.answering import Answers
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.openai.request_values import call_with
 from frameledger_services.gateway.parts import Parts
@@ -27,14 +27,16 @@ class Completions:
         """Answer a request."""
         answering.check_may_read(request)
         content = await body.read_bytes(request, body.JSON_TYPES)
-        wanted = await call_with(content, requests.read, content)
-        named = conversation.named(request, wanted.conversation, self._parts.settings.gateway_chat_id_headers)
-        return await self._answers.answer(request, wanted, named)
+        chat_request = await call_with(content, requests.read, content)
+        named = conversation.named(
+            request, chat_request.conversation, self._parts.settings.gateway_chat_id_headers
+        )
+        return await self._answers.answer(request, chat_request, named)
 
 
-def _follow(parts: Parts, _: CompletionRequest, asked: Asked) -> Following:
-    return Following(parts, asked)
+def _follow(parts: Parts, _: CompletionRequest, question: AskedQuestion) -> Following:
+    return Following(parts, question)
 
 
-async def _write(_: Parts, wanted: CompletionRequest, following: Following) -> chunks.Writer:
-    return chunks.Writer(wanted, following)
+async def _write(_: Parts, chat_request: CompletionRequest, following: Following) -> chunks.Writer:
+    return chunks.Writer(chat_request, following)

@@ -11,8 +11,8 @@ from frameledger_services.gateway.append import SOURCE
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
 from frameledger_services.gateway.openai.answer import STARTS, TYPES, Answer
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.failures import ERASED
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, client_requests, conversation_state
@@ -32,13 +32,13 @@ class Following:
     """Follows one answer. To be closed."""
 
     def __init__(
-        self, parts: Parts, asked: Asked, answer: Answer | None = None, *, until: int | None = None
+        self, parts: Parts, question: AskedQuestion, answer: Answer | None = None, *, until: int | None = None
     ) -> None:
         """`answer` takes the frames, if it is another than the plain one. Nothing from the version `until` on is part
         of it, if that is known: somebody has asked something else there. Raises `TooManyFollowersError`."""
-        self.asked = asked
-        self.answer = Answer(asked.version) if answer is None else answer
-        self.version = asked.version
+        self.question = question
+        self.answer = Answer(question.version) if answer is None else answer
+        self.version = question.version
         """Up to which version the answer has everything."""
 
         self.began_at: datetime | None = None
@@ -52,13 +52,13 @@ class Following:
         """Whether it has been given all that the conversation had."""
 
         self._parts = parts
-        self._since = asked.version if asked.since is None else asked.since
+        self._since = question.version if question.since is None else question.since
         self._until = until
         self._status: str | None = None
         self._is_unread = False
         """Whether anything goes on could not be read when it was looked at last."""
 
-        self._follower = parts.hub.follow(asked.context_id, asked.version, TYPES)
+        self._follower = parts.hub.follow(question.context_id, question.version, TYPES)
 
     def close(self) -> None:
         """Follow no longer; who waits for more goes on."""
@@ -87,9 +87,9 @@ class Following:
 
     async def _no_answer(self) -> ProblemError:
         """Why there is none."""
-        if self._has_something and self.asked.since is not None:
+        if self._has_something and self.question.since is not None:
             others = await self._parts.database.read(
-                client_calls.others_waiting_since, self.asked.context_id, self.asked.since
+                client_calls.others_waiting_since, self.question.context_id, self.question.since
             )
             if others:
                 whom = ", ".join(f"{one.function_name} for {one.waiting_for or 'somebody'}" for one in others)
@@ -135,14 +135,14 @@ class Following:
         Whoever asks between this look and the frame on the log is interrupted too: an interruption stops what it finds.
         If the process dies between them, the answer goes on without a client.
         """
-        context_id, read = self.asked.context_id, self._parts.database.read
+        context_id, read = self.question.context_id, self._parts.database.read
         goes_on, _ = await read(conversation_state.goes_on, context_id)
-        if not goes_on or not self.asked.is_own:
+        if not goes_on or not self.question.is_own:
             return False
-        if await read(client_requests.has_another_asked, context_id, self.asked.version):
+        if await read(client_requests.has_another_asked, context_id, self.question.version):
             return False
         await self._parts.client.publish(
-            self.asked.context_id,
+            self.question.context_id,
             InterruptionFrame(),
             source=SOURCE,
             within=self._parts.settings.gateway_request_secs,
@@ -168,18 +168,20 @@ class Following:
     def _has_other_runs(self, chunk: Chunk) -> bool:
         """Whether there is a run behind another: it goes on with the answer, or gives one to somebody else. One that
         failed before it began is known by its error."""
-        begun = [
+        run_ids = [
             one.run_id
             for one in chunk.frames
             if one.outcome == "applied" and (one.type in STARTS or (one.type == "ErrorFrame" and one.run_id))
         ]
-        return len({*begun, self.answer.current_run_id} if self.answer.has_begun else {*begun}) > 1
+        return len({*run_ids, self.answer.current_run_id} if self.answer.has_begun else {*run_ids}) > 1
 
     async def _first_beyond(self) -> int | None:
         """Where the next question was asked. While the database does not answer it is taken to be none: a client that
         reads an answer as it comes has its end before anybody can ask."""
         try:
-            return await self._parts.database.read(first_beyond, self.asked.context_id, self.asked.version)
+            return await self._parts.database.read(
+                first_beyond, self.question.context_id, self.question.version
+            )
         except DatabaseUnavailableError:
             return None
 
@@ -215,7 +217,7 @@ class Following:
         return is_free
 
     async def _read_is_free(self) -> bool:
-        database, context_id = self._parts.database, self.asked.context_id
+        database, context_id = self._parts.database, self.question.context_id
         goes_on, version = await database.read(conversation_state.goes_on, context_id)
         if goes_on or version != self.version:
             return False
@@ -229,4 +231,4 @@ class Following:
     async def _calls(self) -> list[ClientCall]:
         read = client_calls.left_since if self._until is None else client_calls.left_at
         upto = () if self._until is None else (self._until,)
-        return await self._parts.database.read(read, self.asked.context_id, self._since, *upto)
+        return await self._parts.database.read(read, self.question.context_id, self._since, *upto)

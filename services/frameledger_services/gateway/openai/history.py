@@ -102,22 +102,22 @@ class _Comparison:
         if self.head is None and not any(is_seen(one.message) for one in self.held[behind:]):
             return Plan("append", tuple(rest))
         begin = 0 if self.head is None else self._end_of_head()
-        kept = (self.changed.get(i, self.held[i].message) for i in range(begin, max(begin, self.kept)))
-        return Plan("replace", (*(self.head or ()), *(one for one in kept if one is not None), *rest))
+        remaining = (self.changed.get(i, self.held[i].message) for i in range(begin, max(begin, self.kept)))
+        return Plan("replace", (*(self.head or ()), *(one for one in remaining if one is not None), *rest))
 
     def _instruction(self) -> None:
         if not self.held:
             return
-        wanted: list[Turn] = []
+        instructions: list[Turn] = []
         for turn in self.turns:
             if turn.kind != "other" or turn.messages[0].get("role") not in INSTRUCTIONS:
                 break
-            wanted.append(turn)
-        self.turn = len(wanted)
+            instructions.append(turn)
+        self.turn = len(instructions)
         self.at = self.kept = end = self._end_of_head()
         there = iter([key(one.message) for one in self.held[:end]])
-        if any(turn.key not in there for turn in wanted):
-            self.head = [turn.messages[0] for turn in wanted]
+        if any(turn.key not in there for turn in instructions):
+            self.head = [turn.messages[0] for turn in instructions]
 
     def _end_of_head(self) -> int:
         """Where the instructions end with which the history begins."""
@@ -200,18 +200,18 @@ class _Comparison:
     def _is_user(self, place: int) -> bool:
         return self.held[place].message.get("role") == "user"
 
-    def _words(self, said: Sequence[JsonObject], behind: int = 0) -> bool:
+    def _words(self, sent: Sequence[JsonObject], behind: int = 0) -> bool:
         """Match what the assistant said. Messages before `behind` are matched too."""
         words = self._region()
-        cuts = assistant_words.cuts(words, "\n".join(text_of(one) for one in said))
+        cuts = assistant_words.cuts(words, "\n".join(text_of(one) for one in sent))
         if not words or cuts is None:
             return False
         for place, text in cuts.items():
             self.changed[place] = None if text is None else {**self.held[place].message, "content": text}
         self.at = max(words[-1].place + 1, behind)
         # What functions and operators added behind an answer was there before what comes next.
-        seen = (place for place in range(self.at, len(self.held)) if is_seen(self.held[place].message))
-        self.kept = next(seen, len(self.held))
+        visible = (place for place in range(self.at, len(self.held)) if is_seen(self.held[place].message))
+        self.kept = next(visible, len(self.held))
         return True
 
     def _region(self) -> list[Words]:
@@ -219,12 +219,12 @@ class _Comparison:
         texts: list[Words] = []
         reported = False
         for place in range(self.at, len(self.held)):
-            one = self.held[place]
-            if one.message.get("role") == "user":
+            held = self.held[place]
+            if held.message.get("role") == "user":
                 break
-            payload = async_tool_messages.parse_message(one.message)
+            payload = async_tool_messages.parse_message(held.message)
             reported = reported or (payload is not None and payload.kind != "started")
-            text = seen_messages.squeezed(text_of(one.message))
-            if text and seen_messages.is_words(one.message):
-                texts.append(Words(place, text, one.is_cut, reported))
+            text = seen_messages.squeezed(text_of(held.message))
+            if text and seen_messages.is_words(held.message):
+                texts.append(Words(place, text, held.is_cut, reported))
         return texts

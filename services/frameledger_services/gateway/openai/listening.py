@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from frameledger_services import logs
 from frameledger_services.client import BrokerError
 from frameledger_services.gateway.live import event_stream
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.store.connections import DatabaseError
 
 _log = logs.get_logger("gateway")
@@ -22,7 +22,7 @@ class Listening:
     def __init__(
         self,
         following: Following,
-        followers: Counter[Asked],
+        followers: Counter[AskedQuestion],
         receive: Callable[[], Awaitable[object]],
         is_good: Callable[[], bool],
         *,
@@ -36,7 +36,7 @@ class Listening:
         """It is gone because its token is no longer good."""
 
         self._followers = followers
-        self._followers[following.asked] += 1
+        self._followers[following.question] += 1
         self._interrupts = interrupts
         self._is_good = is_good
         self._watching = asyncio.create_task(self._watch(receive))
@@ -50,17 +50,19 @@ class Listening:
         following = self.following
         following.close()
         self._watching.cancel()
-        self._followers[following.asked] -= 1
-        is_last = self._followers[following.asked] <= 0
+        self._followers[following.question] -= 1
+        is_last = self._followers[following.question] <= 0
         if is_last:
-            del self._followers[following.asked]
+            del self._followers[following.question]
         is_wanted = not (self.is_gone or gave_up) or following.is_over
         if is_wanted or not is_last or not self._interrupts:
             return
         try:
             await following.interrupt()
         except (BrokerError, DatabaseError) as error:
-            _log.warning("gateway.not_interrupted", context_id=following.asked.context_id, reason=str(error))
+            _log.warning(
+                "gateway.not_interrupted", context_id=following.question.context_id, reason=str(error)
+            )
 
     def check(self) -> None:
         """Look whether the client may still read the answer; if not, it is gone."""

@@ -63,9 +63,9 @@ async def list_models(parts: Parts, _: Request) -> Response:
 async def get_model(parts: Parts, request: Request) -> Response:
     """Answer with one. Raises `no-such-model`."""
     name = unquote(request.path_params["model"])
-    for one in await every(parts):
-        if one.id == name:
-            return answers.json_answer(one)
+    for model in await every(parts):
+        if model.id == name:
+            return answers.json_answer(model)
     raise _no_such(name)
 
 

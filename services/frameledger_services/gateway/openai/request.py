@@ -103,9 +103,9 @@ class CompletionRequest:
         request. A parameter that the request does not name is no longer set: each request says all of them, and what
         nobody says is the service's default."""
         extra = {k: v for k, v in (stored.get("extra") or {}).items() if k not in PASSED_ON}
-        wanted = {"model": self.model, **self.settings, "extra": {**extra, **self.passed_on} or None}
+        requested = {"model": self.model, **self.settings, "extra": {**extra, **self.passed_on} or None}
         names = ("model", *SETTINGS, "extra")
-        return {name: wanted.get(name) for name in names if stored.get(name) != wanted.get(name)}
+        return {name: requested.get(name) for name in names if stored.get(name) != requested.get(name)}
 
     def noted(self) -> dict[str, Any]:
         """Returns what the frame that asks notes of the request."""
@@ -146,10 +146,10 @@ def _check(name: str, value: Any) -> None:
         refuse(name, f"{name[:100]} is no parameter of this API.", code="unknown_parameter")
 
 
-def _messages(given: Any) -> tuple[Mapping[str, Any], ...]:
-    if not isinstance(given, list) or not given:
+def _messages(messages: Any) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(messages, list) or not messages:
         refuse("messages", "messages: a list of one or more messages is wanted.")
-    for number, message in enumerate(given):
+    for number, message in enumerate(messages):
         place = f"messages[{number}]"
         if not isinstance(message, dict):
             refuse(place, f"{place}: an object is wanted.")
@@ -162,7 +162,7 @@ def _messages(given: Any) -> tuple[Mapping[str, Any], ...]:
         _check_calls(place, message.get("tool_calls"))
         if message["role"] == "tool" and not _is_id(message.get("tool_call_id")):
             refuse(f"{place}.tool_call_id", f"{place}: tool_call_id is the id of a call.")
-    return tuple(given)
+    return tuple(messages)
 
 
 def _check_calls(place: str, calls: Any) -> None:
@@ -181,36 +181,36 @@ def _check_calls(place: str, calls: Any) -> None:
             refuse(f"{at}.function.arguments", f"{at}: arguments are JSON as a text.")
 
 
-def _is_id(given: Any) -> bool:
+def _is_id(value: Any) -> bool:
     """Whether the database can be asked for it."""
-    return isinstance(given, str) and "\x00" not in given and not has_half(given)
+    return isinstance(value, str) and "\x00" not in value and not has_half(value)
 
 
-def _tools(given: Any) -> tuple[dict[str, Any], ...]:
-    if not isinstance(given, list):
+def _tools(tools: Any) -> tuple[dict[str, Any], ...]:
+    if not isinstance(tools, list):
         refuse("tools", "tools: a list is wanted.")
-    for number, one in enumerate(given):
+    for number, tool in enumerate(tools):
         if (
-            not isinstance(one, dict)
-            or one.get("type") != "function"
-            or not isinstance(one.get("function"), dict)
+            not isinstance(tool, dict)
+            or tool.get("type") != "function"
+            or not isinstance(tool.get("function"), dict)
         ):
             place = f"tools[{number}]"
             refuse(place, f'{place}: {{"type": "function", "function": {{...}}}} is wanted.')
     names = ("name", "description", "parameters", "strict")
     return client_tools.brought(
-        client_tools.Definition(*(one["function"].get(name) for name in names)) for one in given
+        client_tools.Definition(*(one["function"].get(name) for name in names)) for one in tools
     )
 
 
-def _conversation(given: Any) -> str | None:
-    if isinstance(given, dict):
-        given = given.get("id")
-        if given is None:
+def _conversation(value: Any) -> str | None:
+    if isinstance(value, dict):
+        value = value.get("id")
+        if value is None:
             refuse("conversation", "conversation: the object has no id.")
-    if given is not None and not isinstance(given, str):
+    if value is not None and not isinstance(value, str):
         refuse("conversation", 'conversation: an id is wanted, or {"id": ...}.')
-    return given
+    return value
 
 
 def _is_only_new(conversation: Any) -> bool:

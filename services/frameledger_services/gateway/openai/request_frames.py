@@ -37,7 +37,7 @@ class RequestFrames:
     """Makes the frames of a request."""
 
     context_id: str
-    wanted: CompletionRequest
+    chat_request: CompletionRequest
     key: str | None
     """Its `Idempotency-Key`."""
 
@@ -47,9 +47,9 @@ class RequestFrames:
     def opening(self, served: Sequence[dict[str, Any]]) -> AnyFrame:
         """Returns the first frame of a new conversation, whose model may call these functions of services."""
         context = {
-            "messages": self.wanted.messages,
-            "tools": client_tools.beside(served, self.wanted.tools) or served,
-            "settings": self.wanted.changes({}),
+            "messages": self.chat_request.messages,
+            "tools": client_tools.beside(served, self.chat_request.tools) or served,
+            "settings": self.chat_request.changes({}),
         }
         return LLMContextFrame.model_validate({"context": context, "run_llm": True, **self._marks()})
 
@@ -57,9 +57,9 @@ class RequestFrames:
         """Returns the frames that give the conversation the settings and functions of this request; `stored` is its
         context."""
         frames: list[AnyFrame] = []
-        if changes := self.wanted.changes(stored["settings"]):
+        if changes := self.chat_request.changes(stored["settings"]):
             frames.append(LLMUpdateSettingsFrame(settings=changes))
-        if (tools := client_tools.beside(stored["tools"], self.wanted.tools)) is not None:
+        if (tools := client_tools.beside(stored["tools"], self.chat_request.tools)) is not None:
             frames.append(LLMSetToolsFrame(tools=tuple(tools)))
         return frames
 
@@ -82,7 +82,7 @@ class RequestFrames:
     def result(self, call: ClientCall, result: Any, *, is_question: bool, has_more: bool) -> AnyFrame:
         """Returns the result of a call. With `is_question` it is what asks for the answer; with `has_more` something
         else behind it does."""
-        about = self._about(call, self.wanted.sha256)
+        about = self._about(call, self.chat_request.sha256)
         marks = self._marks() if is_question else {**self._marks(), "id": about["id"]}
         return FunctionCallResultFrame(
             **{**about, **marks}, result=result, run_llm=False if has_more else None
@@ -101,7 +101,7 @@ class RequestFrames:
         )
 
     def _marks(self) -> dict[str, Any]:
-        marks: dict[str, Any] = {"metadata": {client_requests.REQUEST: self.wanted.noted()}}
+        marks: dict[str, Any] = {"metadata": {client_requests.REQUEST: self.chat_request.noted()}}
         if self.key is not None:
             marks["id"] = self.question_id(min(self.used, MOST_QUESTIONS - 1))
         return marks

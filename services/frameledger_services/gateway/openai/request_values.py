@@ -33,27 +33,27 @@ async def call_with(body: bytes, read: Callable[_P, _T], *arguments: _P.args, **
 def parameters(body: bytes) -> dict[str, Any]:
     """Returns the parameters of a body, without those that are null. Raises `bad-parameter` for what is no object."""
     try:
-        given = json.loads(body, parse_constant=no_constant)
+        parsed = json.loads(body, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
         refuse(None, f"The body is not valid JSON: {error}.")
-    if not isinstance(given, dict):
+    if not isinstance(parsed, dict):
         refuse(None, "The body is a JSON object.")
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in parsed.items() if value is not None}
 
 
-def model(given: Any) -> str | None:
+def model(value: Any) -> str | None:
     """Returns the model that is asked for; None for any. Raises `bad-parameter`."""
-    if given is None or given == ANY_MODEL:
+    if value is None or value == ANY_MODEL:
         return None
-    if not isinstance(given, str) or not 0 < len(given) <= 255 or "\x00" in given:
+    if not isinstance(value, str) or not 0 < len(value) <= 255 or "\x00" in value:
         refuse("model", "model: a name of 1 to 255 characters is wanted.")
-    return given
+    return value
 
 
-def settings(given: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def settings(parameters: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Returns the settings of a conversation that are among the parameters; `names` has the setting of each. Raises
     `bad-parameter`."""
-    chosen = {setting: given[name] for name, setting in names.items() if name in given}
+    chosen = {setting: parameters[name] for name, setting in names.items() if name in parameters}
     try:
         LLMSettings.model_validate(chosen)
     except ValidationError as error:

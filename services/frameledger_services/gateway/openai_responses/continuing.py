@@ -26,25 +26,29 @@ from frameledger_services.store.answered_requests import AnsweredRequest, latest
 PREVIOUS = "previous_response_id"
 
 
-async def continued(parts: Parts, request: Request, wanted: ResponseRequest) -> tuple[ResponseRequest, Named]:
+async def continued(
+    parts: Parts, request: Request, response_request: ResponseRequest
+) -> tuple[ResponseRequest, Named]:
     """Returns the request as the conversation is to be asked, and that conversation. Publishes nothing.
 
     Raises `bad-parameter`, `no-such-response`, `erased`, and `conversation-busy` if the response before it does not
     end.
     """
-    if wanted.previous_response_id is None:
+    if response_request.previous_response_id is None:
         # The header of a front end names a chat whose whole history is sent each time: that is none here.
-        named = conversation.named(request, wanted.conversation, "")
+        named = conversation.named(request, response_request.conversation, "")
         latest = await parts.database.read(latest_request, named.context_id, INSTRUCTION)
-        return replace(wanted, replaced_instruction=_instruction(latest)), named
-    previous = stored_responses.read_id(wanted.previous_response_id, caller.of(request.scope), param=PREVIOUS)
+        return replace(response_request, replaced_instruction=_instruction(latest)), named
+    previous = stored_responses.read_id(
+        response_request.previous_response_id, caller.of(request.scope), param=PREVIOUS
+    )
     if conversation.of_header(request) not in (None, previous.context_id):
         refuse(PREVIOUS, f"the header {conversation.HEADER} names another conversation than this response's.")
     stored = await parts.database.read(contexts.context, previous.context_id, await _end(parts, previous))
     latest = await parts.database.read(latest_request, previous.context_id, INSTRUCTION)
     return (
         replace(
-            wanted.behind(tuple(stored.context.to_wire()["messages"])),
+            response_request.behind(tuple(stored.context.to_wire()["messages"])),
             replaced_instruction=_instruction(latest),
         ),
         Named(previous.context_id, "client"),
@@ -61,9 +65,9 @@ async def _end(parts: Parts, previous: ResponseId) -> int:
     deadline = conversation_gate.deadline()
     while True:
         goes_on, version = await parts.database.read(conversation_state.goes_on, previous.context_id)
-        asked = await stored_responses.find(parts, previous, PREVIOUS)
-        if asked.next_version is not None:
-            return asked.next_version - 1
+        stored_request = await stored_responses.find(parts, previous, PREVIOUS)
+        if stored_request.next_version is not None:
+            return stored_request.next_version - 1
         if not goes_on:
             return version
         await conversation_gate.wait_for_change(parts, previous.context_id, version, deadline, headers)

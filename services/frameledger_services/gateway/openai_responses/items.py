@@ -37,15 +37,15 @@ def referenced(item: Any) -> str | None:
     return str(item["id"]) if is_reference else None
 
 
-def messages(given: Any, stored: Mapping[str, Mapping[str, Any]] = NOTHING) -> tuple[Message, ...]:
+def messages(value: Any, stored: Mapping[str, Mapping[str, Any]] = NOTHING) -> tuple[Message, ...]:
     """Returns the messages that an `input` says; `stored` are the items that it refers to, by their ids. Raises
     `bad-parameter`, and `no-such-response` for an item that is not there."""
-    if isinstance(given, str):
-        return ({"role": "user", "content": given},)
-    if not isinstance(given, list) or not given:
+    if isinstance(value, str):
+        return ({"role": "user", "content": value},)
+    if not isinstance(value, list) or not value:
         refuse("input", "text, or a list of one or more items, is wanted.")
     result: list[Message] = []
-    for number, item in enumerate(given):
+    for number, item in enumerate(value):
         place = f"input[{number}]"
         if (item_id := referenced(item)) is not None:
             item = _stored(place, item_id, stored)
@@ -75,7 +75,7 @@ def _message(place: str, item: Any) -> Message:
     # A message may leave its type out.
     match item.get("type", "message"):
         case "message":
-            return _said(place, item)
+            return _spoken_message(place, item)
         case "function_call":
             return _call(place, item)
         case "function_call_output":
@@ -94,7 +94,7 @@ def _message(place: str, item: Any) -> Message:
             )
 
 
-def _said(place: str, item: Mapping[str, Any]) -> Message:
+def _spoken_message(place: str, item: Mapping[str, Any]) -> Message:
     role = item.get("role")
     if role not in ROLES:
         refuse(f"{place}.role", f"one of {', '.join(ROLES)} is wanted.")
@@ -116,20 +116,20 @@ def _call(place: str, item: Mapping[str, Any]) -> Message:
 
 
 def _call_id(place: str, item: Mapping[str, Any]) -> str:
-    given = item.get("call_id")
+    call_id = item.get("call_id")
     # What the database can be asked for.
-    if not isinstance(given, str) or not given or "\x00" in given or has_half(given):
+    if not isinstance(call_id, str) or not call_id or "\x00" in call_id or has_half(call_id):
         refuse(f"{place}.call_id", "the `call_id` of a function_call is wanted.")
-    return given
+    return call_id
 
 
-def _content(place: str, given: Any) -> str | list[Message]:
+def _content(place: str, content: Any) -> str | list[Message]:
     """Text as a text, also if it came in one part: the content of one message is compared and read most as that."""
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, Sequence) or not given:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence) or not content:
         refuse(place, "text, or a list of one or more parts, is wanted.")
-    parts = [_part(f"{place}[{number}]", part) for number, part in enumerate(given)]
+    parts = [_part(f"{place}[{number}]", part) for number, part in enumerate(content)]
     return str(parts[0]["text"]) if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 

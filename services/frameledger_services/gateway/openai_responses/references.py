@@ -26,12 +26,12 @@ MOST_RESPONSES = 500
 """Of how many responses one request may name items."""
 
 
-async def stored_items(parts: Parts, request: Request, given: Any) -> dict[str, Item]:
+async def stored_items(parts: Parts, request: Request, value: Any) -> dict[str, Item]:
     """Returns, by their ids, the items that the `input` of a body refers to. Left out are those that there are not, or
     that the caller may not see, and those of a response that is not over. Raises `bad-parameter` for too many,
     `too-large` for items that are larger than a body may be, each as often as it is referred to, and `erased`."""
     by_response: dict[str, Counter[str]] = {}
-    for item_id in _references(given):
+    for item_id in _references(value):
         if (response := response_ids.of_item(item_id)) is not None:
             by_response.setdefault(response, Counter())[item_id] += 1
     if len(by_response) > MOST_RESPONSES:
@@ -42,10 +42,10 @@ async def stored_items(parts: Parts, request: Request, given: Any) -> dict[str, 
     stored: dict[str, Item] = {}
     size = 0
     for response, counts in by_response.items():
-        for one in await _output(parts, request, response):
-            if (item_id := str(one["id"])) in counts:
-                stored[item_id] = one
-                size += counts[item_id] * len(json.dumps(one, default=list, ensure_ascii=False))
+        for item in await _output(parts, request, response):
+            if (item_id := str(item["id"])) in counts:
+                stored[item_id] = item
+                size += counts[item_id] * len(json.dumps(item, default=list, ensure_ascii=False))
         if size > MOST_BYTES:
             raise ProblemError(
                 "too-large", f"The items that the input refers to have more than {MOST_BYTES} bytes."
@@ -53,19 +53,19 @@ async def stored_items(parts: Parts, request: Request, given: Any) -> dict[str, 
     return stored
 
 
-def _references(given: Any) -> list[str]:
-    ids = map(referenced, given) if isinstance(given, list) else ()
+def _references(value: Any) -> list[str]:
+    ids = map(referenced, value) if isinstance(value, list) else ()
     return [one for one in ids if one is not None]
 
 
 async def _output(parts: Parts, request: Request, response: str) -> list[dict[str, Any]]:
     try:
-        wanted = stored_responses.read_id(response, caller.of(request.scope))
-        asked = await stored_responses.find(parts, wanted)
+        response_id = stored_responses.read_id(response, caller.of(request.scope))
+        stored_request = await stored_responses.find(parts, response_id)
     except ProblemError as problem:
         if problem.word != "no-such-response":
             raise
         return []
-    writer = await stored_responses.written(parts, wanted, asked)
-    read_log.note(request.scope, wanted.context_id, wanted.version)
+    writer = await stored_responses.written(parts, response_id, stored_request)
+    read_log.note(request.scope, response_id.context_id, response_id.version)
     return [] if writer.status == "in_progress" else writer.output()

@@ -103,9 +103,9 @@ class ResponseRequest(CompletionRequest):
         """Returns what `LLMUpdateSettingsFrame` has to say, as chat completions do. An instruction that no request for
         a response has given stays, unless this one gives another."""
         changed = CompletionRequest.changes(self, stored)
-        wanted, held = self.settings.get(INSTRUCTION), stored.get(INSTRUCTION)
-        if wanted is not None or held == self.replaced_instruction:
-            return changed if wanted == held else {**changed, INSTRUCTION: wanted}
+        instruction, held = self.settings.get(INSTRUCTION), stored.get(INSTRUCTION)
+        if instruction is not None or held == self.replaced_instruction:
+            return changed if instruction == held else {**changed, INSTRUCTION: instruction}
         return changed
 
     def noted(self) -> dict[str, Any]:
@@ -115,8 +115,8 @@ class ResponseRequest(CompletionRequest):
             "metadata": self.metadata or None,
             "has_instructions": INSTRUCTION in self.settings or None,
         }
-        said = {name: value for name, value in about.items() if value is not None}
-        return {**CompletionRequest.noted(self), RESPONSE: said}
+        response_fields = {name: value for name, value in about.items() if value is not None}
+        return {**CompletionRequest.noted(self), RESPONSE: response_fields}
 
     def behind(self, history: tuple[Mapping[str, Any], ...]) -> ResponseRequest:
         """Returns the request that says the whole history: what is new, behind this."""
@@ -155,38 +155,38 @@ def parse(body: bytes) -> Body:
 def read(body: Body, stored: Mapping[str, Mapping[str, Any]] = items.NOTHING) -> ResponseRequest:
     """Returns what a body asks for; `stored` are the items that its input refers to. Raises the problems
     `bad-parameter` and `no-such-response`, which name the parameter."""
-    given = body.parameters
-    if given.get("previous_response_id") is not None and given.get("conversation") is not None:
+    parameters = body.parameters
+    if parameters.get("previous_response_id") is not None and parameters.get("conversation") is not None:
         refuse("conversation", "`previous_response_id` names the conversation already; send one of both.")
     return ResponseRequest(
         messages=items.messages(body.given_input, stored),
-        model=request_values.model(given.get("model")),
-        settings=request_values.settings(given, SETTINGS),
-        passed_on=_passed_on(given),
-        conversation=_conversation(given.get("conversation")),
-        tools=_tools(given.get("tools", [])),
+        model=request_values.model(parameters.get("model")),
+        settings=request_values.settings(parameters, SETTINGS),
+        passed_on=_passed_on(parameters),
+        conversation=_conversation(parameters.get("conversation")),
+        tools=_tools(parameters.get("tools", [])),
         is_only_new=True,
-        stream=_flag(given, "stream"),
+        stream=_flag(parameters, "stream"),
         include_usage=True,
         sha256=body.sha256,
-        previous_response_id=_previous(given.get("previous_response_id")),
-        metadata=_metadata(given.get("metadata", {})),
+        previous_response_id=_previous(parameters.get("previous_response_id")),
+        metadata=_metadata(parameters.get("metadata", {})),
     )
 
 
-def _passed_on(given: Mapping[str, Any]) -> dict[str, Any]:
+def _passed_on(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What the provider gets as chat completions name it."""
     extra: dict[str, Any] = {}
-    text = _only("text", given.get("text", {}), "format", "verbosity")
+    text = _only("text", parameters.get("text", {}), "format", "verbosity")
     if (form := text.get("format")) is not None:
         extra |= _response_format(form)
     if text.get("verbosity") is not None:
         extra["verbosity"] = text["verbosity"]
-    reasoning = _only("reasoning", given.get("reasoning", {}), "effort")
+    reasoning = _only("reasoning", parameters.get("reasoning", {}), "effort")
     if reasoning.get("effort") is not None:
         extra["reasoning_effort"] = reasoning["effort"]
-    _only("stream_options", given.get("stream_options", {}), "include_obfuscation")
-    if _flag(given.get("stream_options", {}), "include_obfuscation"):
+    _only("stream_options", parameters.get("stream_options", {}), "include_obfuscation")
+    if _flag(parameters.get("stream_options", {}), "include_obfuscation"):
         refuse("stream_options.include_obfuscation", "not supported here; leave it out.")
     return extra
 
@@ -203,61 +203,61 @@ def _response_format(form: Any) -> dict[str, Any]:
     return {"response_format": {"type": kind, kind: schema}}
 
 
-def _only(name: str, given: Any, *known: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
+def _only(name: str, fields: Any, *known: str) -> dict[str, Any]:
+    if not isinstance(fields, dict):
         refuse(name, "an object is wanted.")
-    for one, value in given.items():
-        if one not in known and value is not None:
-            refuse(f"{name}.{one[:100]}", "not supported here; leave it out.", code="unsupported_parameter")
-    return given
+    for key, value in fields.items():
+        if key not in known and value is not None:
+            refuse(f"{name}.{key[:100]}", "not supported here; leave it out.", code="unsupported_parameter")
+    return fields
 
 
-def _flag(given: Mapping[str, Any], name: str) -> bool:
-    value = given.get(name)
+def _flag(parameters: Mapping[str, Any], name: str) -> bool:
+    value = parameters.get(name)
     if value is not None and not isinstance(value, bool):
         refuse(name, "true or false is wanted.")
     return bool(value)
 
 
-def _conversation(given: Any) -> str | None:
-    if given is None:
+def _conversation(value: Any) -> str | None:
+    if value is None:
         return None
     # An object without an id is refused: nobody has asked for a new conversation.
-    context_id = _only("conversation", given, "id").get("id") if isinstance(given, dict) else given
+    context_id = _only("conversation", value, "id").get("id") if isinstance(value, dict) else value
     if not isinstance(context_id, str):
         refuse("conversation", 'an id is wanted, or {"id": ...}.')
     return context_id
 
 
-def _previous(given: Any) -> str | None:
-    if given is not None and not isinstance(given, str):
+def _previous(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
         refuse("previous_response_id", "the id of a response is wanted.")
-    return given
+    return value
 
 
-def _metadata(given: Any) -> dict[str, str]:
-    is_small = isinstance(given, dict) and len(given) <= MOST_METADATA
+def _metadata(metadata: Any) -> dict[str, str]:
+    is_small = isinstance(metadata, dict) and len(metadata) <= MOST_METADATA
     if not is_small or not all(
         isinstance(value, str) and len(name) <= MOST_KEY and len(value) <= MOST_VALUE
-        for name, value in given.items()
+        for name, value in metadata.items()
     ):
         refuse(
             "metadata",
             f"an object of at most {MOST_METADATA} texts is wanted, whose names have at most {MOST_KEY} characters and "
             f"whose values {MOST_VALUE}.",
         )
-    return dict(given)
+    return dict(metadata)
 
 
-def _tools(given: Any) -> tuple[dict[str, Any], ...]:
-    if not isinstance(given, list):
+def _tools(tools: Any) -> tuple[dict[str, Any], ...]:
+    if not isinstance(tools, list):
         refuse("tools", "a list is wanted.")
-    for number, one in enumerate(given):
-        if not isinstance(one, dict) or one.get("type") != "function":
+    for number, tool in enumerate(tools):
+        if not isinstance(tool, dict) or tool.get("type") != "function":
             refuse(
                 f"tools[{number}].type",
                 "tools are functions of the client (`function`); others are registered functions of services.",
                 code="unsupported_parameter",
             )
     names = ("name", "description", "parameters", "strict")
-    return client_tools.brought(client_tools.Definition(*(one.get(name) for name in names)) for one in given)
+    return client_tools.brought(client_tools.Definition(*(one.get(name) for name in names)) for one in tools)

@@ -25,9 +25,9 @@ CUT_OFF = {"length": "max_output_tokens", "content_filter": "content_filter"}
 class ResponseWriter:
     """Writes one response, as it is whenever it is asked."""
 
-    def __init__(self, asked: AnsweredRequest, following: Following) -> None:
-        self.id = ResponseId(following.asked.context_id, asked.version)
-        self._asked = asked
+    def __init__(self, stored_request: AnsweredRequest, following: Following) -> None:
+        self.id = ResponseId(following.question.context_id, stored_request.version)
+        self._stored_request = stored_request
         self._following = following
 
     @property
@@ -51,13 +51,13 @@ class ResponseWriter:
     def response(self, status: Status | None = None) -> dict[str, Any]:
         """Returns the response; `status` is what it begins with: then it has nothing of the answer, so that it is the
         same whenever it is read."""
-        asked, settings = self._asked, self._asked.settings
-        extra, noted = _object(settings.get("extra")), asked.noted
+        request, settings = self._stored_request, self._stored_request.settings
+        extra, noted = _object(settings.get("extra")), request.noted
         now, model = status or self.status, settings.get("model") or ANY_MODEL
         return {
             "id": str(self.id),
             "object": "response",
-            "created_at": asked.logged_at.timestamp(),
+            "created_at": request.logged_at.timestamp(),
             "status": now,
             "background": False,
             "conversation": {"id": self.id.context_id},
@@ -75,7 +75,7 @@ class ResponseWriter:
             "temperature": settings.get("temperature"),
             "text": _text_format(extra),
             "tool_choice": "auto",
-            "tools": [_tool(one) for one in asked.tools if is_of_client(one)],
+            "tools": [_tool(one) for one in request.tools if is_of_client(one)],
             "top_p": settings.get("top_p"),
             "truncation": "disabled",
             "usage": self._usage() if status is None else None,
@@ -110,13 +110,13 @@ class ResponseWriter:
                 "id": f"{CALL_PREFIX}{self.id.token}_{number}",
                 "type": "function_call",
                 "status": "completed",
-                "call_id": made["id"],
-                **made["function"],
+                "call_id": tool_call["id"],
+                **tool_call["function"],
             }
             for number, call in enumerate(self._following.calls)
-            for made in call_messages.call(ToolCallId(call.tool_call_id), call.function_name, call.arguments)[
-                "tool_calls"
-            ]
+            for tool_call in call_messages.call(
+                ToolCallId(call.tool_call_id), call.function_name, call.arguments
+            )["tool_calls"]
         ]
 
     def _error(self) -> dict[str, str] | None:

@@ -51,7 +51,7 @@ class ResponseEvents:
         self._answer = answer
         self._starting_after = starting_after
         self._number = -1
-        self._said: list[str] = []
+        self._pieces: list[str] = []
 
     def whole(self) -> bytes:
         """Returns the response itself."""
@@ -90,21 +90,21 @@ class ResponseEvents:
         return self._written([{"type": "error", **{name: error["error"][name] for name in names}}])
 
     def _of_piece(self, piece: str) -> Iterator[Event]:
-        if not self._said:
+        if not self._pieces:
             yield self._of_item("added", 0, self._writer.message("", "in_progress"))
             yield self._of_part("content_part.added", part=part(""))
-        self._said.append(piece)
+        self._pieces.append(piece)
         yield self._of_part("output_text.delta", delta=piece, logprobs=[])
 
     def _end_of_message(self) -> Iterator[Event]:
-        if self._said:
-            text = "".join(self._said)
+        if self._pieces:
+            text = "".join(self._pieces)
             yield self._of_part("output_text.done", text=text, logprobs=[])
             yield self._of_part("content_part.done", part=part(text))
             yield self._of_item("done", 0, self._writer.message(text))
 
     def _of_calls(self) -> Iterator[Event]:
-        for index, call in enumerate(self._writer.calls(), 1 if self._said else 0):
+        for index, call in enumerate(self._writer.calls(), 1 if self._pieces else 0):
             about = {"item_id": call["id"], "output_index": index}
             arguments = "response.function_call_arguments"
             yield self._of_item("added", index, {**call, "arguments": "", "status": "in_progress"})

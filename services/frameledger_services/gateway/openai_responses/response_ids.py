@@ -41,10 +41,10 @@ def parse(text: str) -> ResponseId | None:
     if token == text or len(text) > MOST_CHARACTERS or not text.isascii():
         return None
     try:
-        said = b64decode(f"{token}{'=' * (-len(token) % 4)}", altchars=b"-_", validate=True).decode()
+        decoded = b64decode(f"{token}{'=' * (-len(token) % 4)}", altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         return None
-    version, _, context_id = said.partition(":")
+    version, _, context_id = decoded.partition(":")
     if not version.isdecimal() or "\x00" in context_id or not 0 < len(context_id.encode()) <= MAX_KEY_BYTES:
         return None
     parsed = ResponseId(context_id, int(version))

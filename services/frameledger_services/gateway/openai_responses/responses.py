@@ -9,8 +9,8 @@ from frameledger_services.gateway import body
 from frameledger_services.gateway.openai import answering
 from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.answering import Answers
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request_values import call_with
 from frameledger_services.gateway.openai_responses import request as requests
 from frameledger_services.gateway.openai_responses.continuing import continued
@@ -36,22 +36,22 @@ class Responses:
         content = await body.read_bytes(request, body.JSON_TYPES)
         parsed = await call_with(content, requests.parse, content)
         stored = await stored_items(self._parts, request, parsed.given_input)
-        wanted = await call_with(content, requests.read, parsed, stored)
-        wanted, named = await continued(self._parts, request, wanted)
-        return await self._answers.answer(request, wanted, named)
+        response_request = await call_with(content, requests.read, parsed, stored)
+        response_request, named = await continued(self._parts, request, response_request)
+        return await self._answers.answer(request, response_request, named)
 
 
-def _follow(parts: Parts, wanted: ResponseRequest, asked: Asked) -> Following:
+def _follow(parts: Parts, response_request: ResponseRequest, question: AskedQuestion) -> Following:
     # Only what is sent as it comes is in pieces: they cannot be taken back when a worker dies.
-    answer = PieceByPiece(asked.version) if wanted.stream else Answer(asked.version)
-    return Following(parts, asked, answer)
+    answer = PieceByPiece(question.version) if response_request.stream else Answer(question.version)
+    return Following(parts, question, answer)
 
 
 async def _write(parts: Parts, _: ResponseRequest, following: Following) -> ResponseEvents:
-    asked = following.asked
+    question = following.question
     # Of several results the last one asks, and somebody else may have given it.
-    version = asked.version if asked.since is None else following.version
-    request = await parts.database.read(answered_request, asked.context_id, version)
+    version = question.version if question.since is None else following.version
+    request = await parts.database.read(answered_request, question.context_id, version)
     if request is None:
-        raise ProblemError("erased", "The conversation was erased.", context_id=asked.context_id)
+        raise ProblemError("erased", "The conversation was erased.", context_id=question.context_id)
     return ResponseEvents(ResponseWriter(request, following), following.answer)

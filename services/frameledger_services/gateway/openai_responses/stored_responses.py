@@ -21,9 +21,9 @@ from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.openai import answering, conversation
 from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.answer_stream import AnswerStream
-from frameledger_services.gateway.openai.asked import Asked
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.listening import Listening
+from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai_responses import response_ids
 from frameledger_services.gateway.openai_responses.response import ResponseWriter
 from frameledger_services.gateway.openai_responses.response_events import PieceByPiece, ResponseEvents
@@ -57,25 +57,29 @@ def read_id(text: str, caller: Caller, *, param: str | None = None) -> ResponseI
     return response_id
 
 
-async def find(parts: Parts, wanted: ResponseId, param: str | None = None) -> AnsweredRequest:
+async def find(parts: Parts, response_id: ResponseId, param: str | None = None) -> AnsweredRequest:
     """Returns the request of a response. Raises `no-such-response`, and `erased` for one that was."""
-    asked = await parts.database.read(answered_request, wanted.context_id, wanted.version, wanted.version)
-    if asked is not None:
-        return asked
-    why = await contexts.missing(parts, wanted.context_id)
-    if isinstance(why, ProblemError) and why.members["receipt"]["version"] >= wanted.version:
+    stored_request = await parts.database.read(
+        answered_request, response_id.context_id, response_id.version, response_id.version
+    )
+    if stored_request is not None:
+        return stored_request
+    why = await contexts.missing(parts, response_id.context_id)
+    if isinstance(why, ProblemError) and why.members["receipt"]["version"] >= response_id.version:
         raise why
-    raise _unknown(str(wanted), param)
+    raise _unknown(str(response_id), param)
 
 
 async def read(parts: Parts, request: Request) -> Response:
     """Answer with a response, as far as it is; with `stream`, with its events until it is over."""
-    wanted, asked = await _asked(parts, request)
+    response_id, stored_request = await _stored_request(parts, request)
     last = STARTING_AFTER.of(request)
     if STREAM.of(request):
-        answer = PieceByPiece(asked.version)
-        following = _follow(parts, wanted, asked, answer)
-        writer = ResponseEvents(ResponseWriter(asked, following), answer, -1 if last is None else last)
+        answer = PieceByPiece(stored_request.version)
+        following = _follow(parts, response_id, stored_request, answer)
+        writer = ResponseEvents(
+            ResponseWriter(stored_request, following), answer, -1 if last is None else last
+        )
         # Who only looks on stops nothing by leaving.
         is_good = partial(caller.is_still_good, request.scope)
         listening = Listening(following, Counter(), request.receive, is_good, interrupts=False)
@@ -84,14 +88,14 @@ async def read(parts: Parts, request: Request) -> Response:
         raise ProblemError(
             "bad-parameter", "starting_after: only with `stream=true`.", param="starting_after"
         )
-    return _answered(wanted, await written(parts, wanted, asked))
+    return _answered(response_id, await written(parts, response_id, stored_request))
 
 
-async def written(parts: Parts, wanted: ResponseId, asked: AnsweredRequest) -> ResponseWriter:
+async def written(parts: Parts, response_id: ResponseId, stored_request: AnsweredRequest) -> ResponseWriter:
     """Returns a response, as far as it is."""
-    with closing(_follow(parts, wanted, asked)) as following:
+    with closing(_follow(parts, response_id, stored_request)) as following:
         await _catch_up(following)
-        return ResponseWriter(asked, following)
+        return ResponseWriter(stored_request, following)
 
 
 async def cancel(parts: Parts, request: Request) -> Response:
@@ -101,26 +105,31 @@ async def cancel(parts: Parts, request: Request) -> Response:
     the response is answered as it is, in progress. If the process dies behind the interruption, the same request again
     finds a response that is over, and interrupts nothing.
     """
-    wanted, asked = await _asked(parts, request)
-    with closing(_follow(parts, wanted, asked)) as following:
+    response_id, stored_request = await _stored_request(parts, request)
+    with closing(_follow(parts, response_id, stored_request)) as following:
         await _catch_up(following)
         if not following.is_over:
             await _interrupt(parts, following)
-        read_log.note(request.scope, wanted.context_id, following.version)
-        return _answered(wanted, ResponseWriter(asked, following))
+        read_log.note(request.scope, response_id.context_id, following.version)
+        return _answered(response_id, ResponseWriter(stored_request, following))
 
 
-async def _asked(parts: Parts, request: Request) -> tuple[ResponseId, AnsweredRequest]:
+async def _stored_request(parts: Parts, request: Request) -> tuple[ResponseId, AnsweredRequest]:
     answering.check_may_read(request)
-    wanted = read_id(ID.in_path_of(request), caller.of(request.scope))
-    return wanted, await find(parts, wanted)
+    response_id = read_id(ID.in_path_of(request), caller.of(request.scope))
+    return response_id, await find(parts, response_id)
 
 
 def _follow(
-    parts: Parts, wanted: ResponseId, asked: AnsweredRequest, answer: Answer | None = None
+    parts: Parts, response_id: ResponseId, stored_request: AnsweredRequest, answer: Answer | None = None
 ) -> Following:
-    since = None if asked.opened_version is None else asked.since
-    return Following(parts, Asked(wanted.context_id, asked.version, since), answer, until=asked.until)
+    since = None if stored_request.opened_version is None else stored_request.since
+    return Following(
+        parts,
+        AskedQuestion(response_id.context_id, stored_request.version, since),
+        answer,
+        until=stored_request.until,
+    )
 
 
 async def _catch_up(following: Following) -> None:
@@ -132,7 +141,7 @@ async def _catch_up(following: Following) -> None:
 async def _interrupt(parts: Parts, following: Following) -> None:
     """Interrupt the answer, and read it to its end; one that nothing interrupts, as far as it is now. Raises
     `not-visible-yet`."""
-    context_id, newest = following.asked.context_id, INT64_MAX
+    context_id, newest = following.question.context_id, INT64_MAX
     if not await following.interrupt():
         # It may have ended since it was read.
         _, newest = await parts.database.read(conversation_state.goes_on, context_id)
@@ -154,8 +163,8 @@ async def _read_on(following: Following) -> None:
     await following.next(event_stream.HEARTBEAT_SECONDS)
 
 
-def _answered(wanted: ResponseId, writer: ResponseWriter) -> Response:
-    headers = {"Cache-Control": "no-store", **conversation.in_header(wanted.context_id)}
+def _answered(response_id: ResponseId, writer: ResponseWriter) -> Response:
+    headers = {"Cache-Control": "no-store", **conversation.in_header(response_id.context_id)}
     return Response(writer.whole(), media_type="application/json", headers=headers)
 
 
