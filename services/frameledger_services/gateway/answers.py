@@ -85,8 +85,10 @@ def keys_of(written: str, count: int) -> list[Any]:
 
 def next_page(request: Request, **parameters: Any) -> dict[str, str]:
     """Returns the header that leads to the next page: this address with other parameters."""
-    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in parameters]
-    query = urlencode([*kept, *parameters.items()])
+    other_parameters = [
+        (name, value) for name, value in request.query_params.multi_items() if name not in parameters
+    ]
+    query = urlencode([*other_parameters, *parameters.items()])
     return {"Link": f'<{request.url.path}?{query}>; rel="next"'}
 
 

@@ -14,11 +14,11 @@ from frameledger_services.gateway.parts import Parts
 
 def routes(parts: Parts) -> list[Route]:
     """Returns the route. The document is made when it is first asked for."""
-    made: list[bytes] = []
+    encoded: list[bytes] = []
 
     async def answer(_: Request) -> Response:
-        if not made:
-            made.append(json.dumps(document(parts.settings), ensure_ascii=False).encode())
-        return Response(made[0], media_type="application/json")
+        if not encoded:
+            encoded.append(json.dumps(document(parts.settings), ensure_ascii=False).encode())
+        return Response(encoded[0], media_type="application/json")
 
     return [Route("/asyncapi.json", answer, methods=["GET"])]

@@ -49,8 +49,8 @@ async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
     """Returns the body of a request of one of these media types. Raises `unsupported-media-type`,
     `too-large` and `too-slow`."""
     if (kind := _kind(request)) not in kinds:
-        wanted = " or ".join(one for one in kinds if one)
-        raise ProblemError("unsupported-media-type", f"Content-Type must be {wanted}, not {kind[:100]!r}.")
+        accepted = " or ".join(one for one in kinds if one)
+        raise ProblemError("unsupported-media-type", f"Content-Type must be {accepted}, not {kind[:100]!r}.")
     try:
         return await received(request, MOST_BYTES, f"The body has more than {MOST_BYTES} bytes.")
     except ClientDisconnect:
@@ -61,15 +61,15 @@ async def received(request: Request, most: int, too_large: str) -> bytes:
     """Returns the body of a request as it comes. Raises `too-large`, with this sentence, for one of more bytes, and
     `too-slow` for one that is not there `MOST_SECONDS` and a second for each `LEAST_RATE` bytes after its head."""
     pieces, size = [], 0
-    begun = asyncio.get_running_loop().time()
+    began_at = asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout_at(begun + MOST_SECONDS) as limit:
+        async with asyncio.timeout_at(began_at + MOST_SECONDS) as limit:
             async for piece in request.stream():
                 size += len(piece)
                 if size > most:
                     raise ProblemError("too-large", too_large, headers={"Connection": "close"})
                 pieces.append(piece)
-                limit.reschedule(begun + MOST_SECONDS + size / LEAST_RATE)
+                limit.reschedule(began_at + MOST_SECONDS + size / LEAST_RATE)
     except TimeoutError:
         raise ProblemError(
             "too-slow",

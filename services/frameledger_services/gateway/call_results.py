@@ -201,8 +201,8 @@ def _frame_ids(
 
 
 async def _earlier_frames(parts: Parts, ids: Sequence[str], context_id: str) -> Sequence[PagedFrame]:
-    wanted = Wanted(ids=[frame_uuid(one) for one in ids])
-    page = await parts.database.read(wanted_frames.page, context_id, wanted, len(ids), PAGE_BYTES)
+    selection = Wanted(ids=[frame_uuid(one) for one in ids])
+    page = await parts.database.read(wanted_frames.page, context_id, selection, len(ids), PAGE_BYTES)
     return page.frames
 
 
@@ -239,18 +239,18 @@ async def _publish(
 async def _read_body(request: Request) -> tuple[Any, int | None]:
     """Returns the result, and the version that opened the call which is meant, if it is named."""
     try:
-        given = strict_json.loads(await body.read_bytes(request, body.JSON_TYPES))
+        parsed = strict_json.loads(await body.read_bytes(request, body.JSON_TYPES))
     except DecodeError as error:
         raise ProblemError("bad-parameter", f"The body is not valid JSON: {error}.") from None
-    if not isinstance(given, dict) or "result" not in given or given.keys() - {"result", "opened_version"}:
+    if not isinstance(parsed, dict) or "result" not in parsed or parsed.keys() - {"result", "opened_version"}:
         raise ProblemError(
             "bad-parameter",
             'The body is {"result": ...}, what the model shall read; "opened_version" may be beside it.',
         )
-    version = given.get("opened_version")
+    version = parsed.get("opened_version")
     if version is not None and not (type(version) is int and 0 <= version <= parameters.INT64_MAX):
         raise ProblemError("bad-parameter", "opened_version must be a version of the conversation.")
-    return given["result"], version
+    return parsed["result"], version
 
 
 async def _find_call(

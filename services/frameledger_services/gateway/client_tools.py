@@ -49,39 +49,41 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
     """Returns the definitions as the log has them, marked as the client's. Raises the problem
     `bad-parameter`, which names the place. Schemas that were not checked before take milliseconds each."""
     by_name: dict[str, dict[str, Any]] = {}
-    for number, one in enumerate(definitions):
+    for number, definition in enumerate(definitions):
         place = f"tools[{number}]"
         if number == MOST:
             raise _refused("tools", f"at most {MOST} functions.")
-        if not isinstance(one.name, str) or not _NAME.fullmatch(one.name):
+        if not isinstance(definition.name, str) or not _NAME.fullmatch(definition.name):
             raise _refused(
                 f"{place}.name", "a function's name is 1 to 64 letters, digits, underscores and hyphens."
             )
-        if one.name in by_name:
-            raise _refused(f"{place}.name", f"the function {one.name!r} is there twice.")
-        if not isinstance(one.description, str | None):
+        if definition.name in by_name:
+            raise _refused(f"{place}.name", f"the function {definition.name!r} is there twice.")
+        if not isinstance(definition.description, str | None):
             raise _refused(f"{place}.description", "a description is text.")
-        if not isinstance(one.strict, bool | None):
+        if not isinstance(definition.strict, bool | None):
             raise _refused(f"{place}.strict", "true or false is wanted.")
-        function: dict[str, Any] = {"name": one.name, "description": one.description or ""}
+        function: dict[str, Any] = {"name": definition.name, "description": definition.description or ""}
         for name in ("description", "parameters"):
-            _check_carried(f"{place}.{name}", one.name, getattr(one, name))
-        function["parameters"] = _parameters(f"{place}.parameters", one.parameters)
-        if one.strict is not None:
-            function["strict"] = one.strict
-        by_name[one.name] = of_client({"type": "function", "function": function})
+            _check_carried(f"{place}.{name}", definition.name, getattr(definition, name))
+        function["parameters"] = _parameters(f"{place}.parameters", definition.parameters)
+        if definition.strict is not None:
+            function["strict"] = definition.strict
+        by_name[definition.name] = of_client({"type": "function", "function": function})
     return tuple(by_name.values())
 
 
-def beside(held: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]) -> list[dict[str, Any]] | None:
+def beside(
+    held: Sequence[dict[str, Any]], requested: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]] | None:
     """Returns the tools of a conversation that has those and is asked with these; None if that is what it has.
 
     A function of a service stays the service's: a client that names it takes no call from it.
     """
     served = [one for one in held if not is_of_client(one)]
     names = set(tool_names(served))
-    made = [*served, *(one for one in wanted if not names.intersection(tool_names([one])))]
-    return None if _is_same(made, held) else made
+    tools = [*served, *(one for one in requested if not names.intersection(tool_names([one])))]
+    return None if _is_same(tools, held) else tools
 
 
 def value(text: str) -> Any:
@@ -97,34 +99,36 @@ def value(text: str) -> Any:
     return parsed
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(left: Any, right: Any) -> bool:
     """Whether two values are one in JSON: 1 and 1.0 are, 1 and true are not."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_is_same(value, other[name]) for name, value in one.items())
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(
+            _is_same(value, right[name]) for name, value in left.items()
+        )
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_is_same, left, right))
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
 def _refused(place: str, why: str) -> ProblemError:
     return ProblemError("bad-parameter", f"{place}: {why}", param=place, code="invalid_value")
 
 
-def _check_carried(place: str, name: str, given: Any) -> None:
+def _check_carried(place: str, name: str, value: Any) -> None:
     """Refuse what no frame can carry: it would fail only when it is published."""
     try:
         # As deep as it lies in a frame that opens a conversation: frame, context, tools, tool, function.
-        strict_json.loads(f"[[[[[{json.dumps(given)}]]]]]".encode())
+        strict_json.loads(f"[[[[[{json.dumps(value)}]]]]]".encode())
     except (DecodeError, ValueError, RecursionError) as error:
         raise _refused(place, f"the function {name!r} cannot be written down: {error}.") from None
 
 
-def _parameters(place: str, given: Any) -> Any:
-    if given is None or given == {}:
+def _parameters(place: str, parameters: Any) -> Any:
+    if parameters is None or parameters == {}:
         return _NO_PARAMETERS
-    if not isinstance(given, Mapping) or given.get("type", "object") != "object":
+    if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
         raise _refused(place, "the JSON Schema of an object is wanted.")
-    schema = dict(given)
+    schema = dict(parameters)
     if (problem := _CHECKED.problem(schema)) is not None:
         raise _refused(place, problem)
     return schema if "type" in schema else {"type": "object", **schema}

@@ -175,7 +175,7 @@ async def _as_request(request: Request, parts: Parts, context_id: str, form: str
     stored = await parts.database.read(stored_contexts.context, context_id, head.version)
     try:
         model = plugins.create(form, plugins.unspoken(parts.settings))
-        made = model.request(
+        rendered = model.request(
             stored.context, prompt_caching=stored.prompt_caching, cancel_tools=(), answers=stored.answers
         )
     except NoSuchProviderError as error:
@@ -183,7 +183,7 @@ async def _as_request(request: Request, parts: Parts, context_id: str, form: str
     except ProviderError as error:
         raise ProblemError("no-such-form", str(error), context_id=context_id) from error
     headers = {**REVALIDATED, "ETag": tag(head)}
-    return Response(made.content, media_type=JSON, headers=headers)
+    return Response(rendered.content, media_type=JSON, headers=headers)
 
 
 def _check_version(context_id: str, found: ContextHead) -> None:

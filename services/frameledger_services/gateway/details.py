@@ -185,25 +185,25 @@ async def _verify(parts: Parts, request: Request) -> Response:
     )
 
 
-def _message(one: PastMessage) -> bytes:
+def _message(message: PastMessage) -> bytes:
     names = ("era", "position", "valid_from", "valid_to", "role", "run_id")
     return b'%s,"message":%s}' % (
-        answers.opened({name: getattr(one, name) for name in names}),
-        one.message.encode(),
+        answers.opened({name: getattr(message, name) for name in names}),
+        message.message.encode(),
     )
 
 
-def _setting(one: PastSetting) -> bytes:
+def _setting(setting: PastSetting) -> bytes:
     return b'%s,"value":%s}' % (
-        answers.opened({"name": one.name, "valid_from": one.valid_from}),
-        one.value.encode(),
+        answers.opened({"name": setting.name, "valid_from": setting.valid_from}),
+        setting.value.encode(),
     )
 
 
-def _call(one: PastCall) -> bytes:
-    about = {name: getattr(one, name) for name in PastCall.__slots__ if name not in ("arguments", "result")}
+def _call(call: PastCall) -> bytes:
+    about = {name: getattr(call, name) for name in PastCall.__slots__ if name not in ("arguments", "result")}
     return b'%s,"arguments":%s,"result":%s}' % (
         answers.opened(about),
-        one.arguments.encode(),
-        (one.result or "null").encode(),
+        call.arguments.encode(),
+        (call.result or "null").encode(),
     )

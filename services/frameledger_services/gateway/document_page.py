@@ -62,10 +62,10 @@ def takes(schema: Mapping[str, Any]) -> str:
 
 def example(path: str, method: str, operation: Mapping[str, Any]) -> str:
     """Returns a command that makes a request of this operation."""
-    given = {one["name"]: one for one in operation["parameters"] if "example" in one}
-    query = [f"{name}={_quoted(one)}" for name, one in given.items() if one["in"] == "query"]
-    for name, one in given.items():
-        path = path.replace(f"{{{name}}}", _quoted(one))
+    examples = {one["name"]: one for one in operation["parameters"] if "example" in one}
+    query = [f"{name}={_quoted(one)}" for name, one in examples.items() if one["in"] == "query"]
+    for name, parameter in examples.items():
+        path = path.replace(f"{{{name}}}", _quoted(parameter))
     address = f"$GATEWAY{path}{'?' if query else ''}{'&'.join(query)}"
     words = ["curl", *_OPTIONS.get(method, ())]
     if any(EVENTS in answer.get("content", {}) for answer in operation["responses"].values()):

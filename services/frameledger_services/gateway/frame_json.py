@@ -9,28 +9,28 @@ from frameledger_services.store.wanted_frames import PagedFrame
 _AS_SPACES = bytes.maketrans(b"\r\n", b"  ")
 
 
-def written(one: PagedFrame) -> bytes:
+def written(frame: PagedFrame) -> bytes:
     """Returns a frame with what the tables say of it, on one line. `frame` comes last and is the value of the record,
     byte for byte.
 
     Between its tokens JSON may have ends of lines, which neither NDJSON nor an event can have. There they are spaces,
     and `raw` is the value as a text, with them.
     """
-    value = one.payload or b"null"
+    value = frame.payload or b"null"
     about = {
-        "version": one.version,
-        "id": one.frame_id,
-        "type": one.type,
-        "outcome": one.outcome,
-        "reason": one.reason,
-        "logged_at": one.logged_at,
-        "produced_at": one.produced_at,
-        "source": one.source,
-        "run_id": one.run_id,
-        "tool_call_id": one.tool_call_id,
-        "causation_id": one.causation_id,
-        "trace_id": one.trace_id,
-        "place": {"partition": one.partition, "generation": one.generation, "offset": one.offset},
+        "version": frame.version,
+        "id": frame.frame_id,
+        "type": frame.type,
+        "outcome": frame.outcome,
+        "reason": frame.reason,
+        "logged_at": frame.logged_at,
+        "produced_at": frame.produced_at,
+        "source": frame.source,
+        "run_id": frame.run_id,
+        "tool_call_id": frame.tool_call_id,
+        "causation_id": frame.causation_id,
+        "trace_id": frame.trace_id,
+        "place": {"partition": frame.partition, "generation": frame.generation, "offset": frame.offset},
     }
     if b"\n" in value or b"\r" in value:
         about["raw"] = value.decode()

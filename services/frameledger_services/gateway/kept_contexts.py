@@ -13,7 +13,7 @@ from typing import NamedTuple
 SECONDS = 60.0
 
 
-class _Kept(NamedTuple):
+class _Entry(NamedTuple):
     tag: str
     body: bytes
     until: float
@@ -29,19 +29,19 @@ class KeptContexts:
 
         self._most_bytes = most_bytes
         self._seconds = seconds
-        self._kept: dict[str, _Kept] = {}
+        self._entries: dict[str, _Entry] = {}
         """In the order in which they were kept, which is that in which their time is over."""
 
         self._timer: asyncio.TimerHandle | None = None
 
     def __contains__(self, context_id: str) -> bool:
-        return context_id in self._kept
+        return context_id in self._entries
 
     def get(self, context_id: str, tag: str) -> bytes | None:
         """Returns the context of this tag; None if it is not kept. One of another tag is deleted."""
-        kept = self._kept.get(context_id)
-        if kept is None or kept.tag == tag:
-            return None if kept is None else kept.body
+        entry = self._entries.get(context_id)
+        if entry is None or entry.tag == tag:
+            return None if entry is None else entry.body
         self.drop(context_id)
         return None
 
@@ -51,30 +51,30 @@ class KeptContexts:
         if len(body) > self._most_bytes:
             return
         loop = asyncio.get_running_loop()
-        self._kept[context_id] = _Kept(tag, body, loop.time() + self._seconds)
+        self._entries[context_id] = _Entry(tag, body, loop.time() + self._seconds)
         self.bytes += len(body)
         while self.bytes > self._most_bytes:
-            self.drop(next(iter(self._kept)))
+            self.drop(next(iter(self._entries)))
         if self._timer is None:
             self._timer = loop.call_later(self._seconds, self._drop_old)
 
     def drop(self, context_id: str) -> None:
         """Delete what is kept of a conversation, if something is."""
-        kept = self._kept.pop(context_id, None)
-        if kept is not None:
-            self.bytes -= len(kept.body)
+        entry = self._entries.pop(context_id, None)
+        if entry is not None:
+            self.bytes -= len(entry.body)
 
     def clear(self) -> None:
         """Delete all that is kept."""
-        self._kept.clear()
+        self._entries.clear()
         self.bytes = 0
 
     def _drop_old(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._kept:
-            first, kept = next(iter(self._kept.items()))
-            if kept.until > loop.time():
-                self._timer = loop.call_at(kept.until, self._drop_old)
+        while self._entries:
+            first, entry = next(iter(self._entries.items()))
+            if entry.until > loop.time():
+                self._timer = loop.call_at(entry.until, self._drop_old)
                 return
             self.drop(first)
         self._timer = None

@@ -233,21 +233,21 @@ async def _rejected(parts: Parts, request: Request) -> Response:
     return answers.json_answer({"rejected": [_letter(one) for one in letters]})
 
 
-def _letter(one: DeadLetter) -> dict[str, Any]:
+def _letter(letter: DeadLetter) -> dict[str, Any]:
     return {
-        "topic": one.topic,
-        "partition": one.partition,
-        "generation": one.generation,
-        "offset": one.offset,
-        "logged_at": one.logged_at,
-        "recorded_at": one.recorded_at,
-        "retried_at": one.retried_at,
-        "code": one.code,
-        "error": one.error,
-        "context_id": one.context_id,
-        "key": _bytes(one.key),
-        "value": _bytes(one.value),
-        "headers": [[name, _bytes(value)] for name, value in headers_from_json(one.headers)],
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "generation": letter.generation,
+        "offset": letter.offset,
+        "logged_at": letter.logged_at,
+        "recorded_at": letter.recorded_at,
+        "retried_at": letter.retried_at,
+        "code": letter.code,
+        "error": letter.error,
+        "context_id": letter.context_id,
+        "key": _bytes(letter.key),
+        "value": _bytes(letter.value),
+        "headers": [[name, _bytes(value)] for name, value in headers_from_json(letter.headers)],
     }
 
 

@@ -159,10 +159,10 @@ def appended(context_id: str, stored: Sequence[PublishedFrame], **also: Any) -> 
 
 async def _published(request: Request, topic: str) -> list[PublishedFrame]:
     try:
-        given = json.loads(await body.read_bytes(request, body.JSON_TYPES))
+        parsed = json.loads(await body.read_bytes(request, body.JSON_TYPES))
     except (ValueError, RecursionError) as error:
         raise ProblemError("bad-parameter", f"The body is not valid JSON: {error}.") from None
-    listed = given.get("frames") if isinstance(given, dict) else None
+    listed = parsed.get("frames") if isinstance(parsed, dict) else None
     if not isinstance(listed, list) or not 0 < len(listed) <= body.MOST_FRAMES:
         raise ProblemError(
             "bad-parameter", f'The body is {{"frames": [...]}}, with 1 to {body.MOST_FRAMES} of them.'
@@ -170,13 +170,13 @@ async def _published(request: Request, topic: str) -> list[PublishedFrame]:
     return [_frame(one, topic) for one in listed]
 
 
-def _is_id(given: str) -> bool:
+def _is_id(frame_id: str) -> bool:
     """Whether an append answers such an id."""
-    return 0 < len(given) <= 255 and "\x00" not in given and not has_half(given)
+    return 0 < len(frame_id) <= 255 and "\x00" not in frame_id and not has_half(frame_id)
 
 
-def _frame(one: Any, topic: str) -> PublishedFrame:
-    match one:
+def _frame(value: Any, topic: str) -> PublishedFrame:
+    match value:
         case {"id": str(frame_id), "place": str(text)} if _is_id(frame_id):
             place = read_place(text.encode(errors="replace"))
             if place is not None and place.topic == topic:

@@ -65,8 +65,8 @@ class DescribedRoute(Route):
 
 async def _answered(scopes: Sequence[Scope], endpoint: Endpoint, request: Request) -> Response:
     """Answers a request whose caller has these scopes. Raises `forbidden` for others."""
-    for one in scopes:
-        require(request.scope, one)
+    for scope in scopes:
+        require(request.scope, scope)
     return await endpoint(request)
 
 

@@ -85,21 +85,21 @@ async def _run_request(parts: Parts, request: Request) -> Response:
     context_id = parameters.context_id(request)
     run_id = await _whole_run_id(parts, context_id, RUN.in_path_of(request))
     try:
-        asked = await parts.database.read(recorded_request.recorded_request, context_id, run_id)
-        made = recorded_request.rebuild(
-            asked, lambda provider: plugins.create(provider, plugins.unspoken(parts.settings))
+        recorded = await parts.database.read(recorded_request.recorded_request, context_id, run_id)
+        rebuilt = recorded_request.rebuild(
+            recorded, lambda provider: plugins.create(provider, plugins.unspoken(parts.settings))
         )
     except (NoRequestError, NoSuchProviderError, ProviderError) as error:
         raise ProblemError("no-such-form", str(error), context_id=context_id) from error
     about = {
         "context_id": context_id,
         "run_id": run_id,
-        "provider": made.provider,
-        "model": made.model,
-        "sha256": made.sha256,
-        "matches_sha256": made.sha256 == asked.start.request_sha256,
+        "provider": rebuilt.provider,
+        "model": rebuilt.model,
+        "sha256": rebuilt.sha256,
+        "matches_sha256": rebuilt.sha256 == recorded.start.request_sha256,
     }
-    return answers.stored_json(b'%s,"request":%s}' % (answers.opened(about), made.content))
+    return answers.stored_json(b'%s,"request":%s}' % (answers.opened(about), rebuilt.content))
 
 
 async def _whole_run_id(parts: Parts, context_id: str, beginning: str) -> str:

@@ -43,7 +43,7 @@ class LiveTokens:
         self._path = path
         self._required = required
         self._now = now
-        self._seen: tuple[int, ...] | None = None
+        self._file_state: tuple[int, ...] | None = None
         self._by_id: dict[str, Token] = {}
         self._failure: tuple[object, str] | None = None
         """Why which file could not be read, as the log has it."""
@@ -70,7 +70,7 @@ class LiveTokens:
         return token if token is not None and token.is_good_at(self._now()) else None
 
     def _refresh(self) -> None:
-        if self._seen is None and not os.access(self._path, os.F_OK):
+        if self._file_state is None and not os.access(self._path, os.F_OK):
             # There still is none. To hear that from `stat` takes twice the time, for its exception.
             return
         try:
@@ -78,28 +78,28 @@ class LiveTokens:
             stat = os.stat(self._path)
         except OSError:
             # Also a file that cannot be reached; `_required` stays as it is.
-            seen = None
+            file_state = None
         else:
-            seen = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
-        if seen == self._seen:
+            file_state = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+        if file_state == self._file_state:
             return
-        self._seen = seen
+        self._file_state = file_state
         self._by_id = {}
-        if seen is None:
+        if file_state is None:
             self._warn(None, f"There is no file {self._path}.")
             return
         self._required = True
         try:
             self._by_id = {token.id: token for token in tokens.load(self._path)}
         except TokensFileError as error:
-            self._warn(seen, str(error))
+            self._warn(file_state, str(error))
             # What was in the way may go without a change of the file: it is tried again.
-            self._seen = UNREAD
+            self._file_state = UNREAD
         else:
             self._failure = None
 
-    def _warn(self, seen: object, reason: str) -> None:
+    def _warn(self, file_state: object, reason: str) -> None:
         """Log, once, why no token is good."""
-        if self._failure != (seen, reason):
-            self._failure = (seen, reason)
+        if self._failure != (file_state, reason):
+            self._failure = (file_state, reason)
             _log.warning("gateway.tokens_unreadable", reason=reason)

@@ -35,12 +35,12 @@ class RedactedAnswers:
         if scope["type"] != "http" or not caller.of(scope).redact or _has_no_words(path_of(scope)):
             await self._app(scope, receive, send)
             return
-        asked = QueryParams(scope["query_string"])
-        if SEARCH in asked:
+        parameters = QueryParams(scope["query_string"])
+        if SEARCH in parameters:
             problem = ProblemError("forbidden", "A redacting token may not search for text.")
             await problems.response(URL(scope=scope), problem)(scope, receive, send)
             return
-        answer = _Answer(scope, receive, send, FRAME if "raw" in asked else ANSWER)
+        answer = _Answer(scope, receive, send, FRAME if "raw" in parameters else ANSWER)
         await self._app(scope, receive, answer.send)
 
 
@@ -106,7 +106,7 @@ class _Answer:
         self._left += body
         if self._kind == "application/json":
             if is_last:
-                await self._whole()
+                await self._send_json()
             return
         end = len(self._left) if is_last else self._left.rfind(b"\n") + 1
         lines, self._left = self._left[:end], self._left[end:]
@@ -115,7 +115,7 @@ class _Answer:
             {"type": "http.response.body", "body": as_lines(lines, is_last), "more_body": not is_last}
         )
 
-    async def _whole(self) -> None:
+    async def _send_json(self) -> None:
         assert self._start is not None
         body = _without_words(self._left, self._shape)
         MutableHeaders(scope=self._start)["content-length"] = str(len(body))

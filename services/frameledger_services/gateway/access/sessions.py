@@ -119,10 +119,10 @@ async def _token_in(request: Request) -> str:
         request, MOST_BYTES, f"A request with a token has at most {MOST_BYTES} bytes."
     )
     try:
-        given: Any = json.loads(content)
+        parsed: Any = json.loads(content)
     except (ValueError, RecursionError):
-        given = None
-    match given:
+        parsed = None
+    match parsed:
         case {"token": str(text)}:
             return text
     raise ProblemError("bad-parameter", 'The body has to be {"token": "fl_..."}, as JSON.')

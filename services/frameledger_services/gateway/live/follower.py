@@ -57,7 +57,7 @@ class Follower:
         """The partitions that its frames come from; None means any."""
 
         self._hub = hub
-        self._asked: asyncio.Future[Chunk | None] | None = None
+        self._waiting: asyncio.Future[Chunk | None] | None = None
 
     async def next(self, within: float) -> Chunk | None:
         """Returns the frames after the cursor and moves the cursor past them; the first call also returns if there are
@@ -65,16 +65,16 @@ class Follower:
         loop = asyncio.get_running_loop()
         if self.is_closed:
             return None
-        asked: asyncio.Future[Chunk | None] = loop.create_future()
-        self._asked = asked
-        timer = loop.call_later(within, _resolve, asked, None)
+        waiting: asyncio.Future[Chunk | None] = loop.create_future()
+        self._waiting = waiting
+        timer = loop.call_later(within, _resolve, waiting, None)
         if self.has_news:
             self._hub.wake(self)
         try:
-            chunk = await asked
+            chunk = await waiting
         finally:
             timer.cancel()
-            self._asked = None
+            self._waiting = None
         if chunk is not None:
             self.is_greeted = True
             self.has_news = self.has_news or not chunk.is_all
@@ -96,14 +96,14 @@ class Follower:
 
     @property
     def is_asking(self) -> bool:
-        return self._asked is not None and not self._asked.done()
+        return self._waiting is not None and not self._waiting.done()
 
     def give(self, chunk: Chunk | None) -> None:
         """Return a chunk from a pending `next`."""
-        if self._asked is not None:
-            _resolve(self._asked, chunk)
+        if self._waiting is not None:
+            _resolve(self._waiting, chunk)
 
 
-def _resolve(asked: asyncio.Future[Chunk | None], chunk: Chunk | None) -> None:
-    if not asked.done():
-        asked.set_result(chunk)
+def _resolve(waiting: asyncio.Future[Chunk | None], chunk: Chunk | None) -> None:
+    if not waiting.done():
+        waiting.set_result(chunk)

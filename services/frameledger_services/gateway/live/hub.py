@@ -102,8 +102,8 @@ class Hub:
         Raises `TooManyFollowersError`. After `close` the follower is closed from the beginning.
         """
         self.check_room()
-        wanted = None if types is None else following.TYPES_SEPARATOR.join(sorted(set(types)))
-        follower = Follower(self, StreamCursor(context_id, after, wanted))
+        type_filter = None if types is None else following.TYPES_SEPARATOR.join(sorted(set(types)))
+        follower = Follower(self, StreamCursor(context_id, after, type_filter))
         if not self._closed:
             self._is_needed.set()
             self._followers.add(follower)
@@ -206,13 +206,13 @@ class Hub:
                 await asyncio.sleep(seconds)
             else:
                 backoff.reset()
-                given = behind = 0
+                frame_count = behind = 0
                 for (place, followers), reading in zip(places.items(), readings, strict=True):
                     self._give(place, followers, reading)
-                    given += len(reading.frames) * len(followers)
+                    frame_count += len(reading.frames) * len(followers)
                     if reading.head is not None and place.cursor.version is not None:
                         behind = max(behind, reading.head.version - place.cursor.version)
-                self.metrics.gave(given, behind)
+                self.metrics.gave(frame_count, behind)
             if self._due:
                 self._wake.set()
 

@@ -87,8 +87,8 @@ async def _stream(parts: Parts, request: Request) -> Response:
         after: int | None = last
     else:
         after = AFTER.of(request) if AFTER.name in request.query_params else 0
-    wanted = None if types is None else types.split(TYPES_SEPARATOR)
-    follower = parts.hub.follow(context_id, after, wanted)
+    frame_types = None if types is None else types.split(TYPES_SEPARATOR)
+    follower = parts.hub.follow(context_id, after, frame_types)
     try:
         answer = await _answer(
             follower, after, is_resumed=last is not None, is_patient=WAIT.of(request) is not None
