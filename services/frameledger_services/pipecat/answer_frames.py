@@ -15,18 +15,18 @@ from frameledger_services.pipecat.values import to_json
 
 def started(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     state.answering, state.line = True, False
-    said: Fields = {"skip_tts": captured.frame.skip_tts}
+    fields: Fields = {"skip_tts": captured.frame.skip_tts}
     service = captured.service or state.service
     if service is not None:
-        said |= {"provider": service.provider, "model": service.model}
-    return [{"type": "LLMFullResponseStartFrame", **without_nulls(said)}]
+        fields |= {"provider": service.provider, "model": service.model}
+    return [{"type": "LLMFullResponseStartFrame", **without_nulls(fields)}]
 
 
 def ended(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     state.answering = state.line = False
-    said = {"usage": state.usage, "skip_tts": captured.frame.skip_tts}
+    fields = {"usage": state.usage, "skip_tts": captured.frame.skip_tts}
     state.usage = None
-    return [{"type": "LLMFullResponseEndFrame", **without_nulls(said)}]
+    return [{"type": "LLMFullResponseEndFrame", **without_nulls(fields)}]
 
 
 def text(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
@@ -34,12 +34,12 @@ def text(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     frame = captured.frame
     if not frame.text:
         return []
-    said: Fields = {"type": "LLMTextFrame", "text": frame.text}
+    fields: Fields = {"type": "LLMTextFrame", "text": frame.text}
     if captured.at == GENERATED or not frame.append_to_context:
-        said["append_to_context"] = False
+        fields["append_to_context"] = False
     if not frame.includes_inter_frame_spaces:
-        said["includes_inter_frame_spaces"] = False
-    return [said | without_nulls({"skip_tts": frame.skip_tts})]
+        fields["includes_inter_frame_spaces"] = False
+    return [fields | without_nulls({"skip_tts": frame.skip_tts})]
 
 
 def words(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
@@ -49,17 +49,17 @@ def words(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     if not spoken:
         return []
     about = {name: to_json(getattr(frame, name, None)) for name in ("context_id", "segment_id", "text_type")}
-    said: Fields = {"type": "TextFrame", "text": spoken, "metadata": without_nulls(about)}
+    fields: Fields = {"type": "TextFrame", "text": spoken, "metadata": without_nulls(about)}
     if not frame.append_to_context:
-        said["append_to_context"] = False
+        fields["append_to_context"] = False
     if frame.includes_inter_frame_spaces:
-        said["includes_inter_frame_spaces"] = True
+        fields["includes_inter_frame_spaces"] = True
     if isinstance(frame.pts, int):
-        said["pts"] = frame.pts
+        fields["pts"] = frame.pts
     if state.answering or not frame.append_to_context:
-        return [said]
+        return [fields]
     state.answering = state.line = True
-    return [{"type": "LLMFullResponseStartFrame"}, said]
+    return [{"type": "LLMFullResponseStartFrame"}, fields]
 
 
 def pushed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
@@ -95,11 +95,11 @@ def asked(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
 
 def metrics(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     data: list[Fields] = []
-    for one in captured.frame.data:
-        if hasattr(tokens := getattr(one, "value", None), "prompt_tokens"):
+    for entry in captured.frame.data:
+        if hasattr(tokens := getattr(entry, "value", None), "prompt_tokens"):
             state.usage = _usage(tokens)
-        shown = to_json(one)
-        data.append({"kind": type(one).__name__} | (shown if isinstance(shown, dict) else {}))
+        shown = to_json(entry)
+        data.append({"kind": type(entry).__name__} | (shown if isinstance(shown, dict) else {}))
     return [{"type": "pipecat/MetricsFrame", "data": data}]
 
 

@@ -34,12 +34,12 @@ def in_progress(captured: CapturedFrame, state: TranslationState) -> list[Fields
 
 def result(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     frame = captured.frame
-    said: Fields = {"type": "FunctionCallResultFrame", **_call(frame), "result": to_json(frame.result)}
+    fields: Fields = {"type": "FunctionCallResultFrame", **_call(frame), "result": to_json(frame.result)}
     if frame.properties is not None and frame.properties.is_final is False:
-        said["properties"] = {"is_final": False}
+        fields["properties"] = {"is_final": False}
     if getattr(frame, "error", None):
-        said |= {"settled_as": "failed", "metadata": {"error": str(frame.error)}}
-    return [said]
+        fields |= {"settled_as": "failed", "metadata": {"error": str(frame.error)}}
+    return [fields]
 
 
 def cancelled(captured: CapturedFrame, state: TranslationState) -> list[Fields]:

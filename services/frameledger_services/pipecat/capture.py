@@ -167,10 +167,10 @@ class Capture:
             self._tools = [shown, custom]
             extra = {} if custom is None else {"custom_tools": custom}
             self.add({"type": "LLMSetToolsFrame", "tools": shown, **extra})
-        said = choice if isinstance(choice, str | dict) else None
-        if said is not None and said != self._choice:
-            self._choice = said
-            self.add({"type": "LLMSetToolChoiceFrame", "tool_choice": to_json(said)})
+        known_choice = choice if isinstance(choice, str | dict) else None
+        if known_choice is not None and known_choice != self._choice:
+            self._choice = known_choice
+            self.add({"type": "LLMSetToolChoiceFrame", "tool_choice": to_json(known_choice)})
 
     def _plan(self, at: str, kind: type, *, pushes: bool) -> int:
         """Decides what to do with frames of this class at this point. Called once per class, not for every token."""

@@ -88,10 +88,10 @@ class InferenceRequests:
                     if version is None:
                         version = await client.newest_version(self._context_id)
                     hand_over(self._ready.set)
-                    async for one in client.follow(self._context_id, version):
-                        version = one.version
-                        if one.type in _FOLLOWED:
-                            hand_over(take, one, one.frame)
+                    async for stored in client.follow(self._context_id, version):
+                        version = stored.version
+                        if stored.type in _FOLLOWED:
+                            hand_over(take, stored, stored.frame)
                 await asyncio.sleep(AGAIN_SECONDS)
 
         self._following = self._outbox.call(follow_forever)
@@ -113,8 +113,8 @@ class InferenceRequests:
         self._capture.sync()
         if settings != self._settings:
             # Also with the first request: the settings of the pipeline may have changed since its start.
-            said = self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
-            self._settings = None if said is None else settings
+            update_id = self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
+            self._settings = None if update_id is None else settings
         return self._publish_expected({"type": "LLMRunFrame", "metadata": {SPOKEN: self._capture.speaks}})
 
     async def ask_outside(self, question: SideQuestion) -> str | None:

@@ -56,9 +56,9 @@ _NOT_WRAPPED = (AttributeError, NameError, TypeError, ValueError)
 def _check(method: Callable[..., Any], count: int) -> None:
     """Raises TypeError if the method does not take exactly this number of arguments, by place: a wrapper would drop the
     others."""
-    taken = signature(method)
-    taken.bind(*range(count))
-    if len(taken.parameters) != count:
+    method_signature = signature(method)
+    method_signature.bind(*range(count))
+    if len(method_signature.parameters) != count:
         raise TypeError(method)
 
 

@@ -140,12 +140,12 @@ class FrameledgerLLMService(LLMService):
         """
         if response_schema is not None:
             logger.warning("%s: response_schema is not supported and is ignored", self)
-        said = request_settings(self._settings) | {
+        all_settings = request_settings(self._settings) | {
             name: value
             for name, value in (("max_tokens", max_tokens), ("system_instruction", system_instruction))
             if value is not None
         }
-        settings = {name: value for name, value in said.items() if value is not None}
+        settings = {name: value for name, value in all_settings.items() if value is not None}
         messages = [to_json(one) for one in context.messages]
         about = self._ledger.context_id
         return await self._requests.ask_outside(
@@ -203,24 +203,24 @@ class FrameledgerLLMService(LLMService):
         await self._listener.ask(request_settings(self._settings))
         await self.push_frame(theirs.LLMFullResponseStartFrame())
         while True:
-            for said in await self._listener.more():
-                if isinstance(said, AnswerEnded):
-                    return said
-                await self._push_part(said)
+            for part in await self._listener.more():
+                if isinstance(part, AnswerEnded):
+                    return part
+                await self._push_part(part)
 
-    async def _push_part(self, said: AnswerPart) -> None:
-        match said:
+    async def _push_part(self, part: AnswerPart) -> None:
+        match part:
             case str():
                 await self.stop_ttfb_metrics()
-                await self._push_llm_text(said)
+                await self._push_llm_text(part)
             case LLMThoughtStartFrame():
                 await self.push_frame(
-                    theirs.LLMThoughtStartFrame(append_to_context=said.append_to_context, llm=said.llm)
+                    theirs.LLMThoughtStartFrame(append_to_context=part.append_to_context, llm=part.llm)
                 )
             case LLMThoughtTextFrame():
-                await self.push_frame(theirs.LLMThoughtTextFrame(said.text))
+                await self.push_frame(theirs.LLMThoughtTextFrame(part.text))
             case LLMThoughtEndFrame():
-                await self.push_frame(theirs.LLMThoughtEndFrame(signature=from_json(said.signature)))
+                await self.push_frame(theirs.LLMThoughtEndFrame(signature=from_json(part.signature)))
             case AnswerRestarted():
                 await self.push_frame(theirs.LLMFullResponseEndFrame())
                 await self.push_frame(theirs.LLMFullResponseStartFrame())

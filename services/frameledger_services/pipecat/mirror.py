@@ -85,15 +85,15 @@ def _difference(old: list[Any], live: Sequence[Any]) -> tuple[list[Any], tuple[C
         return now, (*rewritten, *([Appended(tuple(map(to_json, behind)))] if behind else ()))
     if count - len(live) > MOST_REWRITES:
         return None
-    gone: list[int] = []
-    for place, one in enumerate(old):
-        at = place - len(gone)
-        if at >= len(live) or one != live[at]:
-            gone.append(place)
-    if count - len(gone) != len(live):
+    removed_places: list[int] = []
+    for place, message in enumerate(old):
+        at = place - len(removed_places)
+        if at >= len(live) or message != live[at]:
+            removed_places.append(place)
+    if count - len(removed_places) != len(live):
         return None
-    now = [one for place, one in enumerate(old) if place not in gone]
-    return now, tuple(Rewritten(place - before, None) for before, place in enumerate(gone))
+    now = [one for place, one in enumerate(old) if place not in removed_places]
+    return now, tuple(Rewritten(place - before, None) for before, place in enumerate(removed_places))
 
 
 @dataclass(slots=True)
@@ -134,14 +134,14 @@ class _Exact:
     """A value that is neither text nor a container: equal to values of the same type and JSON. It is used only where
     the live list has no text, so a list of texts is compared in C."""
 
-    __slots__ = ("_kind", "_said")
+    __slots__ = ("_json", "_kind")
 
     def __init__(self, value: object) -> None:
         self._kind = type(value)
-        self._said = to_json(value)
+        self._json = to_json(value)
 
     def __eq__(self, other: object) -> bool:
-        return self._kind is type(other) and self._said == to_json(other)
+        return self._kind is type(other) and self._json == to_json(other)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -31,15 +31,15 @@ def _omitted(message: Any, why: str) -> Fields:
     """Who said it and which calls it is about, so that the history stays valid for a provider."""
     known = message if isinstance(message, Mapping) else {}
     role, result_of, calls = known.get("role"), known.get("tool_call_id"), known.get("tool_calls")
-    said: Fields = {
+    fields: Fields = {
         "role": role if isinstance(role, str) else "developer",
         "content": f"(This message could not be stored: {why[:WHY_CHARACTERS]})",
     }
     if isinstance(result_of, str):
-        said["tool_call_id"] = result_of
+        fields["tool_call_id"] = result_of
     if isinstance(calls, list):
-        said["tool_calls"] = [called for one in calls if (called := _without_arguments(one)) is not None]
-    return said
+        fields["tool_calls"] = [called for one in calls if (called := _without_arguments(one)) is not None]
+    return fields
 
 
 def _without_arguments(call: Any) -> Fields | None:

@@ -147,10 +147,10 @@ class Outbox:
         self.start()
         assert self._loop is not None
 
-        async def done() -> T:
+        async def run_work() -> T:
             return await work(self._client)
 
-        return asyncio.run_coroutine_threadsafe(done(), self._loop)
+        return asyncio.run_coroutine_threadsafe(run_work(), self._loop)
 
     async def finish(self, within: float) -> None:
         """Publish all waiting frames, for at most `within` seconds, and end the thread. Does nothing if it has
@@ -206,10 +206,10 @@ class Outbox:
             self._thread.join(AT_EXIT_SECONDS)
 
     async def _encode_all(self) -> None:
-        items, done = self._items, 0
+        items, encoded_count = self._items, 0
         while items:
             item = items.popleft()
-            done += 1
+            encoded_count += 1
             try:
                 self._pending.add(list(self.encoder.encode(item)))
             except Exception:
@@ -220,13 +220,13 @@ class Outbox:
                     logger.exception("a captured frame of %s could not be encoded", self._context_id)
             if self._pending:
                 self._some.set()
-            if done % ITEMS_AT_ONCE == 0 and self._is_in_no_hurry:
+            if encoded_count % ITEMS_AT_ONCE == 0 and self._is_in_no_hurry:
                 await asyncio.sleep(LET_GO_SECONDS)
 
-    def _instead(self, one: Waiting, error: FramesRefusedError) -> Waiting | None:
+    def _instead(self, rejected: Waiting, error: FramesRefusedError) -> Waiting | None:
         """Returns the frame that replaces one that the broker rejects, with its size and hash."""
-        logger.error("%s: the broker rejects a %s: %s", self._context_id, one.kind, error)
-        return None if one.kind == "pipecat/RefusedFrame" else self.encoder.instead(one, str(error))
+        logger.error("%s: the broker rejects a %s: %s", self._context_id, rejected.kind, error)
+        return None if rejected.kind == "pipecat/RefusedFrame" else self.encoder.instead(rejected, str(error))
 
     async def _publish_all(self) -> None:
         while not (self._closing and not self._items and not self._pending):

@@ -58,15 +58,15 @@ class Encoder:
         """Yields the frames of a captured item. Call it once for each item, in order."""
         sequence, ns, at, captured, service = item
         if at == CHANGES:
-            told = [fields for change in captured for fields in self._change(change)]
+            frames = [fields for change in captured for fields in self._change(change)]
         elif at == FIELDS:
-            told = captured
+            frames = captured
         elif at == ON_THE_LOG:
             translate(captured, at, ns, self._state, service)
-            told = []
+            frames = []
         else:
-            told = translate(captured, at, ns, self._state, service)
-        for number, fields in enumerate(told):
+            frames = translate(captured, at, ns, self._state, service)
+        for number, fields in enumerate(frames):
             yield self._waiting(fields, ns, f"{sequence}.{number}")
 
     def own(self, fields: Fields, ns: int) -> Waiting:
@@ -79,21 +79,33 @@ class Encoder:
         return [self.own(fields, ns) for fields in self._replace(tuple(self.positions.messages))]
 
     def gap(self, counts: dict[str, int], first_ns: int, last_ns: int) -> Waiting:
-        told = {"frames": counts, "first": _time(first_ns // 1_000_000), "last": _time(last_ns // 1_000_000)}
-        return self.own({"type": GAP, **told}, last_ns)
+        counts_and_times = {
+            "frames": counts,
+            "first": _time(first_ns // 1_000_000),
+            "last": _time(last_ns // 1_000_000),
+        }
+        return self.own({"type": GAP, **counts_and_times}, last_ns)
 
-    def instead(self, one: Waiting, why: str) -> Waiting:
+    def instead(self, rejected: Waiting, why: str) -> Waiting:
         """Returns the frame that replaces one that the broker rejects: one with substitutes for its messages if it is
         much smaller, otherwise one that describes it."""
-        if one.kind in HISTORY:
-            fields = {key: value for key, value in json.loads(one.frame.encoded).items() if key != "id"}
+        if rejected.kind in HISTORY:
+            fields = {key: value for key, value in json.loads(rejected.frame.encoded).items() if key != "id"}
             substitute = with_omissions(fields, why, lambda _: False)
             # A removal has no message to substitute.
-            if substitute is not None and (smaller := self.own(substitute, one.ns)).size * 2 < one.size:
+            if (
+                substitute is not None
+                and (smaller := self.own(substitute, rejected.ns)).size * 2 < rejected.size
+            ):
                 return smaller
-        digest = hashlib.sha256(one.frame.encoded).hexdigest()
-        told = {"type": "pipecat/RefusedFrame", "refused": one.kind, "bytes": one.size, "sha256": digest}
-        return self.own({**told, "why": why[:500]}, one.ns)
+        digest = hashlib.sha256(rejected.frame.encoded).hexdigest()
+        description = {
+            "type": "pipecat/RefusedFrame",
+            "refused": rejected.kind,
+            "bytes": rejected.size,
+            "sha256": digest,
+        }
+        return self.own({**description, "why": why[:500]}, rejected.ns)
 
     def _change(self, change: Change) -> list[Fields]:
         if isinstance(change, Replaced):
@@ -110,8 +122,8 @@ class Encoder:
     def _replace(self, messages: tuple[Any, ...]) -> list[Fields]:
         self.positions.begin(messages)
         first, *others = _parts(messages) or [()]
-        told = [_messages("LLMMessagesAppendFrame", part) for part in others]
-        return [_messages("LLMMessagesUpdateFrame", first), *told]
+        appends = [_messages("LLMMessagesAppendFrame", part) for part in others]
+        return [_messages("LLMMessagesUpdateFrame", first), *appends]
 
     def _id(self, name: str) -> str:
         """Returns `str(uuid5(session, name))`, at a quarter of its time: it is made for each token."""

@@ -72,8 +72,8 @@ class Pending:
         self._kept_frames = self._kept_bytes = 0
         """What dropping and replacing left."""
 
-        self._gone: Counter[str] = Counter()
-        self._gone_between = (0, 0)
+        self._unreported: Counter[str] = Counter()
+        self._dropped_between = (0, 0)
         self._gap_waits = False
         self.dropped: Counter[str] = Counter()
         """All dropped frames by type."""
@@ -89,11 +89,11 @@ class Pending:
     def oldest_ns(self) -> int | None:
         return self._waiting[0].ns if self._waiting else None
 
-    def add(self, ones: Iterable[Waiting]) -> None:
+    def add(self, frames: Iterable[Waiting]) -> None:
         """Add the frames of one captured item. Dropping and replacing never happens between them."""
-        for one in ones:
-            self._waiting.append(one)
-            self._bytes += one.size
+        for frame in frames:
+            self._waiting.append(frame)
+            self._bytes += frame.size
         most_frames = max(self._most_frames, self._kept_frames + self._most_frames / 4)
         more_bytes = max(self._most_bytes, self._kept_bytes) / 4
         most_bytes = max(self._most_bytes, self._kept_bytes + more_bytes)
@@ -102,14 +102,14 @@ class Pending:
 
     def take(self, most: int) -> list[Waiting]:
         """Removes and returns the next frames."""
-        taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
-        self._bytes -= sum(one.size for one in taken)
+        frames = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        self._bytes -= sum(one.size for one in frames)
         self._kept_frames = min(self._kept_frames, len(self._waiting))
         self._kept_bytes = min(self._kept_bytes, self._bytes)
-        if self._gap_waits and any(one.kind == GAP for one in taken):
+        if self._gap_waits and any(one.kind == GAP for one in frames):
             self._gap_waits = False
-            self._gone.clear()
-        return taken
+            self._unreported.clear()
+        return frames
 
     def _is_over(self, history_bytes: int = 0) -> bool:
         """Whether more waits than after dropping and replacing: three quarters of the bound, or a longer history and a
@@ -126,28 +126,28 @@ class Pending:
 
     def _collapse(self) -> int:
         """Replace the waiting changes of messages by the whole history. Returns its bytes; 0 if none waits."""
-        kept = [one for one in self._waiting if one.kind not in HISTORY]
-        if len(kept) == len(self._waiting):
+        others = [one for one in self._waiting if one.kind not in HISTORY]
+        if len(others) == len(self._waiting):
             return 0
         history = self._history()
         # The history goes before the first request: a request refers to the messages before it.
-        asked = next((place for place, one in enumerate(kept) if one.kind == QUESTION), len(kept))
-        self._set([*kept[:asked], *history, *kept[asked:]])
+        request_place = next((place for place, one in enumerate(others) if one.kind == QUESTION), len(others))
+        self._set([*others[:request_place], *history, *others[request_place:]])
         return sum(one.size for one in history)
 
     def _drop(self, goes: Callable[[Waiting], bool]) -> None:
         """Drop frames. A gap frame that still waits is replaced by one with the sum."""
-        gone = [one for one in self._waiting if one.kind != GAP and goes(one)]
-        if not gone:
+        dropped_frames = [one for one in self._waiting if one.kind != GAP and goes(one)]
+        if not dropped_frames:
             return
-        for one in gone:
-            self._gone[one.kind] += 1
-            self.dropped[one.kind] += 1
-        first = self._gone_between[0] if self._gap_waits else gone[0].ns
-        self._gone_between = (first, gone[-1].ns)
-        kept = [one for one in self._waiting if one.kind != GAP and not goes(one)]
+        for frame in dropped_frames:
+            self._unreported[frame.kind] += 1
+            self.dropped[frame.kind] += 1
+        first = self._dropped_between[0] if self._gap_waits else dropped_frames[0].ns
+        self._dropped_between = (first, dropped_frames[-1].ns)
+        remaining = [one for one in self._waiting if one.kind != GAP and not goes(one)]
         self._gap_waits = True
-        self._set([self._gap(dict(self._gone), *self._gone_between), *kept])
+        self._set([self._gap(dict(self._unreported), *self._dropped_between), *remaining])
 
     def _set(self, waiting: list[Waiting]) -> None:
         self._waiting = deque(waiting)

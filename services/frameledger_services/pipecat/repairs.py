@@ -136,8 +136,10 @@ class Unrecorded:
             case FunctionCallInProgressFrame():
                 self._note_call(frame)
             case FunctionCallResultFrame() if frame.properties is None or frame.properties.is_final:
-                said = json.dumps(to_json(frame.result), ensure_ascii=False) if frame.result else COMPLETED
-                self.ends[frame.tool_call_id] = said
+                result_text = (
+                    json.dumps(to_json(frame.result), ensure_ascii=False) if frame.result else COMPLETED
+                )
+                self.ends[frame.tool_call_id] = result_text
             case FunctionCallCancelFrame():
                 self.calls.pop(frame.tool_call_id, None)
                 self.ends[frame.tool_call_id] = CANCELLED
@@ -194,16 +196,16 @@ def repairs(messages: Sequence[Any], frames: Iterable[AnyFrame], *, ambiguous: b
 
 def is_being_answered(frames: Iterable[AnyFrame]) -> bool:
     """Returns whether these frames end with an open run of a worker."""
-    asked = False
+    is_asked = False
     for frame in frames:
         match frame:
             case LLMRunFrame():
-                asked = SPOKEN in frame.metadata
+                is_asked = SPOKEN in frame.metadata
             case LLMFullResponseEndFrame() | InterruptionFrame() | EndFrame() | CancelFrame():
-                asked = False
+                is_asked = False
             case ErrorFrame() if frame.fatal:
-                asked = False
-    return asked
+                is_asked = False
+    return is_asked
 
 
 def _open_calls(messages: Sequence[Any], ends: Mapping[str, str]) -> Iterable[Rewritten]:
@@ -232,11 +234,11 @@ def _in_background(message: Mapping[str, Any]) -> tuple[Any, Any]:
     if message.get("role") not in ("tool", "developer") or not isinstance(content, str) or content[:1] != "{":
         return None, None
     try:
-        told = json.loads(content)
+        report = json.loads(content)
     except ValueError:
         return None, None
-    is_one = isinstance(told, dict) and told.get("type") == "async_tool"
-    return (told.get("tool_call_id"), told.get("status")) if is_one else (None, None)
+    is_one = isinstance(report, dict) and report.get("type") == "async_tool"
+    return (report.get("tool_call_id"), report.get("status")) if is_one else (None, None)
 
 
 def _call_ids(message: Mapping[str, Any]) -> Iterable[str]:

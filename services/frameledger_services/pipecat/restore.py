@@ -205,10 +205,10 @@ def _frame(change: Change, positions: Positions, session: UUID, number: int) -> 
     about: Fields = {"id": str(uuid5(session, f"restored.{number}")), "mirror": str(session)}
     about["metadata"] = {"restored": True}
     if isinstance(change, Rewritten):
-        said = {"type": "LLMMessageRewriteFrame", "position": position, "message": change.message}
+        fields = {"type": "LLMMessageRewriteFrame", "position": position, "message": change.message}
     else:
-        said = {"type": "LLMMessagesAppendFrame", "messages": list(change.messages)}
-    return said | about
+        fields = {"type": "LLMMessagesAppendFrame", "messages": list(change.messages)}
+    return fields | about
 
 
 def _messages_of(change: Change) -> Iterable[Mapping[str, Any]]:

@@ -103,12 +103,12 @@ class ServiceCalls:
         if others:
             announced = [_theirs(one, context) for one in others]
             await self._service.broadcast_frame(theirs.FunctionCallsStartedFrame, function_calls=announced)
-            for one in others:
-                self._calls[one.tool_call_id].is_served = True
-                self._spawn(self._serve(one), one)
+            for llm_call in others:
+                self._calls[llm_call.tool_call_id].is_served = True
+                self._spawn(self._serve(llm_call), llm_call)
         if mine and self._calls[mine[0].tool_call_id].is_sequential:
-            for one in mine:
-                self._spawn(self._run([one], context), one)
+            for llm_call in mine:
+                self._spawn(self._run([llm_call], context), llm_call)
         elif mine:
             self._spawn(self._run(mine, context), mine[0])
 
@@ -123,129 +123,131 @@ class ServiceCalls:
         interruptions = self._requests.interruptions
         starts = await asyncio.gather(*(self._start(one) for one in calls))
         run = []
-        for one, start in zip(calls, starts, strict=True):
-            call = self._calls[one.tool_call_id]
+        for llm_call, start in zip(calls, starts, strict=True):
+            call = self._calls[llm_call.tool_call_id]
             counts = start is not None and start.outcome == "applied"
             if start is None:
-                self._spawn(self._settle(one, NOT_RECORDED), one)
-            elif counts and self._requests.interruptions != interruptions and self._is_cut(one):
-                self._requests.publish({"type": "FunctionCallCancelFrame", **_named(one)})
+                self._spawn(self._settle(llm_call, NOT_RECORDED), llm_call)
+            elif counts and self._requests.interruptions != interruptions and self._is_cut(llm_call):
+                self._requests.publish({"type": "FunctionCallCancelFrame", **_named(llm_call)})
                 call.has_started.set()
             elif counts:
-                run.append(_theirs(one, context))
+                run.append(_theirs(llm_call, context))
             elif start.reason in _SERVED:
                 call.is_served = True
-                self._spawn(self._serve(one), one)
+                self._spawn(self._serve(llm_call), llm_call)
             elif start.reason == "call_forgotten":
-                self._calls.drop(one.tool_call_id)
+                self._calls.drop(llm_call.tool_call_id)
             else:
-                self._spawn(self._settle(one, NOT_RECORDED, start.reason), one)
+                self._spawn(self._settle(llm_call, NOT_RECORDED, start.reason), llm_call)
         if run:
             await self._service.run_function_calls(run)
 
-    async def _serve(self, one: FunctionCallFromLLM) -> None:
+    async def _serve(self, llm_call: FunctionCallFromLLM) -> None:
         """Report the progress of a call that a service runs to Pipecat."""
-        call = self._calls[one.tool_call_id]
-        await self._calls.turn(one.tool_call_id)
+        call = self._calls[llm_call.tool_call_id]
+        await self._calls.turn(llm_call.tool_call_id)
         try:
             async with asyncio.timeout(self._begin_secs):
                 frame = await call.frames.get()
         except TimeoutError:
-            start = await self._start(one)
+            start = await self._start(llm_call)
             if start is None or start.outcome == "applied":
-                await self._settle(one, NOT_SERVED)
+                await self._settle(llm_call, NOT_SERVED)
                 return
             if start.reason not in (*_SERVED, "call_forgotten"):
-                await self._settle(one, NOT_RECORDED, start.reason)
+                await self._settle(llm_call, NOT_RECORDED, start.reason)
                 return
             frame = InterruptionFrame() if start.reason == "call_forgotten" else await call.frames.get()
-        while not await self._broadcast(one, call, frame):
+        while not await self._broadcast(llm_call, call, frame):
             frame = await call.frames.get()
-        self._calls.drop(one.tool_call_id)
+        self._calls.drop(llm_call.tool_call_id)
 
-    async def _broadcast(self, one: FunctionCallFromLLM, call: OpenCall, frame: AnyFrame) -> bool:
+    async def _broadcast(self, llm_call: FunctionCallFromLLM, call: OpenCall, frame: AnyFrame) -> bool:
         """Pass a frame on to Pipecat. Returns whether the call has ended."""
         match frame:
             case FunctionCallInProgressFrame() if not call.has_started.is_set():
-                await self._broadcast_start(one, frame.cancel_on_interruption)
+                await self._broadcast_start(llm_call, frame.cancel_on_interruption)
             case FunctionCallResultFrame():
                 properties = frame.properties
                 is_final = properties is None or properties.is_final
                 run_llm = None if properties is None else properties.run_llm
                 await self._service.broadcast_frame(
                     theirs.FunctionCallResultFrame,
-                    **_named(one),
-                    arguments=_arguments(one),
+                    **_named(llm_call),
+                    arguments=_arguments(llm_call),
                     result=to_json(frame.result),
                     run_llm=frame.run_llm,
                     properties=theirs.FunctionCallResultProperties(run_llm=run_llm, is_final=is_final),
                 )
                 return is_final
             case FunctionCallCancelFrame() | InterruptionFrame():
-                await self._service.broadcast_frame(theirs.FunctionCallCancelFrame, **_named(one))
+                await self._service.broadcast_frame(theirs.FunctionCallCancelFrame, **_named(llm_call))
                 return True
         return False
 
-    async def _broadcast_start(self, one: FunctionCallFromLLM, cancel_on_interruption: bool) -> None:
+    async def _broadcast_start(self, llm_call: FunctionCallFromLLM, cancel_on_interruption: bool) -> None:
         await self._service.broadcast_frame(
             theirs.FunctionCallInProgressFrame,
-            **_named(one),
-            arguments=_arguments(one),
+            **_named(llm_call),
+            arguments=_arguments(llm_call),
             cancel_on_interruption=cancel_on_interruption,
             group_id=None,
         )
 
-    async def _settle(self, one: FunctionCallFromLLM, result: str, reason: str | None = None) -> None:
+    async def _settle(self, llm_call: FunctionCallFromLLM, result: str, reason: str | None = None) -> None:
         """Settle a call that is not run, in Pipecat and on the log. `reason` is why its start frame was ignored."""
         if reason is not None:
-            logger.warning("%s: the start of %s was ignored: %s", self._service, one.function_name, reason)
-        self._calls[one.tool_call_id].is_served = False
-        await self._broadcast_start(one, True)
+            logger.warning(
+                "%s: the start of %s was ignored: %s", self._service, llm_call.function_name, reason
+            )
+        self._calls[llm_call.tool_call_id].is_served = False
+        await self._broadcast_start(llm_call, True)
         await self._service.broadcast_frame(
             theirs.FunctionCallResultFrame,
-            **_named(one),
-            arguments=_arguments(one),
+            **_named(llm_call),
+            arguments=_arguments(llm_call),
             result=result,
         )
-        self._calls.drop(one.tool_call_id)
+        self._calls.drop(llm_call.tool_call_id)
 
-    async def _start(self, one: FunctionCallFromLLM) -> StoredFrame | None:
+    async def _start(self, llm_call: FunctionCallFromLLM) -> StoredFrame | None:
         """Publish the start frame of a call of the application. Returns the stored frame; None on timeout: then the
         frame may still be applied, and the function must not be called."""
-        said = {
+        fields = {
             "type": "FunctionCallInProgressFrame",
-            **_named(one),
-            "arguments": to_json(one.arguments),
-            "cancel_on_interruption": self._is_cut(one),
+            **_named(llm_call),
+            "arguments": to_json(llm_call.arguments),
+            "cancel_on_interruption": self._is_cut(llm_call),
         }
-        if (version := self._calls[one.tool_call_id].announced_version) is not None:
-            said["opened_version"] = version
+        if (version := self._calls[llm_call.tool_call_id].announced_version) is not None:
+            fields["opened_version"] = version
         try:
-            id_ = self._requests.publish(said)
+            id_ = self._requests.publish(fields)
         except AskingError:
             return None
         return await self._calls.outcome_of(id_, self._begin_secs)
 
-    def _is_cut(self, one: FunctionCallFromLLM) -> bool:
+    def _is_cut(self, llm_call: FunctionCallFromLLM) -> bool:
         """Returns whether an interruption cancels this call."""
         functions = self._service._functions
-        item = functions.get(one.function_name) or functions.get(None)
+        item = functions.get(llm_call.function_name) or functions.get(None)
         return item is None or bool(item.cancel_on_interruption)
 
 
-def _named(one: FunctionCallFromLLM) -> dict[str, Any]:
-    return {"function_name": one.function_name, "tool_call_id": one.tool_call_id}
+def _named(llm_call: FunctionCallFromLLM) -> dict[str, Any]:
+    return {"function_name": llm_call.function_name, "tool_call_id": llm_call.tool_call_id}
 
 
-def _arguments(one: FunctionCallFromLLM) -> Any:
+def _arguments(llm_call: FunctionCallFromLLM) -> Any:
     """Returns the arguments as Pipecat has them, as an object."""
-    if not isinstance(one.arguments, str):
-        return to_json(one.arguments)
+    if not isinstance(llm_call.arguments, str):
+        return to_json(llm_call.arguments)
     try:
-        return json.loads(one.arguments)
+        return json.loads(llm_call.arguments)
     except ValueError:
-        return one.arguments
+        return llm_call.arguments
 
 
-def _theirs(one: FunctionCallFromLLM, context: Any) -> Any:
-    return theirs.FunctionCallFromLLM(**_named(one), arguments=_arguments(one), context=context)
+def _theirs(llm_call: FunctionCallFromLLM, context: Any) -> Any:
+    return theirs.FunctionCallFromLLM(**_named(llm_call), arguments=_arguments(llm_call), context=context)

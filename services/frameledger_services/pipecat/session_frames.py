@@ -41,8 +41,8 @@ class SessionFrames:
             self._publish_notes()
         for llm in (one for one in processors if is_a(one, "LLMService")):
             read = request_settings if capture.is_answered_here else given_settings
-            if said := read(settings_of(llm)):
-                capture.add({"type": "LLMUpdateSettingsFrame", "settings": said})
+            if settings := read(settings_of(llm)):
+                capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
         capture.sync()
 
     def note(self, settings: dict[str, Any]) -> None:
@@ -55,9 +55,9 @@ class SessionFrames:
         """Publish the end of the pipeline, by the type of Pipecat's last frame, and what was not recorded."""
         capture = self._capture
         about = {"reason": reason, "not_recorded": dict(capture.untold), "lost": lost}
-        told = {key: value for key, value in about.items() if value}
+        details = {key: value for key, value in about.items() if value}
         end = "CancelFrame" if kind == "CancelFrame" else "EndFrame"
-        capture.add({"type": end, "metadata": {"session": self._id, **told}})
+        capture.add({"type": end, "metadata": {"session": self._id, **details}})
 
     def _publish_notes(self) -> None:
         notes = {key: value for key, value in self._notes.items() if value is not None}

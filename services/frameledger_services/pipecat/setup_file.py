@@ -26,17 +26,17 @@ async def setup_pipeline_worker(worker: Any) -> None:
     """Called by Pipecat for each worker before its processors are set up."""
     from frameledger_services.pipecat.observer import FrameledgerObserver
 
-    said = os.environ.get("PIPECAT_CONTEXT_ID") or getattr(worker, "_conversation_id", None)
-    wanted = said or f"pipecat-{uuid4()}"
-    numbered = (f"{wanted}-{number}" for number in count(2))
+    configured_id = os.environ.get("PIPECAT_CONTEXT_ID") or getattr(worker, "_conversation_id", None)
+    base_id = configured_id or f"pipecat-{uuid4()}"
+    numbered = (f"{base_id}-{number}" for number in count(2))
     for other, observer in list(_observers.items()):
         if other.has_finished():
-            if observer.context_id.startswith(wanted):
+            if observer.context_id.startswith(base_id):
                 # A pipeline that never started may still publish its last frames.
                 await observer.finish()
             _observers.pop(other, None)
     in_use = {observer.context_id for observer in _observers.values()}
-    context_id = next(one for one in chain([wanted], numbered) if one not in in_use)
+    context_id = next(one for one in chain([base_id], numbered) if one not in in_use)
     observer = _observers[worker] = FrameledgerObserver(context_id)
     worker.add_observer(observer)
     logger.warning("this pipeline is recorded as the conversation %s", context_id)

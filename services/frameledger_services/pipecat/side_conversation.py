@@ -62,7 +62,7 @@ async def ask_side_question(client: Any, side: SideQuestion) -> str | None:
 
 
 async def _answer_text(client: Any, context_id: str, question: UUID, side: SideQuestion) -> str | None:
-    run, said = RunAnswer(question), list[str]()
+    run, pieces = RunAnswer(question), list[str]()
     async with aclosing(client.follow(context_id)) as frames:
         while True:
             within = side.silent_secs if run.has_begun else side.begin_secs
@@ -71,16 +71,16 @@ async def _answer_text(client: Any, context_id: str, question: UUID, side: SideQ
                     stored = await anext(frames)
             except TimeoutError:
                 raise AskingError(f"The question was not answered: no output within {within:g} s.") from None
-            for one in run.take(stored, stored.frame):
-                match one:
+            for part in run.take(stored, stored.frame):
+                match part:
                     case str():
-                        said.append(one)
+                        pieces.append(part)
                     case AnswerRestarted():
-                        said.clear()
+                        pieces.clear()
                     case AnswerEnded(failure=str() as why):
                         raise AskingError(why)
                     case AnswerEnded():
-                        return "".join(said) or None
+                        return "".join(pieces) or None
 
 
 def _named_after(context_id: str, session: UUID) -> str:

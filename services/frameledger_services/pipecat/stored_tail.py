@@ -46,9 +46,12 @@ def shows_next_position(tail: Sequence[AnyFrame]) -> bool:
     return False
 
 
-def _counts(one: StoredFrame) -> bool:
+def _counts(stored: StoredFrame) -> bool:
     """Whether the frame counts for repairs. Frames of a replaced process or a superseded answer do not, nor do starts
     of calls that another process had started."""
-    if isinstance(one.frame, FunctionCallInProgressFrame) and one.reason in ("call_started", "target_over"):
+    if isinstance(stored.frame, FunctionCallInProgressFrame) and stored.reason in (
+        "call_started",
+        "target_over",
+    ):
         return False
-    return one.outcome == "applied" or (one.reason != "mirror_superseded" and one.run_id is None)
+    return stored.outcome == "applied" or (stored.reason != "mirror_superseded" and stored.run_id is None)

@@ -30,11 +30,11 @@ NOT_OF_THE_CONVERSATION = frozenset({"InputTextRawFrame"})
 
 def name_of(kind: type) -> str | None:
     """Returns the name of the Pipecat class by which frames of this class are translated; None if they are not."""
-    for one in kind.__mro__:
-        if one.__name__ in NOT_OF_THE_CONVERSATION:
+    for base in kind.__mro__:
+        if base.__name__ in NOT_OF_THE_CONVERSATION:
             return None
-        if one.__name__ in TRANSLATORS or one.__name__ in EVIDENCE:
-            return one.__name__
+        if base.__name__ in TRANSLATORS or base.__name__ in EVIDENCE:
+            return base.__name__
     return None
 
 

@@ -33,24 +33,24 @@ def transcribed(captured: CapturedFrame, state: TranslationState) -> list[Fields
             return []
         state.interim_ns = captured.ns
     about = {"user_id": frame.user_id, "timestamp": frame.timestamp, "language": frame.language}
-    said: Fields = {"type": captured.name, "text": frame.text}
-    said |= {name: str(to_json(value)) for name, value in about.items() if value is not None}
+    fields: Fields = {"type": captured.name, "text": frame.text}
+    fields |= {name: str(to_json(value)) for name, value in about.items() if value is not None}
     if getattr(frame, "finalized", False):
-        said["finalized"] = True
+        fields["finalized"] = True
     if frame.includes_inter_frame_spaces:
-        said["includes_inter_frame_spaces"] = True
-    return [said]
+        fields["includes_inter_frame_spaces"] = True
+    return [fields]
 
 
 def failed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     """An error, without its traceback. It ends nothing: the frames that follow show how Pipecat reacts."""
     category = getattr(captured.frame, "category", None)
-    said = {
+    fields = {
         "message": str(captured.frame.error),
         "code": None if category is None else str(to_json(category)),
     }
     about = {"processor": str(captured.frame.processor) if captured.frame.processor else None}
-    return [{"type": "ErrorFrame", **without_nulls(said), "metadata": without_nulls(about)}]
+    return [{"type": "ErrorFrame", **without_nulls(fields), "metadata": without_nulls(about)}]
 
 
 def output(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
@@ -63,10 +63,10 @@ def caching(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
 
 def settings(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     delta = getattr(captured.frame, "delta", None)
-    said = given_settings(captured.frame.settings if delta is None else delta)
+    values = given_settings(captured.frame.settings if delta is None else delta)
     service = getattr(captured.frame, "service", None)
     about = {"service": None if service is None else str(service)}
-    return [{"type": captured.name, "settings": said, "metadata": without_nulls(about)}] if said else []
+    return [{"type": captured.name, "settings": values, "metadata": without_nulls(about)}] if values else []
 
 
 def service(captured: CapturedFrame, state: TranslationState) -> list[Fields]:

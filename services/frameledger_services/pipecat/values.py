@@ -116,10 +116,10 @@ def given_settings(settings: Any) -> dict[str, Any]:
     """Returns the given fields of a service's settings, as JSON."""
     fields = getattr(settings, "given_fields", None)
     try:
-        said = fields() if callable(fields) else settings
+        values = fields() if callable(fields) else settings
     except Exception:
         return {}
-    return {} if not isinstance(said, Mapping) else {str(key): to_json(one) for key, one in said.items()}
+    return {} if not isinstance(values, Mapping) else {str(key): to_json(one) for key, one in values.items()}
 
 
 REQUEST_SETTINGS = (
@@ -143,9 +143,9 @@ _PIPECAT_SETTINGS = (
 def request_settings(settings: Any) -> dict[str, Any]:
     """Returns the settings of a service that belong to a request. Settings that are not given are null, which resets
     earlier values. Settings that only concern Pipecat are null, too."""
-    said = given_settings(settings)
-    wanted = dict.fromkeys(_PIPECAT_SETTINGS) | {name: said.get(name) for name in REQUEST_SETTINGS}
-    return wanted | {"extra": said.get("extra") or None}
+    given_values = given_settings(settings)
+    request = dict.fromkeys(_PIPECAT_SETTINGS) | {name: given_values.get(name) for name in REQUEST_SETTINGS}
+    return request | {"extra": given_values.get("extra") or None}
 
 
 def _media(text: str) -> dict[str, Any]:
