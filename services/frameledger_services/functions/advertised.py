@@ -65,17 +65,19 @@ class AdvertisedHandlers:
 
     def keep(self, context_id: str, names: Iterable[str]) -> bool:
         """Unregister what came with a context's lists, except these names. Returns whether there was anything."""
-        kept = frozenset(names)
+        kept_names = frozenset(names)
         self._kept_away -= {
-            (context, name) for context, name in self._kept_away if context == context_id and name not in kept
+            (context, name)
+            for context, name in self._kept_away
+            if context == context_id and name not in kept_names
         }
-        gone = [
+        removed = [
             name
             for name, contexts in self._by_name.items()
-            if name not in kept and contexts.pop(context_id, None) is not None
+            if name not in kept_names and contexts.pop(context_id, None) is not None
         ]
         self._by_name = {name: contexts for name, contexts in self._by_name.items() if contexts}
-        return bool(gone)
+        return bool(removed)
 
     def of(self, context_id: str) -> Advertised:
         """Returns what a context's lists registered, for `restore`."""

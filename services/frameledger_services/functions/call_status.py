@@ -89,17 +89,17 @@ class CallStatusReader:
     async def _answer(self) -> None:
         while True:
             self._wake.clear()
-            asked = list(self._questions)
-            if asked:
+            questions = list(self._questions)
+            if questions:
                 try:
                     answers = await self._connections.read(
-                        tool_calls.snapshots, [question.about for question in asked]
+                        tool_calls.snapshots, [question.about for question in questions]
                     )
                 except DatabaseError as error:
-                    _log.warning("call.status_unreadable", error=str(error), calls=len(asked))
+                    _log.warning("call.status_unreadable", error=str(error), calls=len(questions))
                     answers = []
                     await asyncio.sleep(RECONNECT_SECONDS)
-                for question, current in zip(asked, answers, strict=False):
+                for question, current in zip(questions, answers, strict=False):
                     if not question.answer.done() and question.condition(current):
                         question.answer.set_result(current)
                         self._questions.discard(question)

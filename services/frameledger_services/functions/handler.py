@@ -39,7 +39,7 @@ class CallHandler:
         self._state = state
         self._publisher = publisher
         self._execution: Execution | None = None
-        self._begun = 0
+        self._begin_count = 0
         self._returned_silently = False
         self._failed = False
         """It raised, and that settled its call."""
@@ -66,15 +66,15 @@ class CallHandler:
                 return False
             return current is None or monotonic() - current.asked_at < FRESH_SECONDS
 
-        self._begun = begun = self._begun + 1
+        self._begin_count = number = self._begin_count + 1
 
-        def gone() -> None:
+        def reporter_gone() -> None:
             # One that was too late to begin may let go of its reporter after the next one was begun.
-            if begun == self._begun:
+            if number == self._begin_count:
                 inbox.put(ReporterGone())
 
         # Nothing here may keep a reference to the reporter: when the last one is gone, nothing can report any more.
-        reporter = Reporter(asyncio.get_running_loop(), inbox.put, gone)
+        reporter = Reporter(asyncio.get_running_loop(), inbox.put, reporter_gone)
         by_place, by_name = plan.called_with(deps.params(call, plan, reporter))
         inbox.begin()
         span = execute_tool(call)

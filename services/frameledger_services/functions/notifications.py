@@ -43,16 +43,16 @@ class StartedHook:
         self._serves = serves
         self._has_hooks = has_hooks
         self._hook = hook
-        self._told: dict[tuple[str, int], None] = {}
+        self._announced: dict[tuple[str, int], None] = {}
 
     async def call_begins(self, call: CallAttempt) -> None:
         """If this is the first call of its announcement, call the hook with all that are run here."""
         announcement = (call.context_id, call.requested_version)
-        if call.builtin or announcement in self._told or not self._has_hooks():
+        if call.builtin or announcement in self._announced or not self._has_hooks():
             return
-        self._told[announcement] = None
-        if len(self._told) > REMEMBERED:
-            del self._told[next(iter(self._told))]
+        self._announced[announcement] = None
+        if len(self._announced) > REMEMBERED:
+            del self._announced[next(iter(self._announced))]
         calls = [call.from_llm]
         try:
             calls = await self._connections.read(
@@ -119,9 +119,9 @@ class CancelledHook:
                 if not batch.pending:
                     del self._batches[key]
                     if batch.cancelled:
-                        self._start_task(self._told(batch.cancelled))
+                        self._start_task(self._call_hook(batch.cancelled))
 
-    async def _told(self, cancelled: Sequence[FunctionCallFromLLM]) -> None:
+    async def _call_hook(self, cancelled: Sequence[FunctionCallFromLLM]) -> None:
         await self._hook(cancelled)
 
 

@@ -46,17 +46,19 @@ class Options:
     """Whether another worker may run a call again if its worker dies. If not, the handler runs at most once."""
 
     @classmethod
-    def resolved(cls, given: OptionOverrides, handler: object) -> Self:
+    def resolved(cls, overrides: OptionOverrides, handler: object) -> Self:
         """Returns each option as given, else as set by `@tool_options` on the handler, else its default."""
         marked = marked_on(handler)
         default = cls()
         return cls(
             _first(
-                given.cancel_on_interruption, marked.cancel_on_interruption, default.cancel_on_interruption
+                overrides.cancel_on_interruption,
+                marked.cancel_on_interruption,
+                default.cancel_on_interruption,
             ),
-            given.timeout_secs if given.timeout_secs is not None else marked.timeout_secs,
-            _first(given.cancellable_by_llm, marked.cancellable_by_llm, default.cancellable_by_llm),
-            _first(given.safe_to_retry, marked.safe_to_retry, default.safe_to_retry),
+            overrides.timeout_secs if overrides.timeout_secs is not None else marked.timeout_secs,
+            _first(overrides.cancellable_by_llm, marked.cancellable_by_llm, default.cancellable_by_llm),
+            _first(overrides.safe_to_retry, marked.safe_to_retry, default.safe_to_retry),
         )
 
 
@@ -68,10 +70,10 @@ def tool_options(
     safe_to_retry: bool | None = None,
 ) -> Callable[[H], H]:
     """Decorator that sets options on a handler without wrapping it. Options given at registration take precedence."""
-    given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
+    overrides = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
 
     def annotate(handler: H) -> H:
-        setattr(handler, _MARK, given)
+        setattr(handler, _MARK, overrides)
         return handler
 
     return annotate

@@ -68,12 +68,12 @@ async def plan_call(
     options, timeout_secs = item.options, item.timeout_secs or default_timeout_secs
     checker = item.checker
     try:
-        given = parsed(arguments)
+        values = parsed(arguments)
         if checker is None and (schema := await find_schema()) is not None:
             checker = _lenient_checker(schema)
         if checker is not None:
-            checker.check(given)
-        by_name, params_name = _for_direct(item, given)
+            checker.check(values)
+        by_name, params_name = _for_direct(item, values)
     except ArgumentsError as error:
         return CallPlan(options, timeout_secs, bad_arguments_message(function_name, error))
     return CallPlan(
@@ -81,19 +81,19 @@ async def plan_call(
         timeout_secs,
         function=item.function,
         is_async=item.is_async,
-        arguments=given,
+        arguments=values,
         by_name=by_name,
         params_name=params_name,
     )
 
 
 def _for_direct(
-    item: FunctionCallRegistryItem, given: Mapping[str, Any]
+    item: FunctionCallRegistryItem, values: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any] | None, str | None]:
     if not isinstance(item.handler, DirectFunction):
         return None, "params"
     signature = item.handler.signature
-    return signature.converted(given), signature.params_name
+    return signature.converted(values), signature.params_name
 
 
 def _lenient_checker(schema: Schema) -> Any:

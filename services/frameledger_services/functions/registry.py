@@ -69,8 +69,8 @@ class FunctionRegistry:
         `@tool_options`, then from the defaults. `timeout_secs` counts from the call's dispatch, not from its
         announcement. Raises `ReservedNameError`, and ValueError if the schema is invalid or has another name.
         """
-        given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
-        self._register(item_of(function_name, handler, given, schema))
+        overrides = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
+        self._register(item_of(function_name, handler, overrides, schema))
 
     def register_direct_function(
         self,
@@ -86,8 +86,8 @@ class FunctionRegistry:
         Returns the function, so that this can be used as a decorator. Raises `FunctionSchemaError` and
         `ReservedNameError`.
         """
-        given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
-        self._register(direct_item(DirectFunction.of(handler), given))
+        overrides = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
+        self._register(direct_item(DirectFunction.of(handler), overrides))
         return handler
 
     def unregister_function(self, function_name: str | None) -> None:
@@ -149,8 +149,10 @@ class FunctionRegistry:
         A handler that was removed with `unregister_function` is not registered again while its tool is advertised.
         Raises `FunctionSchemaError` and `ReservedNameError`, and changes nothing then.
         """
-        made = [one if isinstance(one, DirectFunction) else self.direct_function(one) for one in functions]
-        items = [self._advertised_item(one) for one in made]
+        direct_functions = [
+            one if isinstance(one, DirectFunction) else self.direct_function(one) for one in functions
+        ]
+        items = [self._advertised_item(one) for one in direct_functions]
         for item in items:
             self._check_name(item.function_name)
         for item in items:

@@ -80,7 +80,7 @@ class FunctionCallRegistryItem:
 
 
 def item_of(
-    name: str | None, handler: Handler, given: OptionOverrides, schema: Schema | None
+    name: str | None, handler: Handler, overrides: OptionOverrides, schema: Schema | None
 ) -> FunctionCallRegistryItem:
     """Returns an item for a handler that takes `FunctionCallParams`. Raises TypeError and ValueError."""
     if not callable(handler):
@@ -92,14 +92,16 @@ def item_of(
             f"the schema is named {tool_name(schema)!r}, but the handler is registered as {label(name)}"
         )
     checker = None if schema is None else checker_of(schema)
-    return FunctionCallRegistryItem(name, handler, Options.resolved(given, handler), schema, checker=checker)
+    return FunctionCallRegistryItem(
+        name, handler, Options.resolved(overrides, handler), schema, checker=checker
+    )
 
 
 def direct_item(
-    direct: DirectFunction, given: OptionOverrides, *, auto_registered: bool = False
+    direct: DirectFunction, overrides: OptionOverrides, *, auto_registered: bool = False
 ) -> FunctionCallRegistryItem:
     """Returns an item for a function that the model calls directly."""
-    options, schema = Options.resolved(given, direct.function), direct.signature.schema
+    options, schema = Options.resolved(overrides, direct.function), direct.signature.schema
     return FunctionCallRegistryItem(direct.name, direct, options, schema, auto_registered, checker_of(schema))
 
 

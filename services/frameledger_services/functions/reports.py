@@ -61,12 +61,15 @@ class Reporter:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, put: Callable[[HandlerReport], None], gone: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        put: Callable[[HandlerReport], None],
+        on_gone: Callable[[], None],
     ) -> None:
-        """`put` and `gone` are called in the event loop."""
+        """`put` and `on_gone` are called in the event loop."""
         self._loop = loop
         self._put = put
-        weakref.finalize(self, _in_loop, loop, gone).atexit = False
+        weakref.finalize(self, _in_loop, loop, on_gone).atexit = False
 
     def __call__(
         self, result: Any, *, properties: FunctionCallResultProperties | None = None
@@ -94,7 +97,7 @@ class Reporter:
         except RuntimeError:
             # In a thread: there is nothing to await with.
             reply.result(REPORT_SECONDS)
-            return _Done()
+            return _Awaitable()
         if running is self._loop:
             return asyncio.wrap_future(reply, loop=running)
         return asyncio.shield(asyncio.wrap_future(reply, loop=running))
@@ -185,7 +188,7 @@ class Inbox:
             event.reply.set_exception(self._refusal())
 
 
-class _Done:
+class _Awaitable:
     """What a report in a thread returns, for code that awaits it all the same."""
 
     def __await__(self) -> Generator[None, None, None]:

@@ -50,7 +50,7 @@ class FunctionSignature:
         """Returns the arguments converted to the types of the signature: enums, models, dates. Arguments that were not
         given are left out. Raises ArgumentsError if they do not match the signature."""
         try:
-            made = self.arguments.model_validate(dict(arguments))
+            validated = self.arguments.model_validate(dict(arguments))
         except ValidationError as error:
             raise ArgumentsError(_words(error)) from error
         except BaseException as error:
@@ -60,9 +60,9 @@ class FunctionSignature:
             raise ArgumentsError(
                 "the arguments cannot be converted to the types of its parameters"
             ) from error
-        given = {name: getattr(made, name) for name in made.model_fields_set}
-        fields = type(made).model_fields
-        return {(fields[name].alias or name): value for name, value in given.items()}
+        values = {name: getattr(validated, name) for name in validated.model_fields_set}
+        fields = type(validated).model_fields
+        return {(fields[name].alias or name): value for name, value in values.items()}
 
 
 def schema_of(function: Callable[..., Any]) -> FunctionSchema:
@@ -151,14 +151,14 @@ def _field(
 
 def _model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
     try:
-        made: type[BaseModel] = create_model(
+        model: type[BaseModel] = create_model(
             name,
             __config__=ConfigDict(arbitrary_types_allowed=False, extra="forbid", protected_namespaces=()),
             **fields,
         )
     except PydanticUserError as error:
         raise FunctionSchemaError(f"{name}: {error.message}") from error
-    return made
+    return model
 
 
 def _properties(name: str, model: type[BaseModel]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -257,9 +257,9 @@ class AnswerAttempt:
                 await self._deps.publish(self._run.context_id, [frame])
 
 
-def pause(before: int, asked: float | None) -> float:
+def pause(before: int, retry_after: float | None) -> float:
     """Returns the seconds to wait after `before` earlier pauses, at least those that the provider requests."""
-    return max(asked or 0.0, min(FIRST_PAUSE * 2.0**before, LONGEST_PAUSE) * random.uniform(0.75, 1.25))
+    return max(retry_after or 0.0, min(FIRST_PAUSE * 2.0**before, LONGEST_PAUSE) * random.uniform(0.75, 1.25))
 
 
 def _why_refused(error: BaseException) -> str:

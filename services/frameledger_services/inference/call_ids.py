@@ -42,12 +42,12 @@ def with_unique_ids(
     """Returns the calls of one announcement, each with a unique id that every provider accepts. If two have the same
     id, the first keeps it. `attempt` distinguishes the announcing attempt from all others of all runs; `before` are the
     ids of the calls that it announced earlier."""
-    taken = set(before)
+    used_ids = set(before)
     unique = []
-    for place, call in enumerate(calls, start=len(taken)):
-        given = call.tool_call_id
-        if given in taken or len(given) > LONGEST or not is_unique(given, call.function_name):
+    for place, call in enumerate(calls, start=len(used_ids)):
+        call_id = call.tool_call_id
+        if call_id in used_ids or len(call_id) > LONGEST or not is_unique(call_id, call.function_name):
             call = call.model_copy(update={"tool_call_id": f"call_{uuid5(CALLS, f'{attempt}:{place}').hex}"})
-        taken.add(call.tool_call_id)
+        used_ids.add(call.tool_call_id)
         unique.append(call)
     return tuple(unique)

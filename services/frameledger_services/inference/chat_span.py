@@ -26,11 +26,11 @@ class ChatSpan:
     answer was cut short, which is not an error."""
 
     def __init__(self, run: ClaimedRun, model: LLMService[Any], request: Request | ProviderError) -> None:
-        asked = request if isinstance(request, Request) else None
+        built_request = request if isinstance(request, Request) else None
         self._span = tracing.start(
-            names.CHAT if asked is None else f"{names.CHAT} {asked.model}",
+            names.CHAT if built_request is None else f"{names.CHAT} {built_request.model}",
             "client",
-            attributes=_attributes(run, model, asked) if tracing.is_possible() else None,
+            attributes=_attributes(run, model, built_request) if tracing.is_possible() else None,
         )
         self._asked_at: float | None = None
         self._began = False

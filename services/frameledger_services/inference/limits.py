@@ -184,5 +184,5 @@ def _of_a_day(spent: Spent, tokens: Limit | None, cost: Limit | None, who: str) 
     return None
 
 
-def _sum(one: Spent, other: Spent) -> Spent:
-    return Spent(one.tokens + other.tokens, one.cost + other.cost)
+def _sum(first: Spent, second: Spent) -> Spent:
+    return Spent(first.tokens + second.tokens, first.cost + second.cost)
