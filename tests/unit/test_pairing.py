@@ -123,7 +123,7 @@ class Looked(set):
 @pytest.mark.regression("worker 69")
 def test_an_id_that_is_called_over_and_over_is_numbered_without_trying_all_numbers_each_time():
     ids = _Ids()
-    ids._given = given = Looked()
+    ids._used = given = Looked()
     assert [ids.unique(name) for name in ["a", "a-3", "a", "a", "a", "a-3"]] == [
         *("a", "a-3", "a-2", "a-4", "a-5", "a-3-2")
     ]

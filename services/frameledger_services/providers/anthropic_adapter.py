@@ -47,7 +47,7 @@ class AnthropicLLMAdapter(LLMAdapter):
         tools = [_tool(tool) for tool in prompt.tools]
         choice = _choice(prompt.tool_choice)
         if not tools and conversation.called:
-            tools, choice = [_gone(name) for name in conversation.called], {"type": "none"}
+            tools, choice = [_removed_tool(name) for name in conversation.called], {"type": "none"}
         if prompt.prompt_caching:
             _mark(conversation, blocks, tools)
         body: dict[str, Any] = {"model": prompt.model, "max_tokens": _limit(prompt.settings)}
@@ -109,7 +109,7 @@ def _tool(tool: Tool) -> Mapping[str, Any]:
     return definition
 
 
-def _gone(name: str) -> dict[str, Any]:
+def _removed_tool(name: str) -> dict[str, Any]:
     return {"name": name, "description": "Not available any more.", "input_schema": {"type": "object"}}
 
 

@@ -69,11 +69,11 @@ class AnthropicMessages:
         first = next((at for at, one in enumerate(self._placed) if not one.stable), len(self._placed))
         if any(_marks(one.block) for one in self._placed[first:]):
             return False
-        for one in reversed(self._placed[:first]):
-            if _marks(one.block):
+        for placed in reversed(self._placed[:first]):
+            if _marks(placed.block):
                 return False
-            if one.block["type"] not in _THINKING:
-                one.block = {**one.block, "cache_control": cache_control}
+            if placed.block["type"] not in _THINKING:
+                placed.block = {**placed.block, "cache_control": cache_control}
                 return True
         return False
 
@@ -81,10 +81,10 @@ class AnthropicMessages:
     def messages(self) -> list[dict[str, Any]]:
         """The messages, roles alternating."""
         merged: list[dict[str, Any]] = []
-        for one in self._placed:
-            if not merged or merged[-1]["role"] != one.role:
-                merged.append({"role": one.role, "content": []})
-            merged[-1]["content"].append(one.block)
+        for placed in self._placed:
+            if not merged or merged[-1]["role"] != placed.role:
+                merged.append({"role": placed.role, "content": []})
+            merged[-1]["content"].append(placed.block)
         return merged
 
     def _add(self, place: int, message: LLMContextMessage) -> None:

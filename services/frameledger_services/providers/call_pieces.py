@@ -36,8 +36,8 @@ class _Call:
     @property
     def arguments(self) -> str:
         """As JSON text, as far as they came."""
-        came = "".join(self.pieces)
-        return encoded({CUSTOM_INPUT: came}).decode() if self.is_text else came
+        text = "".join(self.pieces)
+        return encoded({CUSTOM_INPUT: text}).decode() if self.is_text else text
 
     def is_whole(self, *, empty_is_whole: bool) -> bool:
         """Returns whether the arguments are known to be complete. For free text this cannot be known."""

@@ -34,11 +34,11 @@ def thought_of(
     provider: str, calls: Sequence[FunctionCallFromLLM], extras: Sequence[Mapping[str, Any] | None]
 ) -> Iterator[AnyFrame]:
     """The frames that keep what a server added to each of these calls; none if it added nothing that is JSON."""
-    kept = [extra if extra and _is_json(extra) else None for extra in extras]
-    if any(kept):
+    storable = [extra if extra and _is_json(extra) else None for extra in extras]
+    if any(storable):
         recorded = [
             {"call": _digest(call.function_name, call.arguments)} | ({EXTRA: extra} if extra else {})
-            for call, extra in zip(calls, kept, strict=True)
+            for call, extra in zip(calls, storable, strict=True)
         ]
         yield LLMThoughtStartFrame(llm=kept_under(provider), append_to_context=True)
         yield LLMThoughtEndFrame(signature={EXTRA: recorded})

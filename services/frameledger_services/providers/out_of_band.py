@@ -59,10 +59,10 @@ class OutOfBand:
             try:
                 return await ask()
             except ProviderUnavailableError as error:
-                asked = error.retry_after or 0.0
-                if tries == self._settings.inference_retries or asked > LONGEST_WAIT:
+                retry_after = error.retry_after or 0.0
+                if tries == self._settings.inference_retries or retry_after > LONGEST_WAIT:
                     raise
-            await asyncio.sleep(max(asked, backoff(tries, first=0.5, longest=8.0)))
+            await asyncio.sleep(max(retry_after, backoff(tries, first=0.5, longest=8.0)))
             tries += 1
 
     async def close(self) -> None:

@@ -99,16 +99,16 @@ class _Ids:
     """Call ids of one history, each given out once."""
 
     def __init__(self) -> None:
-        self._given: set[str] = set()
+        self._used: set[str] = set()
         self._next: dict[str, int] = {}
         """The lowest number of a name that may be free: a history may have one id thousands of times."""
 
     def unique(self, name: str) -> str:
         name = name or "call"
         unique_name, number = name, self._next.get(name, 2)
-        while unique_name in self._given:
+        while unique_name in self._used:
             unique_name, number = f"{name}-{number}", number + 1
-        self._given.add(unique_name)
+        self._used.add(unique_name)
         self._next[name] = number
         return unique_name
 

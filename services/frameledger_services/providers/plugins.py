@@ -50,7 +50,7 @@ def create(
     """
     provider = _loaded(name)
     below = llm_settings(settings)
-    given = {
+    defaults = {
         "settings": below if over is None else over.over(below),
         "run_in_parallel": settings.inference_run_in_parallel,
         "group_parallel_tools": settings.inference_group_parallel_tools,
@@ -59,7 +59,7 @@ def create(
     }
     own = settings.options_of(name)
     try:
-        return provider.configured(settings, **{**given, **own, **options})
+        return provider.configured(settings, **{**defaults, **own, **options})
     except TypeError as error:
         if not own:
             raise

@@ -75,7 +75,7 @@ class ScriptedLLMService(LLMService[ScriptedLLMAdapter]):
         """Without a script it repeats the last message. `options` are those of `LLMService`."""
         super().__init__(**options)
         self._script = script or Script()
-        self._given: Counter[tuple[str, int]] = Counter()
+        self._use_counts: Counter[tuple[str, int]] = Counter()
         self.open_streams = 0
         """The number of answers in progress."""
 
@@ -98,9 +98,9 @@ class ScriptedLLMService(LLMService[ScriptedLLMAdapter]):
         cue = cue_of(request.body["messages"])
         for place, reply in enumerate(self._script.replies):
             key = (request.sha256, place)
-            if fits(reply.when, cue) and (reply.times is None or self._given[key] < reply.times):
+            if fits(reply.when, cue) and (reply.times is None or self._use_counts[key] < reply.times):
                 if reply.times is not None:
-                    self._given[key] += 1
+                    self._use_counts[key] += 1
                 return reply
         return Reply(say=(Text(text=repeated(cue)),))
 

@@ -118,8 +118,8 @@ def _read(provider: str, definition: Mapping[str, Any]) -> Iterator[Tool]:
         case {"type": "function", "function": {"name": str(name)} as inner}:
             yield _function(provider, name, inner, inner.get("parameters"))
         case {"function_declarations": [*several]} | {"functionDeclarations": [*several]}:
-            for one in several:
-                yield from _read(provider, one if isinstance(one, Mapping) else {})
+            for declaration in several:
+                yield from _read(provider, declaration if isinstance(declaration, Mapping) else {})
         case {"name": str(name), "properties": Mapping() as properties, **rest}:
             required = _required(provider, name, rest.get("required"))
             schema = {"type": "object", "properties": properties, "required": required}

@@ -44,7 +44,7 @@ class _Slot:
     """The connection of one request; None until it is needed."""
 
     connection: ClientConnection | None
-    begun: bool = False
+    has_begun: bool = False
     """Something was sent: from now on the server knows what no other connection knows."""
 
     given_up: bool = False
@@ -124,9 +124,9 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         """
         text = message if isinstance(message, str) else encoded(message).decode()
         slot = _slot.get()
-        if not slot.begun:
+        if not slot.has_begun:
             await self._ensure_connected()
-        slot.begun = True  # also if it is sent in part only
+        slot.has_begun = True  # also if it is sent in part only
         try:
             await _connection(slot).send(text)
         except ConnectionClosed as error:
@@ -159,7 +159,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
             await self._ensure_connected()
         except ConnectionLostError:
             return False
-        _slot.get().begun = False
+        _slot.get().has_begun = False
         return True
 
     # The pool.
@@ -189,7 +189,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
             slot.check(self.provider)
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    connection = await self._made()
+                    connection = await self._new_connection()
             except (OSError, TimeoutError, WebSocketException) as error:
                 if tries + 1 == attempts:
                     sentence = f"No connection to {self.provider}: {type(error).__name__}."
@@ -203,7 +203,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
             return connection
         raise AssertionError("the last attempt returns or raises")
 
-    async def _made(self) -> ClientConnection:
+    async def _new_connection(self) -> ClientConnection:
         slot = _Slot(None)
         token = _slot.set(slot)
         try:
@@ -249,7 +249,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         finally:
             self._slots.discard(slot)
             if slot.connection is not None:
-                await self._return(slot.connection, (complete or not slot.begun) and not slot.given_up)
+                await self._return(slot.connection, (complete or not slot.has_begun) and not slot.given_up)
 
     async def _return(self, connection: ClientConnection, usable: bool) -> None:
         if usable and connection.state is State.OPEN and len(self._idle) < IDLE_CONNECTIONS:
