@@ -335,7 +335,7 @@ def test_a_rebuild_requests_nothing_while_the_partition_catches_up_and_what_is_o
 
             arguments = (TOPIC, TOPICS.effects, ContextId("a-run"), "a test")
             done = await rebuilding.rebuild(operator, *arguments, failpoint=release)
-            assert [work.kind for work in done.begun] == ["run"]
+            assert [work.kind for work in done.newly_open] == ["run"]
             rows = [*asked, *done.outbox]
             return rows if released_at else [*rows, len(rows), *await held.let_out()]
 

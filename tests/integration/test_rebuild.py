@@ -42,7 +42,7 @@ def test_a_rebuilt_conversation_reads_as_the_one_that_was_projected(database, mo
     project(database, histories_interleaved())
     before = dump(database)
     for one in rebuilt(database, *EVERYTHING):
-        assert (one.settled, one.begun, one.over, one.outbox) == (0, [], [], [])
+        assert (one.settled, one.newly_open, one.over, one.outbox) == (0, [], [], [])
     same(dump(database), before)
 
 

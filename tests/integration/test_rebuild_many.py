@@ -136,7 +136,7 @@ def test_a_run_that_is_open_only_now_is_asked_for_or_closed(database, monkeypatc
     assert one(database, "SELECT count(*) FROM runs") == 0
     # An operator may do all of that.
     done = rebuild_in(make_conninfo(database, options="-c role=frameledger_operator"))
-    begun = done.outcomes["ctx"].rebuilt.begun
+    begun = done.outcomes["ctx"].rebuilt.newly_open
     assert [(work.kind, work.version) for work in begun] == [("run", 2)]
     assert [row.to_topic for row in done.sent.rows] == [topic]
     assert one(database, "SELECT count(*) FROM outbox") == 0

@@ -35,7 +35,9 @@ def test_the_first_differences_are_shown_and_nothing_that_a_terminal_obeys(capsy
 
 def test_what_was_rebuilt_says_what_is_open_now(capsys):
     begun = OpenWork("run", "run-1", 7)
-    done = RebuildOutcome("ctx", 9, 4, differing(), rebuilt=Rebuilt(9, settled=2, begun=[begun]), restored=1)
+    done = RebuildOutcome(
+        "ctx", 9, 4, differing(), rebuilt=Rebuilt(9, settled=2, newly_open=[begun]), restored=1
+    )
     render_rebuild.print_lines(done)
     assert capsys.readouterr().out.splitlines() == [
         "ctx  1 difference up to version 9; rebuilt",

@@ -209,12 +209,12 @@ class BatchFold:
         for part, following in itertools.pairwise(self._parts):
             published, stopped = part.outbox, list[OutboxRow]()
             part.outbox = []
-            for one in published:
-                erasure = None if one.kind == "forward" else part.erasures.get(one.context_id or "")
+            for row in published:
+                erasure = None if row.kind == "forward" else part.erasures.get(row.context_id or "")
                 if erasure is None:
-                    part.outbox.append(one)
-                elif (one.partition, one.offset) == (erasure.partition, erasure.offset):
-                    stopped.append(one)
+                    part.outbox.append(row)
+                elif (row.partition, row.offset) == (erasure.partition, erasure.offset):
+                    stopped.append(row)
             following.outbox[:0] = stopped
         return self._parts
 

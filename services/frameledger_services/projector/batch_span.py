@@ -53,8 +53,8 @@ def note_outcomes(span: Span, parts: Sequence[Rows]) -> None:
 
 
 def _is_piece(frame: AnyFrame) -> bool:
-    return isinstance(frame, TextFrame | LLMThoughtTextFrame) and frame.type not in _WHOLE
+    return isinstance(frame, TextFrame | LLMThoughtTextFrame) and frame.type not in _COMPLETE_TEXTS
 
 
-_WHOLE = {"TranscriptionFrame"}
+_COMPLETE_TEXTS = {"TranscriptionFrame"}
 """A text frame that says all of it at once."""

@@ -75,8 +75,8 @@ class Batches:
         """Store a record without folding it, and park its conversation there. A record that is no frame of a
         conversation in its own partition becomes a dead letter."""
         with deadline():
-            one = decode_record(record)
-        return await self._unstorable.park(one, owned, why)
+            decoded = decode_record(record)
+        return await self._unstorable.park(decoded, owned, why)
 
     async def dead_letter(
         self, record: Record, owned: Mapping[int, OwnedPartition], why: str

@@ -141,8 +141,8 @@ class Commits:
         for head in folding.touched.values():
             head.stored = True
         self._cache.put(heads.values())
-        for one in progress:
-            owned[one.partition].next_offset = one.next_offset
+        for position in progress:
+            owned[position.partition].next_offset = position.next_offset
         return [row for part in parts for row in part.outbox]
 
     @cached_property
@@ -226,7 +226,7 @@ class Commits:
         """Rebuild a conversation that an older release folded; one that cannot be is folded on from its old state."""
         topics = self._topics
         try:
-            done = await rebuild(self._connection, topics.frames, topics.effects, context_id, REBUILT_FOR)
+            rebuilt = await rebuild(self._connection, topics.frames, topics.effects, context_id, REBUILT_FOR)
         except Exception as error:
             if not isinstance(error, DamagedFramesError | UnfoldableFrameError) and not is_of_the_values(
                 error
@@ -234,8 +234,8 @@ class Commits:
                 raise
             _log.warning("projector.not_rebuilt", context_id=context_id, reason=str(error))
             return
-        if done is not None:
-            self._of_rebuilds += done.outbox
+        if rebuilt is not None:
+            self._of_rebuilds += rebuilt.outbox
 
     def rows_of_rebuilds(self) -> list[OutboxRow]:
         """Returns the rows that rebuilds left in the outbox, each once."""

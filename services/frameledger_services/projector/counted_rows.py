@@ -101,8 +101,8 @@ def _ended(frame: AnyFrame, was: Response) -> Row:
         ended: Row = {"status": "failed" if failed else "ended", "finish_reason": frame.finish_reason}
         return ended if frame.usage is None else ended | used(frame.usage, partial=failed)
     if isinstance(frame, InterruptionFrame):
-        said = None if frame.heard_text is None else clean(trimmed(was.text)) or None
-        return {"status": "interrupted", "said": said}
+        heard = None if frame.heard_text is None else clean(trimmed(was.text)) or None
+        return {"status": "interrupted", "said": heard}
     if isinstance(frame, ErrorFrame):
         return {"status": "failed", "error": clean(frame.message), "error_code": _clean(frame.code)}
     # Another answer began, or the conversation ended.

@@ -104,7 +104,7 @@ class Isolation:
         self._connection = connection
         self._topic = topic
         self._batches = batches
-        self._begun: set[int] = set()
+        self._begun_partitions: set[int] = set()
         self._isolated: dict[int, Crashes] = {}
 
     def take(self, owned: OwnedPartition, crashes: Crashes) -> None:
@@ -122,7 +122,7 @@ class Isolation:
 
     def forget(self, partition: int) -> None:
         """Forget a partition that is not owned any more, or is taken over again."""
-        self._begun.discard(partition)
+        self._begun_partitions.discard(partition)
         self._isolated.pop(partition, None)
 
     def is_isolated(self, partition: int) -> bool:
@@ -131,7 +131,7 @@ class Isolation:
 
     def may_decode(self, partition: int) -> bool:
         """Whether its records may be decoded before their batch: an attempt is noted, and no partition is isolated."""
-        return partition in self._begun and not self._isolated
+        return partition in self._begun_partitions and not self._isolated
 
     async def store(
         self,
@@ -147,8 +147,8 @@ class Isolation:
         partition = chunk[0][0].partition if chunk else None
         if partition is not None and partition in self._isolated:
             return await self._store_alone(chunk, partition, owned, positions)
-        if not self._begun.issuperset(positions):
-            await self._begin("batch", positions.keys() - self._begun, owned)
+        if not self._begun_partitions.issuperset(positions):
+            await self._begin("batch", positions.keys() - self._begun_partitions, owned)
         return await self._batches.store(chunk, owned, positions)
 
     def end(self, positions: Mapping[int, int]) -> None:
@@ -180,7 +180,7 @@ class Isolation:
     ) -> None:
         epochs = {one: owned[one].epoch for one in partitions}
         await projections.note_attempt(self._connection, self._topic, attempt, epochs)
-        self._begun |= partitions
+        self._begun_partitions |= partitions
 
 
 async def end_in_order(

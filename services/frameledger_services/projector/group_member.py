@@ -185,13 +185,13 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             assigned = await takeover.assign(
                 self._connection, self._topics.frames, partition, self._instance.owner
             )
-        taken = await takeover.check_log(self._connection, self._log, self._topics.frames, assigned)
+        taken_over = await takeover.check_log(self._connection, self._log, self._topics.frames, assigned)
         if revocations != self._revocations:
             return  # if we have it again, somebody may have owned it in between
         self._to_take_over.discard(partition)
-        self._owned[partition] = taken.owned
-        self._isolation.take(taken.owned, taken.crashes)
-        self._feed.follow(partition, taken.owned.next_offset)
+        self._owned[partition] = taken_over.owned
+        self._isolation.take(taken_over.owned, taken_over.crashes)
+        self._feed.follow(partition, taken_over.owned.next_offset)
         self._relay.enqueue_pages(await outbox.left_behind(self._connection, self._topics.frames, partition))
         try:
             # The former owner may have caught up, and died before it released them.
@@ -286,13 +286,13 @@ def _batches(
     """
     chunk: list[FetchedRecord] = []
     size = 0
-    for one in records:
-        record = one[0]
+    for fetched in records:
+        record = fetched[0]
         alone = is_isolated(record.partition)
         if chunk and (alone or is_isolated(chunk[-1][0].partition) or size >= MAX_BATCH_BYTES):
             yield chunk, {before.partition: before.offset + 1 for before, _ in chunk}
             chunk, size = [], 0
-        chunk.append(one)
+        chunk.append(fetched)
         size += len(record.value or b"")
     if ends:
         yield chunk, ends

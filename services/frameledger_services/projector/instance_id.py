@@ -48,27 +48,29 @@ class Instance:
         return self.place if self.name is None else f"{self.name} {self.place}"
 
 
-async def check(connection: AsyncConnection[Any], topic: str, one: Instance) -> None:
+async def check(connection: AsyncConnection[Any], topic: str, instance: Instance) -> None:
     """Raise `DuplicateInstanceError` if a partition belongs to another instance of this name that has a session."""
-    if one.name is None:
+    if instance.name is None:
         return
-    duplicate = await projections.duplicate_instance(connection, topic, one.name, one.owner)
+    duplicate = await projections.duplicate_instance(connection, topic, instance.name, instance.owner)
     if duplicate is not None:
         owner, pid = duplicate
         raise DuplicateInstanceError(
-            f"Another projector is connected under the name {one.name}: {owner.partition(' ')[2]}, process {pid} of "
-            "the database. Give each its own name (FRAMELEDGER_PROJECTOR_INSTANCE_ID), or end that one; if it is "
+            f"Another projector is connected under the name {instance.name}: {owner.partition(' ')[2]}, process {pid} "
+            "of the database. Give each its own name (FRAMELEDGER_PROJECTOR_INSTANCE_ID), or end that one; if it is "
             f"frozen, `SELECT pg_terminate_backend({pid})` ends its session."
         )
 
 
-async def wait(connection: AsyncConnection[Any], topic: str, one: Instance, stopping: asyncio.Event) -> None:
+async def wait(
+    connection: AsyncConnection[Any], topic: str, instance: Instance, stopping: asyncio.Event
+) -> None:
     """Wait until no other instance has this name, or `stopping` is set. Raises `DuplicateInstanceError`."""
     loop = asyncio.get_running_loop()
     until, is_said = loop.time() + WAIT_SECONDS, False
     while not stopping.is_set():
         try:
-            await check(connection, topic, one)
+            await check(connection, topic, instance)
         except DuplicateInstanceError as error:
             if loop.time() > until:
                 raise

@@ -135,16 +135,16 @@ class _Lag:
             (self._topic, str(one.partition)): self._seconds(one, now) for one in list(self._owned.values())
         }
 
-    def _seconds(self, one: OwnedPartition, now: float) -> float:
-        ends = self._ends[one.partition]
-        while ends and ends[0][1] <= one.next_offset:
+    def _seconds(self, partition: OwnedPartition, now: float) -> float:
+        ends = self._ends[partition.partition]
+        while ends and ends[0][1] <= partition.next_offset:
             ends.popleft()
-        if _behind(one) and len(ends) < MOST_ENDS:
-            end = one.end_offset or 0
+        if _behind(partition) and len(ends) < MOST_ENDS:
+            end = partition.end_offset or 0
             if not ends or end > ends[-1][1]:
                 ends.append((now, end))
         return now - ends[0][0] if ends else 0.0
 
 
-def _behind(one: OwnedPartition) -> int:
-    return 0 if one.end_offset is None else max(0, one.end_offset - one.next_offset)
+def _behind(partition: OwnedPartition) -> int:
+    return 0 if partition.end_offset is None else max(0, partition.end_offset - partition.next_offset)

@@ -45,7 +45,7 @@ class Notifier:
         self._topic = topic
         self._failpoint = failpoint
         self._offsets: dict[int, int] = {}
-        self._last = self._said = float("-inf")
+        self._last = self._warned_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -98,9 +98,9 @@ class Notifier:
                 self._idle.set()
 
     def _warn_that_it_is_full(self, error: errors.ProgramLimitExceeded, now: float) -> None:
-        if now < self._said + WARNING_INTERVAL_SECONDS:
+        if now < self._warned_at + WARNING_INTERVAL_SECONDS:
             return
-        self._said = now
+        self._warned_at = now
         _log.warning(
             "projector.announcement_failed",
             reason=error.diag.message_primary,

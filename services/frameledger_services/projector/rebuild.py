@@ -60,7 +60,7 @@ class Rebuilt:
     settled: int = 0
     """Number of frames whose outcome changed."""
 
-    begun: Sequence[OpenWork] = ()
+    newly_open: Sequence[OpenWork] = ()
     """Open now, and not before."""
 
     over: Sequence[OpenWork] = ()
@@ -119,8 +119,8 @@ async def rebuild(
         await folding.run()
         await failpoint("after rows")
         after = await statements.open_work(connection, context_id)
-        begun = after - before
-        asking = _Asking(connection, frames_topic, effects, context_id, begun)
+        newly_open = after - before
+        asking = _Asking(connection, frames_topic, effects, context_id, newly_open)
         is_held = await asking.is_held()
         outbox = [] if is_held else await asking.ask(held)
         # On disk before anything acts on it. Otherwise it may be lost, and then so is whatever says that it was done.
@@ -129,7 +129,7 @@ async def rebuild(
     await failpoint("after commit")
     if is_held:
         outbox = await asking.ask_if_released()
-    return Rebuilt(held.version, folding.settled, sorted(begun), sorted(before - after), outbox)
+    return Rebuilt(held.version, folding.settled, sorted(newly_open), sorted(before - after), outbox)
 
 
 class _Folding:
@@ -162,11 +162,11 @@ class _Folding:
 
     def _check(self, page: Iterable[StoredFrameRow]) -> None:
         chain = self._chain
-        for one in page:
-            chain = next_link(chain, one.version, one.source, one.payload)
-            if chain != one.chain:
+        for frame in page:
+            chain = next_link(chain, frame.version, frame.source, frame.payload)
+            if chain != frame.chain:
                 raise DamagedFramesError(
-                    self._refold.head.context_id, one.version, "its bytes are not those of its chain"
+                    self._refold.head.context_id, frame.version, "its bytes are not those of its chain"
                 )
         self._chain = chain
 
@@ -214,7 +214,7 @@ class _Asking:
     topic: str
     effects: Mapping[str, str]
     context_id: ContextId
-    begun: set[OpenWork]
+    newly_open: set[OpenWork]
 
     async def is_held(self, *, lock: bool = False) -> bool:
         """Whether there is any, and its partition's effects are held."""
@@ -234,7 +234,7 @@ class _Asking:
                 self.connection, self.topic, self.context_id, held.now - MAX_AGE, old=old
             )
             closing = TOO_LATE if old else None
-            rows += open_work_rows(self.topic, partition, self.effects, _only(self.begun, work), closing)
+            rows += open_work_rows(self.topic, partition, self.effects, _only(self.newly_open, work), closing)
         if rows:
             await write(self.connection, Rows(outbox=rows), (), by_copy=False)
         return rows
@@ -250,16 +250,16 @@ class _Asking:
 
     async def _partition(self) -> int | None:
         """That of the conversation; None if there is nothing to ask for."""
-        return await parked.partition_of(self.connection, self.context_id) if self.begun else None
+        return await parked.partition_of(self.connection, self.context_id) if self.newly_open else None
 
 
 def _only(
-    begun: set[OpenWork], work: Iterable[UnclaimedRun | UnclaimedCall]
+    newly_open: set[OpenWork], work: Iterable[UnclaimedRun | UnclaimedCall]
 ) -> Iterator[UnclaimedRun | UnclaimedCall]:
-    for one in work:
-        effect = one.effect
+    for item in work:
+        effect = item.effect
         kind, id_ = (
             ("run", effect.run_id) if isinstance(effect, RunInference) else ("call", effect.tool_call_id)
         )
-        if OpenWork(kind, id_, one.version) in begun and not one.is_sent:
-            yield one
+        if OpenWork(kind, id_, item.version) in newly_open and not item.is_sent:
+            yield item

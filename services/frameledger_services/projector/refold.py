@@ -93,12 +93,12 @@ class Refold:
         rows, derived, own_ids = Rows(), list[Derived](), list[str | None]()
         self._brought.clear()
         problem = None
-        for one in frames:
-            if one.version != self.head.version + 1:
+        for stored_frame in frames:
+            if stored_frame.version != self.head.version + 1:
                 problem = f"version {self.head.version + 1} is missing"
                 break
             try:
-                self._step(one, rows, derived, own_ids)
+                self._step(stored_frame, rows, derived, own_ids)
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
                 break
@@ -113,14 +113,14 @@ class Refold:
         return piece
 
     def _step(
-        self, one: StoredFrameRow, rows: Rows, derived: list[Derived], own_ids: list[str | None]
+        self, stored_frame: StoredFrameRow, rows: Rows, derived: list[Derived], own_ids: list[str | None]
     ) -> None:
         head = self.head
         before = head.state
-        frame = decode(one.payload)
-        folded = UNKNOWN if one.outcome == "unknown" and not self._unknown_again else frame
-        step = evolve(before, folded, one.logged_at)
-        write_step(rows, head, folded, step, before, one.logged_at)
+        frame = decode(stored_frame.payload)
+        folded = UNKNOWN if stored_frame.outcome == "unknown" and not self._unknown_again else frame
+        step = evolve(before, folded, stored_frame.logged_at)
+        write_step(rows, head, folded, step, before, stored_frame.logged_at)
         outcome, reason = step.outcome, step.reason
         derived.append(
             (
@@ -136,13 +136,13 @@ class Refold:
         held = before.runs.wanted is not None and before.runs.wanted.held
         if type(folded) in _BRINGS or held:
             # What was held may be written by any frame, and is a client's (R7.5).
-            self._brought.add(one.version)
+            self._brought.add(stored_frame.version)
         head.state = step.state
-        head.version = one.version
+        head.version = stored_frame.version
         if outcome == "unknown":
             head.counters.unknown += 1
-        if one.version in self._watched:
-            self.states[one.version] = step.state
+        if stored_frame.version in self._watched:
+            self.states[stored_frame.version] = step.state
 
 
 _BRINGS = frozenset({LLMMessagesAppendFrame, LLMMessagesUpdateFrame, LLMMessageRewriteFrame, LLMContextFrame})

@@ -46,11 +46,11 @@ def open_work_rows(
 ) -> Iterator[OutboxRow]:
     """Yields the rows that request open work of a partition, or close it if `closing` is given. `effects` has the topic
     of each effect. The work is in the order of its places, behind that of the row `last`, whose place it may share."""
-    for one in work:
-        place, effect = LogPosition(topic, partition, one.offset, one.generation), one.effect
+    for item in work:
+        place, effect = LogPosition(topic, partition, item.offset, item.generation), item.effect
         ordinal = (
             last.ordinal + 1
-            if last is not None and (last.generation, last.offset) == (one.generation, one.offset)
+            if last is not None and (last.generation, last.offset) == (item.generation, item.offset)
             else 0
         )
         if closing is None:

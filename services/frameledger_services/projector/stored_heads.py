@@ -40,12 +40,12 @@ async def load(
         # A rebuild may honour an erasure, and nothing of it be left.
         loaded = {one: stored_head for one, stored_head in loaded.items() if one not in older}
         loaded |= await statements.load(connection, older)
-    begun = await erasures.beginnings(connection, [one for one in context_ids if one not in loaded])
+    beginnings = await erasures.beginnings(connection, [one for one in context_ids if one not in loaded])
     heads: dict[str, Head] = {}
     for context_id in context_ids:
         stored_head = loaded.get(context_id)
         if stored_head is None:
-            heads[context_id] = head_after(context_id, begun.get(context_id))
+            heads[context_id] = head_after(context_id, beginnings.get(context_id))
             continue
         try:
             heads[context_id] = loaded_head(context_id, stored_head)
@@ -162,11 +162,11 @@ def refold(head: Head, frames: Iterable[Unfolded]) -> None:
 
     Raises `OutcomeChangedError` where this release gives a frame another outcome than the stored one.
     """
-    for one in frames:
-        frame = UNKNOWN if one.outcome == "unknown" else decode(one.payload)
-        step = evolve(head.state, frame, one.logged_at)
-        if (step.outcome, step.reason) != (one.outcome, one.reason):
-            raise OutcomeChangedError(one, step)
+    for unfolded in frames:
+        frame = UNKNOWN if unfolded.outcome == "unknown" else decode(unfolded.payload)
+        step = evolve(head.state, frame, unfolded.logged_at)
+        if (step.outcome, step.reason) != (unfolded.outcome, unfolded.reason):
+            raise OutcomeChangedError(unfolded, step)
         head.state = step.state
 
 
@@ -185,12 +185,12 @@ class OutcomeChangedError(RefusedError):
 
     def __init__(self, frame: Unfolded, step: Step) -> None:
         super().__init__(
-            f"version {step.state.version} was {_said(frame.outcome, frame.reason)} when it was folded first, and is "
-            f"{_said(step.outcome, step.reason)} to this release"
+            f"version {step.state.version} was {_in_words(frame.outcome, frame.reason)} when it was folded first, and "
+            f"is {_in_words(step.outcome, step.reason)} to this release"
         )
 
 
-def _said(outcome: str, reason: str | None) -> str:
+def _in_words(outcome: str, reason: str | None) -> str:
     return outcome if reason is None else f"{outcome} ({reason})"
 
 

@@ -54,11 +54,11 @@ class UnstorableRecords:
             return await self._halve(batch, owned, positions, error)
 
     async def park(
-        self, one: DecodedRecord, owned: Mapping[int, OwnedPartition], why: Exception
+        self, decoded: DecodedRecord, owned: Mapping[int, OwnedPartition], why: Exception
     ) -> list[OutboxRow]:
         """Park the conversation at this record. The record becomes a dead letter if it has no conversation here, or
         cannot be stored even unfolded."""
-        batch, reason = [one], str(why).strip() or type(why).__name__
+        batch, reason = [decoded], str(why).strip() or type(why).__name__
         if any(self._commits.at_home(batch)):
             stored_ids = await self._commits.stored_ids(batch)
             positions = _positions_after(batch, owned)
@@ -68,7 +68,7 @@ class UnstorableRecords:
                 if not isinstance(error, UnfoldableError) and not is_of_the_values(error):
                     raise
                 reason = _reason(error)
-        record, _ = one
+        record, _ = decoded
         return await self.dead_letter(record, owned, reason)
 
     async def dead_letter(

@@ -61,15 +61,15 @@ async def write(connection: Connection, rows: Rows, changed: Iterable[Head], *, 
     Raises `StaleHeadError` and psycopg's errors; the transaction has to be rolled back then.
     """
     # First, as a rebuild locks a conversation's head before its other rows: the two never wait for each other.
-    for one in _head_writes(changed):
-        await _execute(connection, one, by_copy=by_copy)
+    for statement in _head_writes(changed):
+        await _execute(connection, statement, by_copy=by_copy)
     said_by = await statements.end_messages(connection, rows.ended)
     messages = rows.messages()
     for row in messages:
         if row.inherits:
             row.run_id = said_by.get((row.context_id, row.era, row.position))
-    for one in _writes(rows, messages):
-        await _execute(connection, one, by_copy=by_copy)
+    for statement in _writes(rows, messages):
+        await _execute(connection, statement, by_copy=by_copy)
 
 
 async def write_parts(connection: Connection, parts: Sequence[Rows], changed: Iterable[Head]) -> None:
@@ -92,13 +92,13 @@ async def write_parts(connection: Connection, parts: Sequence[Rows], changed: It
         await erasures.count_late(connection, part.late)
 
 
-async def _execute(connection: Connection, one: Insert | Update, *, by_copy: bool) -> None:
-    if isinstance(one, Update):
-        await statements.update(connection, one)
+async def _execute(connection: Connection, statement: Insert | Update, *, by_copy: bool) -> None:
+    if isinstance(statement, Update):
+        await statements.update(connection, statement)
     elif by_copy:
-        await statements.insert(connection, one)
+        await statements.insert(connection, statement)
     else:
-        await statements.insert_values(connection, one)
+        await statements.insert_values(connection, statement)
 
 
 async def write_single_statement(
@@ -167,17 +167,17 @@ def _changed(table: Any, key: tuple[str, ...], patches: dict[Any, dict[str, Any]
 
 
 def _rejected(rows: Rows) -> Iterator[tuple[Any, ...]]:
-    for one in rows.rejections:
-        record = one.record
+    for rejection in rows.rejections:
+        record = rejection.record
         yield (
             record.topic,
             record.partition,
             record.generation,
             record.offset,
-            one.logged_at,
-            one.code,
-            one.error,
-            one.context_id,
+            rejection.logged_at,
+            rejection.code,
+            rejection.error,
+            rejection.context_id,
             record.key,
             record.value,
             headers_as_json(record.headers),

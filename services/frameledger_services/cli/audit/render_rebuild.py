@@ -44,7 +44,7 @@ def print_json(outcome: RebuildOutcome) -> None:
             "frames_restored": outcome.restored,
             "rebuilt": rebuilt is not None,
             "outcomes_changed": 0 if rebuilt is None else rebuilt.settled,
-            "open_now": [] if rebuilt is None else [one._asdict() for one in rebuilt.begun],
+            "open_now": [] if rebuilt is None else [one._asdict() for one in rebuilt.newly_open],
             "open_no_more": [] if rebuilt is None else [one._asdict() for one in rebuilt.over],
             "published": 0 if rebuilt is None else len(rebuilt.outbox),
             "unsent": outcome.unsent,
@@ -81,7 +81,7 @@ def _lines(outcome: RebuildOutcome) -> Iterator[str]:
     if outcome.problem is not None:
         yield f"  not rebuilt: {one_line(outcome.problem)}"
     if outcome.rebuilt is not None:
-        yield from (f"  now open: {one_line(str(one))}" for one in outcome.rebuilt.begun)
+        yield from (f"  now open: {one_line(str(one))}" for one in outcome.rebuilt.newly_open)
         yield from (f"  no longer open: {one_line(str(one))}" for one in outcome.rebuilt.over)
     if outcome.unsent is not None:
         yield f"  left in the outbox for the partition's next projector: {one_line(outcome.unsent)}"
