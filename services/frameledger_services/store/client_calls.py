@@ -149,7 +149,7 @@ async def others_waiting_since(connection: Connection, context_id: str, version:
         return await cursor.fetchall()
 
 
-async def _calls(connection: Connection, context_id: str, which: str, *given: Any) -> list[ClientCall]:
+async def _calls(connection: Connection, context_id: str, which: str, *parameters: Any) -> list[ClientCall]:
     cursor = await connection.execute(
         f"""
         SELECT tool_call_id, function_name, arguments::text, requested_version, status = 'waiting',
@@ -158,7 +158,7 @@ async def _calls(connection: Connection, context_id: str, which: str, *given: An
         WHERE context_id = %s AND {BY_CLIENT} AND {which}
         ORDER BY requested_version, ordinal
         """.encode(),
-        (context_id, *given),
+        (context_id, *parameters),
     )
     return [
         ClientCall(

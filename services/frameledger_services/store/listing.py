@@ -72,14 +72,14 @@ async def page(
 ) -> list[ListedContext]:
     """Returns conversations, those that began last first; `behind` is the beginning and the id of the last one of the
     page before. With `last_active` the last active ones first, among the `NEWEST` that began last."""
-    asked = asdict(selection) | {
+    parameters = asdict(selection) | {
         "pattern": None if selection.text is None else f"%{literally(selection.text)}%",
         "limit": limit,
         "behind_at": None if behind is None else behind[0],
         "behind_id": None if behind is None else behind[1],
     }
     async with connection.cursor(row_factory=class_row(ListedContext)) as cursor:
-        await cursor.execute(_LAST_ACTIVE if last_active else _NEWEST_FIRST, asked)
+        await cursor.execute(_LAST_ACTIVE if last_active else _NEWEST_FIRST, parameters)
         return await cursor.fetchall()
 
 

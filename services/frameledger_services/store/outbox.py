@@ -220,9 +220,9 @@ def headers_as_json(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
     return json.dumps([[name, _header_value(value)] for name, value in headers]).encode()
 
 
-def headers_from_json(kept: Sequence[Sequence[Any]]) -> tuple[tuple[str, bytes | None], ...]:
+def headers_from_json(headers: Sequence[Sequence[Any]]) -> tuple[tuple[str, bytes | None], ...]:
     """Returns the headers that `headers_as_json` wrote, from what the driver reads."""
-    return tuple((name, _header_bytes(value)) for name, value in kept)
+    return tuple((name, _header_bytes(value)) for name, value in headers)
 
 
 def _header_value(value: bytes | None) -> str | dict[str, str] | None:

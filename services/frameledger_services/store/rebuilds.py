@@ -74,9 +74,9 @@ async def begin(connection: Connection, kind: RebuildKind) -> RebuildProgress:
             """,
             (kind.selection, kind.source, kind.fold_version, kind.applied),
         )
-        begun = await cursor.fetchone()
-    assert begun is not None
-    return begun
+        progress = await cursor.fetchone()
+    assert progress is not None
+    return progress
 
 
 async def hold(connection: Connection, number: int) -> bool:

@@ -100,7 +100,7 @@ async def begin_topic(
 
 
 async def begin_partitions(
-    connection: Connection, topic: str, generation: int, begun: Sequence[StoredPosition]
+    connection: Connection, topic: str, generation: int, positions: Sequence[StoredPosition]
 ) -> None:
     """Store the offsets at which the partitions of a new generation begin."""
     async with connection.cursor() as cursor:
@@ -127,13 +127,13 @@ async def begin_partitions(
                     generation - 1,
                     one.partition,
                 )
-                for one in begun
+                for one in positions
             ],
         )
 
 
 async def write_receipts(
-    connection: Connection, topic: str, generation: int, given: Sequence[NewRecoveryReceipt]
+    connection: Connection, topic: str, generation: int, receipts: Sequence[NewRecoveryReceipt]
 ) -> None:
     """Store the receipts of a recovery."""
     async with connection.cursor() as cursor:
@@ -155,12 +155,14 @@ async def write_receipts(
                     one.begins_at,
                     one.missing,
                 )
-                for one in given
+                for one in receipts
             ],
         )
 
 
-async def note_republished(connection: Connection, topic: str, done: Sequence[Republication]) -> None:
+async def note_republished(
+    connection: Connection, topic: str, republications: Sequence[Republication]
+) -> None:
     """Note that everything that these partitions lost is republished, for these generations and those before them."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
@@ -168,5 +170,5 @@ async def note_republished(connection: Connection, topic: str, done: Sequence[Re
             UPDATE recoveries SET put_back_at = clock_timestamp(), put_back = %s, put_back_through = %s
             WHERE topic = %s AND partition = %s AND generation <= %s AND happened = 'lost_tail' AND put_back_at IS NULL
             """,
-            [(one.frames, one.through, topic, one.partition, one.generation) for one in done],
+            [(one.frames, one.through, topic, one.partition, one.generation) for one in republications],
         )

@@ -68,11 +68,11 @@ async def frames(
     ]
     if not recorded:
         return []
-    begun: defaultdict[int, list[BegunCall]] = defaultdict(list)
+    begun_calls: defaultdict[int, list[BegunCall]] = defaultdict(list)
     for call in await client_calls.begun(connection, context_id, recorded[0].version, recorded[-1].version):
-        begun[call.version].append(call)
+        begun_calls[call.version].append(call)
     return [
-        replace(frame, begins=tuple(begun[frame.version])) if frame.version in begun else frame
+        replace(frame, begins=tuple(begun_calls[frame.version])) if frame.version in begun_calls else frame
         for frame in recorded
     ]
 

@@ -81,12 +81,12 @@ class SharedReads(Generic[_A, _R]):
         self._giving_up: asyncio.TimerHandle | None = None
         self._losing_patience: asyncio.TimerHandle | None = None
 
-    async def read(self, asked: _A) -> _R:
+    async def read(self, key: _A) -> _R:
         """Returns the answer, as of now or later. Raises what `Connections.read` raises."""
         loop = asyncio.get_running_loop()
-        waiting = self._waiting.get(asked)
+        waiting = self._waiting.get(key)
         if waiting is None:
-            waiting = self._waiting[asked] = _Waiting(loop.time() + self._begun_within)
+            waiting = self._waiting[key] = _Waiting(loop.time() + self._begun_within)
             if self._giving_up is None:
                 self._giving_up = loop.call_at(waiting.until, self._give_up)
         asker: asyncio.Future[_R] = loop.create_future()
@@ -126,7 +126,7 @@ class SharedReads(Generic[_A, _R]):
     async def _read_for_some(self) -> None:
         """Run one statement. Its error is raised to the callers that wait for it."""
         self._begun_at = asyncio.get_running_loop().time()
-        some = {asked: self._waiting.pop(asked) for asked in [*islice(self._waiting, self._most_at_once)]}
+        some = {key: self._waiting.pop(key) for key in [*islice(self._waiting, self._most_at_once)]}
         try:
             answers = await self._database.read(self._read, list(some))
         except BaseException as error:

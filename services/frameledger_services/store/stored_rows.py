@@ -110,30 +110,30 @@ async def short(connection: Connection, after: Mapping[str, int]) -> AsyncGenera
     """
     waiting, together = dict(after), len(after)
     while waiting:
-        asked = dict(islice(waiting.items(), together))
-        by_context = await _read_together(connection, asked)
-        for context_id, whole in by_context.items():
-            yield context_id, whole
-        for context_id in by_context if len(asked) > 1 else asked:
+        group = dict(islice(waiting.items(), together))
+        by_context = await _read_together(connection, group)
+        for context_id, conversation in by_context.items():
+            yield context_id, conversation
+        for context_id in by_context if len(group) > 1 else group:
             del waiting[context_id]
         together = max(1, 2 * len(by_context))
 
 
 async def _read_together(connection: Connection, after: Mapping[str, int]) -> dict[str, Short]:
     """Returns the first of these conversations, as many as fit."""
-    asked = {"ids": list(after), "after": list(after.values())}
+    parameters = {"ids": list(after), "after": list(after.values())}
     by_context: dict[str, list[StoredFrameRow]] = {context_id: [] for context_id in after}
     async with connection.cursor(binary=True) as cursor:
-        await cursor.execute(_SHORT_FRAMES, {**asked, "most": PAGE_BYTES})
+        await cursor.execute(_SHORT_FRAMES, {**parameters, "most": PAGE_BYTES})
         for row in await cursor.fetchall():
             if row[_IS_CUT]:
                 by_context.pop(row[0], None)
-            elif (kept := by_context.get(row[0])) is not None:
-                kept.append(StoredFrameRow._make(row[2:]))
+            elif (of_conversation := by_context.get(row[0])) is not None:
+                of_conversation.append(StoredFrameRow._make(row[2:]))
     parts: list[dict[str, list[Row]]] = []
     for statement in _SHORT_ROWS:
         of_table: dict[str, list[Row]] = {context_id: [] for context_id in after}
-        for row in await (await connection.execute(statement, asked, binary=True)).fetchall():
+        for row in await (await connection.execute(statement, parameters, binary=True)).fetchall():
             of_table[row[0]].append(row[1:])
         parts.append(of_table)
     return {

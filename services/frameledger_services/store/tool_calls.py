@@ -105,7 +105,7 @@ class CancellableCall:
     arguments: Any
 
 
-async def snapshots(connection: Connection, asked: Sequence[FrameOfCall]) -> list[CallSnapshot]:
+async def snapshots(connection: Connection, questions: Sequence[FrameOfCall]) -> list[CallSnapshot]:
     """Returns the status of each of these frames with its call, in their order, all of one moment."""
     asked_at = monotonic()
     cursor = await connection.execute(
@@ -127,10 +127,10 @@ async def snapshots(connection: Connection, asked: Sequence[FrameOfCall]) -> lis
         ORDER BY asked.place
         """,
         (
-            [one.context_id for one in asked],
-            [one.frame_id for one in asked],
-            [one.call and one.call[0] for one in asked],
-            [one.call and one.call[1] for one in asked],
+            [one.context_id for one in questions],
+            [one.frame_id for one in questions],
+            [one.call and one.call[0] for one in questions],
+            [one.call and one.call[1] for one in questions],
         ),
     )
     return [CallSnapshot(asked_at, *row) for row in await cursor.fetchall()]

@@ -121,7 +121,7 @@ def exported_frames(connection: Connection, context_id: str) -> AsyncGenerator[l
 _FRAMES = FramePages(ExportedFrame._make, ExportedFrame._fields)
 
 
-async def presence(connection: Connection, asked: Sequence[tuple[str, int]]) -> list[StoredPresence]:
+async def presence(connection: Connection, versions: Sequence[tuple[str, int]]) -> list[StoredPresence]:
     """Returns what there is of these conversations, each with a version, in their order."""
     async with connection.cursor(row_factory=class_row(StoredPresence)) as cursor:
         await cursor.execute(
@@ -137,15 +137,16 @@ async def presence(connection: Connection, asked: Sequence[tuple[str, int]]) -> 
             LEFT JOIN contexts ON contexts.context_id = asked.context_id
             ORDER BY asked.number
             """,
-            ([context_id for context_id, _ in asked], [version for _, version in asked]),
+            ([context_id for context_id, _ in versions], [version for _, version in versions]),
         )
         return await cursor.fetchall()
 
 
-async def stored_ids(connection: Connection, context_id: str, asked: Collection[UUID]) -> set[UUID]:
+async def stored_ids(connection: Connection, context_id: str, frame_ids: Collection[UUID]) -> set[UUID]:
     """Returns those of these ids that frames of the conversation have."""
     cursor = await connection.execute(
-        "SELECT frame_id FROM frames WHERE context_id = %s AND frame_id = ANY (%s)", (context_id, list(asked))
+        "SELECT frame_id FROM frames WHERE context_id = %s AND frame_id = ANY (%s)",
+        (context_id, list(frame_ids)),
     )
     return {frame_id for (frame_id,) in await cursor.fetchall()}
 
