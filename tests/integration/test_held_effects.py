@@ -24,7 +24,7 @@ from frameledger_services.projector import held_effects, writer
 from frameledger_services.projector import rebuild as rebuilding
 from frameledger_services.projector.ownership import ProjectorFencedError
 from frameledger_services.store import held_effects as statements
-from frameledger_services.store import outbox, projections
+from frameledger_services.store import outbox, partition_progress, projections
 from frameledger_services.work.effect_decoding import decode_effect
 
 AGES = timedelta(days=100_000)
@@ -263,6 +263,48 @@ def test_nobody_takes_work_of_a_partition_that_catches_up(database, monkeypatch,
                 await held.let_out()
                 assert set(await projections.next_offsets(held.connection, TOPIC)) == set(range(PARTITIONS))
                 assert await taken(inference, functions, a_run, calls) == [1, 1, 0, 0, 1]
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("journey 49")
+def test_an_owner_in_another_database_of_the_server_owns_nothing_here(
+    database, make_database, monkeypatch, everything_is_young
+):
+    """A dump is restored beside its original, whose projector still runs."""
+    monkeypatch.setattr(unclaimed, "AFTER_SECONDS", -1.0)
+    log = Log()
+    log.add("a-run", json.dumps(HI).encode())
+
+    async def owned_by(session, connection):
+        cursor = await session.execute(
+            "SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())"
+        )
+        await connection.execute(
+            "UPDATE projections SET owner = 'one here', owner_pid = %s, owner_started_at = %s",
+            await cursor.fetchone(),
+        )
+        reach = await partition_progress.progress(connection, TOPIC)
+        return (
+            {one.is_owned for one in reach},
+            await projections.duplicate_instance(connection, TOPIC, "one", "one there"),
+        )
+
+    async def run():
+        async with (
+            Projecting(database) as before,
+            workers(database, ANY_RUN) as (worker,),
+            await psycopg.AsyncConnection.connect(database, autocommit=True) as here,
+            await psycopg.AsyncConnection.connect(make_database(), autocommit=True) as elsewhere,
+        ):
+            await before.store(log.records)
+            await before.connection.execute("DELETE FROM outbox")
+            assert await owned_by(here, before.connection) == ({True}, ("one here", here.info.backend_pid))
+            assert len(await worker.unclaimed_runs(10)) == 1
+            assert await owned_by(elsewhere, before.connection) == ({False}, None)
+            assert await worker.unclaimed_runs(10) == []
+            assert not await projections.terminate_owner(before.connection, TOPIC, 0)
+            await elsewhere.execute("SELECT")
 
     asyncio.run(run())
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
 from frameledger_services.cancel_tools import PREFIX
 from frameledger_services.claims.values import ClaimedCall, WorkerDeadError
+from frameledger_services.store.server import THIS_DATABASE
 
 RECENTLY = "5 minutes"
 """A worker that died longer ago than this, without deregistering, is not expected to be restarted."""
@@ -150,10 +151,10 @@ catching up with its log: what looks open may have ended a few records later. On
 requests what is open."""
 
 ACTIVE_OWNED_CONTEXT = _active_context(
-    """(effects_held_until IS NOT NULL OR owner_pid IS NOT NULL AND NOT EXISTS (
+    f"""(effects_held_until IS NOT NULL OR owner_pid IS NOT NULL AND NOT EXISTS (
         SELECT FROM pg_stat_get_activity(owner_pid) AS session
         -- Of other users' sessions one sees that they are there, and not since when.
-        WHERE coalesce(session.backend_start = owner_started_at, true)
+        WHERE coalesce(session.backend_start = owner_started_at, true) AND session.datid = {THIS_DATABASE}
     ))"""
 )
 """The same for work that is open according to the tables only. While the session of its partition's owner is gone, the

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from hashlib import blake2b
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store.server import THIS_DATABASE
 
 
 def mark(*words: str) -> int:
@@ -34,13 +35,13 @@ async def remove(connection: Connection, marks: Collection[int]) -> None:
 async def found(connection: Connection, marks: Collection[int]) -> set[int]:
     """Returns which of these marks any session has set."""
     cursor = await connection.execute(
-        """
+        f"""
         SELECT DISTINCT mark
         FROM (
             SELECT classid::bigint << 32 | objid::bigint AS mark
             FROM pg_locks
             WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                AND database = {THIS_DATABASE}
         ) AS advisory
         WHERE mark = ANY (%s::bigint[])
         """,

@@ -19,6 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from frameledger_services import package_data
 from frameledger_services.store import schema
+from frameledger_services.store.server import THIS_DATABASE
 
 # Of two `migrate` at once the second waits, and then finds nothing to do. The number is ours and says nothing.
 _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7160236490)"
@@ -123,7 +124,7 @@ def _alembic(**attributes: Any) -> Config:
     return config
 
 
-_HOLDERS = """
+_HOLDERS = f"""
     SELECT
         pid, application_name, usename, extract(epoch FROM clock_timestamp() - xact_start)::integer,
         left(regexp_replace(query, '\\s+', ' ', 'g'), 60)
@@ -132,7 +133,7 @@ _HOLDERS = """
         SELECT locks.pid
         FROM pg_locks AS locks JOIN pg_class AS relation ON relation.oid = locks.relation
         WHERE locks.granted AND relation.relnamespace = current_schema()::regnamespace
-            AND locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND locks.database = {THIS_DATABASE}
     )
     ORDER BY xact_start
     LIMIT 3

@@ -8,6 +8,7 @@ from psycopg.rows import class_row
 
 from frameledger_services.database_types import Connection
 from frameledger_services.store.projections import PROJECTION
+from frameledger_services.store.server import THIS_DATABASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,14 @@ class PartitionProgress:
 
     owner: str | None
     is_owned: bool
-    """Whether the owner's session lives."""
+    """Whether the owner's session lives, in this database."""
 
 
 async def progress(connection: Connection, topic: str) -> list[PartitionProgress]:
     """Returns the progress of each partition of a topic that was ever read, and whether a live session owns it."""
     async with connection.cursor(row_factory=class_row(PartitionProgress)) as cursor:
         await cursor.execute(
-            """
+            f"""
             SELECT
                 p.partition, p.next_offset, greatest(p.end_offset - p.next_offset, 0) AS gap,
                 CASE
@@ -44,6 +45,7 @@ async def progress(connection: Connection, topic: str) -> list[PartitionProgress
             LEFT JOIN pg_stat_get_activity(NULL) AS session
                 -- Who may not look at others' sessions sees their pids and nothing else.
                 ON session.pid = p.owner_pid AND coalesce(session.backend_start = p.owner_started_at, true)
+                    AND session.datid = {THIS_DATABASE}
             WHERE p.projection = %s AND p.topic = %s AND p.sealed_at IS NULL
             ORDER BY p.partition
             """,

@@ -12,6 +12,7 @@ from psycopg.rows import class_row
 from frameledger.record import FIRST_GENERATION
 from frameledger_services import database
 from frameledger_services.database_types import Connection
+from frameledger_services.store.server import THIS_DATABASE
 
 PROJECTION = "contexts"
 """The projection that the tables of this database are."""
@@ -182,10 +183,10 @@ async def duplicate_instance(
     """Returns an owner of a partition that has this name, is not `owner`, and has a live session, with that session's
     pid; None if there is none. Of another user's session the start is not visible."""
     cursor = await connection.execute(
-        """
+        f"""
         SELECT p.owner, p.owner_pid FROM projections AS p
         JOIN LATERAL pg_stat_get_activity(p.owner_pid) AS session
-            ON session.backend_start = p.owner_started_at OR session.backend_start IS NULL
+            ON coalesce(session.backend_start = p.owner_started_at, true) AND session.datid = {THIS_DATABASE}
         WHERE p.projection = %s AND p.topic = %s AND p.sealed_at IS NULL
             AND split_part(p.owner, ' ', 1) = %s AND p.owner <> %s
         LIMIT 1
@@ -244,11 +245,12 @@ async def terminate_owner(connection: Connection, topic: str, partition: int) ->
     session by now, so the session's start has to match, too.
     """
     cursor = await connection.execute(
-        """
+        f"""
         SELECT pg_terminate_backend(session.pid)
         FROM projections AS p
         JOIN pg_stat_get_activity(NULL) AS session
             ON session.pid = p.owner_pid AND session.backend_start = p.owner_started_at
+                AND session.datid = {THIS_DATABASE}
         WHERE p.projection = %s AND p.topic = %s AND p.sealed_at IS NULL AND p.partition = %s
             AND session.pid <> pg_backend_pid()
         """,

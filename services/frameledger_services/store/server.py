@@ -8,6 +8,10 @@ from psycopg.rows import class_row
 
 from frameledger_services.database_types import Connection
 
+THIS_DATABASE = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+"""In SQL: the database of the session. Process ids and locks are those of the whole server; a dump that is restored
+beside its original has the same owners in its rows, who own nothing there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Server:

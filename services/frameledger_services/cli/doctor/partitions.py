@@ -68,7 +68,8 @@ def owners(
         )
     if orphans:
         problem = (
-            f"No projector reads {numbered(orphans)}. A projector that just started takes them over shortly."
+            f"No projector of this database reads {numbered(orphans)}. A projector that just started takes them over "
+            "shortly; one that uses another database with the same topics keeps them until it is stopped."
         )
         return Finding("projector", "fail", problem, remedy)
     owners = {one.owner for one in reach}
@@ -107,7 +108,7 @@ async def progress(
         return Finding(
             "gap",
             "fail",
-            f"{gap}, and {numbered(stuck)} is not advancing.",
+            f"{gap}, and {numbered(stuck)} {'is' if len(stuck) == 1 else 'are'} not advancing.",
             "The projector's log says what it is waiting for.",
         )
     return Finding(
