@@ -78,8 +78,8 @@ def test_begin_ends_with_a_function_that_the_model_called_and_a_query_that_shows
     assert {block.language for block in page} == {"sh", "json", "console", "python"}
     reader.follow(block for block in page if block not in INSTALL)
     # From where it ends, with other scripts.
-    for page in ("test", "resolve-a-call"):
-        reader.follow(blocks(HOW_TO / f"{page}.md"))
+    for name in ("test", "resolve-a-call"):
+        reader.follow(blocks(HOW_TO / f"{name}.md"))
 
 
 def test_what_the_readme_shows_above_the_way_of_a_frame_happens_and_the_pages_go_on_from_there(reader):

@@ -109,7 +109,8 @@ async def progress(
             "gap",
             "fail",
             f"{gap}, and {numbered(stuck)} {'is' if len(stuck) == 1 else 'are'} not advancing.",
-            "The projector's log says what it is waiting for.",
+            "The projector's log says what it is waiting for. If it says nothing, look for a projector that uses "
+            "another database with the same topics.",
         )
     return Finding(
         "gap", "warn", f"{gap}; the projectors are advancing.", "If this persists, start more projectors."
