@@ -8,9 +8,20 @@ from tests.bounds import IN_PROCESS
 from tests.support.polling import look_again
 
 from frameledger.context import LLMContext
-from frameledger.frames import FunctionCallFromLLM, LLMFullResponseEndFrame, LLMTextFrame, Usage
+from frameledger.decoding import decode
+from frameledger.evolve import evolve
+from frameledger.evolve.state import State
+from frameledger.frames import (
+    FunctionCallFromLLM,
+    LLMFullResponseEndFrame,
+    LLMTextFrame,
+    Usage,
+    encode_frame,
+)
+from frameledger.ids import ContextId
 from frameledger.record import MAX_VALUE_BYTES, Outgoing, outgoing
 from frameledger_services.claims import ClaimedRun
+from frameledger_services.claims.rules import HIGHEST_ATTEMPT
 from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.inference import answer_attempt
 from frameledger_services.inference.answering import answer
@@ -246,6 +257,23 @@ def test_a_fourth_attempt_asks_nobody_and_says_that_it_is_over():
     stage = Stage({"text": "Never said."})
     assert stage.answer(ClaimedRun("effect", "ctx", 7, "run-1", 4, "claim", None)) == "given_up"
     assert [(frame.type, frame.attempt, frame.fatal) for frame in stage.log] == [("ErrorFrame", 4, True)]
+
+
+@pytest.mark.regression("worker 72")
+@pytest.mark.parametrize("by_client", [HIGHEST_ATTEMPT - 1, HIGHEST_ATTEMPT])
+def test_a_run_to_which_a_client_gave_the_highest_attempt_is_given_up_by_the_first_worker_that_has_it(by_client):
+    """No attempt above it can be given out, so the worker's own has the client's number."""
+    asked = decode(b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"Hi"}],"run_llm":true}')
+    state = evolve(State(ContextId("ctx")), asked).state
+    run_id = state.runs.open.run_id
+    start = {"type": "LLMFullResponseStartFrame", "run_id": run_id, "attempt": by_client}
+    state = evolve(state, decode(json.dumps(start).encode())).state
+    assert state.runs.open.attempt == by_client
+    stage = Stage({"text": "Never said."})
+    assert stage.answer(ClaimedRun("effect", "ctx", 1, run_id, HIGHEST_ATTEMPT, "ours", None)) == "given_up"
+    for frame in stage.log:
+        state = evolve(state, decode(encode_frame(frame))).state
+    assert state.runs.open is None
 
 
 def test_a_run_that_is_not_for_certain_ours_is_left_alone_and_given_back():

@@ -23,7 +23,7 @@ from frameledger.frames import (
     Usage,
 )
 from frameledger_services import exception_groups, logs
-from frameledger_services.claims import ClaimedRun
+from frameledger_services.claims import ClaimedRun, rules
 from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.inference.attempt import Attempt
 from frameledger_services.inference.chat_span import ChatSpan
@@ -94,9 +94,15 @@ class AnswerAttempt:
         return lost
 
     async def give_up(self, message: str) -> RunOutcome:
+        """Close the run by a fatal error, without asking the model."""
         message = self._deps.redacted(message)
         _log.warning("run.given_up", context_id=self._run.context_id, run_id=self._run.run_id, reason=message)
-        await self._publish([ErrorFrame(code="attempts_exhausted", message=message, fatal=True)])
+        error = self._attempt.stamped(ErrorFrame(code="attempts_exhausted", message=message, fatal=True))
+        if self._attempt.number == rules.HIGHEST_ATTEMPT:
+            # A client's start may have this number, and none above it is given out: it is superseded by no start of
+            # ours, but closed by an error that names no attempt (R4.4). No worker answers under this number.
+            error = error.model_copy(update={"attempt": None, "claim": None})
+        await self._deps.publish(self._run.context_id, [error])
         return "given_up"
 
     async def _request(self, prepared: PreparedRequest) -> ProviderUnavailableError | None:
