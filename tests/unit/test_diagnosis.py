@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import get_args
@@ -9,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from frameledger.headers import milliseconds, originally_logged_ms
 from frameledger.record import LogPosition, Record, derived_id, forward, read
 from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.projector.log_check import LogState, symptom
@@ -311,7 +313,8 @@ def test_a_copy_of_a_stored_frame_is_read_as_what_is_stored(value, headers, gene
 @pytest.mark.parametrize("trace", [None, TRACE])
 @pytest.mark.parametrize("cause", [None, CAUSE])
 @pytest.mark.parametrize("was_forwarded", [False, True])
-def test_a_copy_with_fewer_headers_is_the_same_frame(value, source, trace, cause, was_forwarded):
+@pytest.mark.parametrize("logged_at", [None, AT])
+def test_a_copy_with_fewer_headers_is_the_same_frame(value, source, trace, cause, was_forwarded, logged_at):
     given = {
         "ce_source": source,
         "traceparent": trace and f"00-{trace}-b7ad6b7169203331-01",
@@ -320,18 +323,45 @@ def test_a_copy_with_fewer_headers_is_the_same_frame(value, source, trace, cause
     headers = tuple((name, text.encode()) for name, text in given.items() if text is not None)
     lay_at = Record("llm.frames", 1 if was_forwarded else 3, 118, b"ctx", value, headers)
     before = read(lay_at)
-    frame = stored_from(before)
-    with_trace, smallest = smaller("llm.frames", frame)
+    frame = replace(stored_from(before), logged_at=logged_at)
+    copies = list(smaller("llm.frames", frame))
     found = [
-        read(Record("llm.frames", 3, 2_000, made.key, made.value, made.headers, 5, 3))
-        for made in (with_trace, smallest)
+        read(Record("llm.frames", 3, 2_000, made.key, made.value, made.headers, 5, 3)) for made in copies
     ]
     for after in found:
         assert frame_uuid(after.frame_id) == frame_uuid(before.frame_id)
         assert (after.context_id, after.source, after.record.value) == ("ctx", source, value)
-    assert [(after.trace_id, after.causation_id) for after in found] == [(trace, cause), (None, None)]
+    times = [originally_logged_ms(dict(made.headers)) for made in copies]
+    logged_ms = None if logged_at is None else milliseconds(logged_at)
+    assert times == [logged_ms, logged_ms, None, None]
+    traced = [(after.trace_id, after.causation_id) for after in found]
+    assert traced == [(trace, cause), (None, None), (trace, cause), (None, None)]
     if before.has_own_id:
-        assert {name for name, _ in with_trace.headers} == {name for name, _ in headers}
+        assert {name for name, _ in copies[2].headers} == {name for name, _ in headers}
+
+
+@pytest.mark.regression("fault 50")
+def test_a_copy_that_is_cut_down_for_its_size_says_as_long_as_it_can_when_the_frame_was_logged():
+    """Without the time it would begin another life of a conversation that was erased meanwhile."""
+    lost = read(Record("llm.frames", 3, 118, b"ctx", b'{"type":"LLMRunFrame","id":"a"}', (("ce_source", b"me"),)))
+    frame = replace(stored_from(lost), trace_id=TRACE, causation_id=UUID(CAUSE), logged_at=AT)
+    sizes = [sum(len(name) + len(value) for name, value in made.headers) for made in smaller("llm.frames", frame)]
+    taken = []
+
+    def most(limit):
+        async def publish(records):
+            [record] = records
+            if sum(len(name) + len(value) for name, value in record.headers) > limit:
+                raise TooLargeError("too large", [None])
+            taken.append(record)
+            return [LogPosition("llm.frames", 3, 100)]
+
+        return publish
+
+    for limit in sizes:
+        asyncio.run(publish_copies("llm.frames", [frame], most(limit)))
+    times = [originally_logged_ms(dict(made.headers)) for made in taken]
+    assert times == [milliseconds(AT), milliseconds(AT), milliseconds(AT), None]
 
 
 def test_one_that_is_too_large_does_not_keep_back_those_behind_it():

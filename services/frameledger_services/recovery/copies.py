@@ -15,6 +15,7 @@ from frameledger.headers import (
     CE_SOURCE,
     FORWARDED_FROM,
     FRAME_ID,
+    ORIGINALLY_LOGGED,
     TRACEPARENT,
     Headers,
     headers_for,
@@ -154,10 +155,11 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
 
 
 def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
-    """The same copy with fewer headers, and then with fewer still, for a topic that takes no more. Read again each has
-    the id, the bytes and the source that are stored; the last has neither trace nor cause.
+    """The same copy with fewer and fewer headers, for a topic that takes no more. Read again each has the id, the bytes
+    and the source that are stored; the first two say when the frame was logged, the first and the third have trace and
+    cause. The time outlasts these: without it a copy behind an erasure that came meanwhile begins another life.
 
-    If the frame has an id of its own, the first is no larger than the record that was lost, before compression and
+    If the frame has an id of its own, the third is no larger than the record that was lost, before compression and
     unless that had a source that was no UTF-8 or a cause that was no uuid. Nothing for bytes that cannot be read any
     more.
     """
@@ -165,8 +167,9 @@ def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
     if full_copy is None:
         return
     needed = {CE_SOURCE, *_identity(topic, stored, full_copy)}
-    yield replace(full_copy, headers=_only(full_copy.headers, {*needed, TRACEPARENT, CAUSATION_ID}))
-    yield replace(full_copy, headers=_only(full_copy.headers, needed))
+    for time in ({ORIGINALLY_LOGGED}, set[str]()):
+        yield replace(full_copy, headers=_only(full_copy.headers, {*needed, *time, TRACEPARENT, CAUSATION_ID}))
+        yield replace(full_copy, headers=_only(full_copy.headers, needed | time))
 
 
 def _identity(topic: str, stored: LostFrame, outgoing: Outgoing) -> set[str]:
