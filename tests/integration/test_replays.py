@@ -15,10 +15,12 @@ from typer.testing import CliRunner
 
 from frameledger import derived
 from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame, encode_frame
+from frameledger.headers import originally_logged_ms
 from frameledger.ids import ContextId, Version
 from frameledger_services.cli import application
 from frameledger_services.client import Client, ForkRefusedError, Receipt
 from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.forks.copies import Copies
 from frameledger_services.forks.pace import ReplayPace
@@ -338,6 +340,22 @@ def test_copies_of_a_replay_whose_conversation_is_erased_meanwhile_begin_no_othe
         assert late > 10
 
     on_the_road(settings, history, work)
+
+
+@pytest.mark.regression("fault 51")
+def test_copies_for_another_installation_say_when_their_conversation_began(settings):
+    """There, too, none of them begins another conversation behind an erasure that comes meanwhile."""
+
+    async def work(client):
+        topic = TopicNames(settings.topic_prefix).dead_letters
+        done, _ = await published(settings, client, Copies("barge-in", "copy"), speed=0, topic=topic)
+        records = [record async for record in last_records(settings, topic, 1_000)]
+        opening, *copies = sorted(records, key=lambda record: record.offset)
+        assert len(copies) == done
+        assert {originally_logged_ms(dict(one.headers)) for one in copies} == {opening.timestamp_ms}
+        assert originally_logged_ms(dict(opening.headers)) is None
+
+    on_the_road(settings, "barge-in", work)
 
 
 def test_a_live_replay_says_what_the_person_said_and_asks_anew(settings):

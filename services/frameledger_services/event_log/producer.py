@@ -86,6 +86,15 @@ class Producer:
         one that the broker refuses: of the others, those that share its partition and come after it are not published,
         and the rest are; and `BrokerError` when no broker answers at all or there is no such topic: nothing was sent.
         """
+        batch = await self._published(topic, records, within)
+        return [place for place in batch.places if place is not None]
+
+    async def logged_ms(self, topic: str, records: Sequence[Outgoing]) -> list[int]:
+        """Publish as `publish`. Returns when each was logged, by its broker's clock, in milliseconds since 1970."""
+        batch = await self._published(topic, records, ACKNOWLEDGED_WITHIN)
+        return [time for time in batch.logged_ms if time is not None]
+
+    async def _published(self, topic: str, records: Sequence[Outgoing], within: float) -> PublishBatch:
         batch = PublishBatch(topic, records)
         last_error: BaseException | None = None
         try:
@@ -105,7 +114,7 @@ class Producer:
         except TimeoutError:
             why = await self._why_pending(batch)
             raise publish_errors.unacknowledged(topic, batch.places, within, last_error, why) from last_error
-        return [place for place in batch.places if place is not None]
+        return batch
 
     async def _send_all(self, batch: PublishBatch, pending: Sequence[int]) -> BaseException | None:
         """Send these records once, and enter their places. Returns an error if some have none yet."""

@@ -30,6 +30,9 @@ class PublishBatch:
         self.places: list[LogPosition | None] = [None] * len(records)
         """Of each record; None until it is acknowledged."""
 
+        self.logged_ms: list[int | None] = [None] * len(records)
+        """When each was logged, in milliseconds since 1970; None until it is acknowledged."""
+
         self.sizes = [_size(record) for record in records]
         """In bytes, before compression."""
 
@@ -79,6 +82,7 @@ class PublishBatch:
                 failures.append(failure)
             elif (offset := (written := answer.result()).offset) >= 0:
                 self.places[index] = LogPosition(self.topic, written.partition, offset)
+                self.logged_ms[index] = written.timestamp
             # Below zero: it was sent twice, and the broker no longer knows the first one's offset. It is sent once more
             # and then has a place.
         return failures

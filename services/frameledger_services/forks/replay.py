@@ -16,7 +16,6 @@ after an erasure of the new conversation are left out (RA5.lives).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime
 
 from frameledger import derived
 from frameledger.decode_error import DecodeError
@@ -91,7 +90,7 @@ class Replayer:
             raise ReplayRefusedError(
                 f"{topic} is a topic of effects, which workers carry out; frames go elsewhere."
             )
-        placed, opened_at = await self._open(copies, topic, first)
+        placed, opened_ms = await self._open(copies, topic, first)
         copied = left_out = 0
         due: list[Outgoing] = []
         async for recorded in recorded_frames(self._connections, copies.context_id, first, last):
@@ -101,7 +100,7 @@ class Replayer:
                 due = []
                 tell(recorded.version - 1)
             await pace.wait(seconds)
-            records = _copy(copies, placed, recorded, opened_at)
+            records = _copy(copies, placed, recorded, opened_ms)
             if records:
                 copied += 1
                 due += records
@@ -110,16 +109,16 @@ class Replayer:
         await self._producer.publish(topic, due)
         return copied, left_out
 
-    async def _open(self, copies: Copies, topic: str, first: int) -> tuple[PlacedCopies, datetime | None]:
-        """Publish what makes the new conversation a recording, and see that it is one. Returns when it was logged, None
-        on a topic that nothing of ours reads."""
+    async def _open(self, copies: Copies, topic: str, first: int) -> tuple[PlacedCopies, int]:
+        """Publish what makes the new conversation a recording, and see that it is one, unless the topic is another
+        installation's. Returns when it was logged, in milliseconds since 1970."""
         moment = await self._connections.read(forking.moment, copies.context_id, first - 1)
         opening = _opening(copies, first, moment)
         placed = PlacedCopies(copies, opening, first, moment.stored.positions)
         if topic != self._names.frames:
             records = [outgoing(one, ContextId(copies.copy), source=SOURCE) for one in opening]
-            await self._producer.publish(topic, records)
-            return placed, None
+            first_logged_ms, *_ = await self._producer.logged_ms(topic, records)
+            return placed, first_logged_ms
         await self._connections.read(forking.check_free, copies.copy, moment.origin)
         first_frame, *_ = await self._client.publish(copies.copy, *opening, wait=True)
         if (version := first_frame.version) is None:
@@ -135,7 +134,7 @@ class Replayer:
                 f"{copies.copy!r} is not a recording, since somebody else opened it: models and functions would act on "
                 "copies there. Choose another id."
             )
-        return placed, opened.logged_at
+        return placed, milliseconds(opened.logged_at)
 
 
 def _opening(copies: Copies, first: int, moment: ForkPoint) -> list[AnyFrame]:
@@ -157,7 +156,7 @@ def _opening(copies: Copies, first: int, moment: ForkPoint) -> list[AnyFrame]:
 
 
 def _copy(
-    copies: Copies, placed: PlacedCopies, recorded: RecordedFrame, opened_at: datetime | None
+    copies: Copies, placed: PlacedCopies, recorded: RecordedFrame, opened_ms: int
 ) -> list[Outgoing]:
     try:
         frames = placed.of(recorded, decode(recorded.payload))
@@ -168,7 +167,5 @@ def _copy(
         outgoing(one, ContextId(copies.copy), source=SOURCE, causation_id=copies.cause(recorded, one))
         for one in frames
     ]
-    if opened_at is None:
-        return records
-    since = originally_logged(milliseconds(opened_at))
+    since = originally_logged(opened_ms)
     return [replace(one, headers=(*one.headers, since)) for one in records]
