@@ -10,7 +10,13 @@ from tests.support.batches import HISTORIES, Log, folded, project
 from tests.support.databases import made
 
 from frameledger.context import LLMContext
-from frameledger_services.store import client_calls, client_requests, conversation_state, shown_messages
+from frameledger_services.store import (
+    client_calls,
+    client_requests,
+    conversation_state,
+    newest_requests,
+    shown_messages,
+)
 from frameledger_services.store.shown_messages import CLIENT
 
 SAID = {
@@ -32,9 +38,9 @@ RESULTS = {
         {**DONE, "result": {"chat_completion": "chat_completion"}, "metadata": {"of": "chat_completion"}},
         False,
     ),
-    "a client's result": ({**DONE, "result": 1, "metadata": {client_requests.REQUEST: {}}}, True),
+    "a client's result": ({**DONE, "result": 1, "metadata": {newest_requests.REQUEST: {}}}, True),
     "a client's result that is no text of Postgres's": (
-        {**DONE, "result": "\x00\ud800", "metadata": {client_requests.REQUEST: {"request_sha256": "\x00"}}},
+        {**DONE, "result": "\x00\ud800", "metadata": {newest_requests.REQUEST: {"request_sha256": "\x00"}}},
         True,
     ),
 }
@@ -119,7 +125,7 @@ def test_a_message_has_the_id_that_its_client_gave_it(address):
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 def test_who_asked_last_is_the_newest_frame_that_asks_and_counts(address, path):
-    asking = applied(address, path.stem, client_requests.ASKING)
+    asking = applied(address, path.stem, newest_requests.ASKING)
     found = ask(address, client_requests.last_question, path.stem)
     assert (found.version if found else None) == (asking[-1] if asking else None)
     assert found is None or found.is_newest

@@ -188,9 +188,14 @@ def test_what_was_projected_before_there_were_generations_is_of_the_first(empty_
             'INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, headers) '
             "VALUES ('t', 3, 7, 0, 'effect', 'u', '[]')"
         )
+        connection.execute(
+            "INSERT INTO claims (effect_id, version, kind, context_id, run_id, service, worker_id, attempt) "
+            "VALUES ('e', 1, 'run', 'c', 'r', 's', 'w', 7)"
+        )
     assert migration.migrate(empty_database).before == "0002"
     with psycopg.connect(empty_database) as connection:
         assert connection.execute("SELECT generation FROM outbox").fetchall() == [(1,)]
+        assert connection.execute("SELECT attempt, deaths FROM claims").fetchall() == [(7, 0)]
         assert connection.execute("SELECT generation, sealed_at FROM projections").fetchall() == [(1, None)]
         assert connection.execute("SELECT partition, next_offset FROM lag").fetchall() == [(3, 8)]
 

@@ -14,9 +14,16 @@ import pytest
 from psycopg import AsyncConnection
 from tests.support.databases import made
 
-from frameledger_services.store import answered_requests, context_json, contexts, following, listing
-from frameledger_services.store.client_requests import ASKING, SPEAKING
+from frameledger_services.store import (
+    answered_requests,
+    client_requests,
+    context_json,
+    contexts,
+    following,
+    listing,
+)
 from frameledger_services.store.listing import Selection
+from frameledger_services.store.newest_requests import ASKING, SPEAKING
 from frameledger_services.store.valid_to import FOR_EVER
 
 CONTEXTS, FRAMES, MESSAGES = 2_000, 40, 10
@@ -375,16 +382,45 @@ def test_a_head_that_is_written_again_leaves_every_index_as_it_is(filled):
         assert filled.execute(hot).fetchone() == (1,)
 
 
+SPEAK = f"""
+    UPDATE frames SET
+        type = CASE version % 4 WHEN 0 THEN 'FunctionCallResultFrame' ELSE 'TranscriptionFrame' END
+    WHERE context_id = '{LONG}';
+    UPDATE frames SET
+        type = 'LLMMessagesAppendFrame',
+        payload = '{{"run_llm":true,"metadata":{{"chat_completion":{{}}}}}}'
+    WHERE context_id = '{LONG}' AND version = 10 AND is_asked;
+    UPDATE context_settings SET value = '{{"system_instruction":"Be brief."}}'
+    WHERE context_id = '{LONG}' AND name = 'settings'
+"""
+
+
+@pytest.mark.regression("fault 52")
 @pytest.mark.regression("gateway 31")
-def test_who_gave_an_instruction_is_not_looked_for_where_there_is_none(filled):
-    about = {"id": LONG, "version": 2**63 - 1, "earliest": 0, "setting": "system_instruction"}
-    about |= {"asking": list(ASKING), "speaking": list(SPEAKING)}
-    found = "SELECT count(*) FROM ({}) AS found"
-    scanned, fetched = reads(filled, found.format(answered_requests.READ_WITH_SETTING), about)
-    assert scanned == set()
-    assert fetched < FRAMES
-    # Nobody has asked: without the condition all frames are read.
-    assert reads(filled, found.format(answered_requests.READ), about)[1] > 10 * FRAMES
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_the_latest_request_is_found_however_much_was_said_since(filled, is_asked):
+    """In a conversation of 20,000 frames of speech and of a service's calls."""
+    about = {
+        "id": LONG,
+        "setting": "system_instruction",
+        "client": "%ag_ui%",
+        "answering": ["FunctionCallResultFrame"],
+    }
+    found = "SELECT * FROM contexts LEFT JOIN ({}) AS found ON true WHERE contexts.context_id = %(id)s"
+    with filled.transaction(force_rollback=True):
+        # Frames are an archive, whose triggers keep them as they are.
+        filled.execute("SET LOCAL session_replication_role = replica")
+        filled.execute(SPEAK.replace("is_asked", str(is_asked)))
+        for plan in ("force_custom_plan", "force_generic_plan"):
+            filled.execute(f"SET LOCAL plan_cache_mode = {plan}")
+            for query in (
+                answered_requests.LATEST,
+                client_requests.LAST_QUESTION,
+                client_requests.LAST_ASKED,
+            ):
+                scanned, fetched = reads(filled, found.format(query), about)
+                assert scanned == set()
+                assert fetched < FRAMES
 
 
 def test_a_response_reads_the_frames_of_its_answer_alone(filled):

@@ -12,11 +12,16 @@ from typing import Any
 
 from frameledger_services.database_types import Connection
 from frameledger_services.store.client_calls import BY_CLIENT
-from frameledger_services.store.client_requests import ASKING, REQUEST, SPEAKING
 from frameledger_services.store.contexts import loads
+from frameledger_services.store.newest_requests import (
+    ASKING,
+    REQUEST,
+    RESULT,
+    SPEAKING,
+    is_marked,
+    newest_marked,
+)
 from frameledger_services.store.shown_messages import CLIENT
-
-INT64_MAX = 2**63 - 1
 
 _TYPES = {"asking": list(ASKING), "speaking": list(SPEAKING)}
 
@@ -54,6 +59,17 @@ class AnsweredRequest:
         return self.version if self.opened_version is None else self.opened_version
 
 
+@dataclass(frozen=True, slots=True)
+class LatestRequest:
+    """The newest frame by which a client requested an answer."""
+
+    noted: Mapping[str, Any]
+    """What was noted of the request, as a request for a response."""
+
+    settings: Mapping[str, Any]
+    """Those of the conversation when it was asked."""
+
+
 async def answered_request(
     connection: Connection, context_id: str, version: int, earliest: int = 0
 ) -> AnsweredRequest | None:
@@ -64,12 +80,16 @@ async def answered_request(
     return _answered(await cursor.fetchone())
 
 
-async def latest_request(connection: Connection, context_id: str, setting: str) -> AnsweredRequest | None:
+async def latest_request(connection: Connection, context_id: str, setting: str) -> LatestRequest | None:
     """Returns the newest request of a conversation that has this setting now; None if it has it not, whatever was
-    requested: then no frame is read. Otherwise reads the conversation's frames backwards."""
-    about = {"id": context_id, "version": INT64_MAX, "earliest": 0, "setting": setting}
-    cursor = await connection.execute(READ_WITH_SETTING, about | _TYPES)
-    return _answered(await cursor.fetchone())
+    requested. Reads a few frames, however long ago it was."""
+    cursor = await connection.execute(LATEST, {"id": context_id, "setting": setting})
+    row = await cursor.fetchone()
+    return (
+        None
+        if row is None
+        else LatestRequest(_noted(loads(row[0])), _object(loads(row[1]) if row[1] else None))
+    )
 
 
 def _answered(row: tuple[Any, ...] | None) -> AnsweredRequest | None:
@@ -77,18 +97,21 @@ def _answered(row: tuple[Any, ...] | None) -> AnsweredRequest | None:
         return None
     request, payload, logged_at, following, until, settings, tools = row
     frame = loads(payload)
-    metadata, opened = frame.get("metadata"), frame.get("opened_version")
-    noted = _object(_object(_object(metadata).get(REQUEST)).get(RESPONSE))
+    opened = frame.get("opened_version")
     return AnsweredRequest(
         request,
         logged_at,
-        noted,
+        _noted(frame),
         opened if isinstance(opened, int) else None,
         following,
         until,
         _object(loads(settings) if settings else None),
         loads(tools) or () if tools else (),
     )
+
+
+def _noted(frame: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _object(_object(_object(frame.get("metadata")).get(REQUEST)).get(RESPONSE))
 
 
 async def first_beyond(connection: Connection, context_id: str, version: int) -> int | None:
@@ -105,19 +128,13 @@ def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _is_marked(frame: str, *names: str) -> str:
-    """Returns the SQL condition that the frame was published for a request of these APIs."""
-    noted = f"json_text({frame}.payload, 'metadata')::json"
-    return " OR ".join(f"json_text({noted}, '{name}') IS NOT NULL" for name in names)
-
-
 _ASKS = f"""
     later.type = 'LLMRunFrame'
     OR later.type = ANY (%(speaking)s)
     OR later.type IN (
         'LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame', 'LLMContextFrame', 'FunctionCallCancelFrame'
     ) AND json_text(later.payload, 'run_llm') = 'true'
-    OR later.type = 'FunctionCallResultFrame' AND ({_is_marked("later", REQUEST, CLIENT)})
+    OR later.type = 'FunctionCallResultFrame' AND ({is_marked("later", REQUEST, CLIENT)})
 """
 """SQL: whether the frame requests an answer, and is not the result of a service's call, which goes on with one."""
 
@@ -162,8 +179,7 @@ def _first(which: str, version: str) -> str:
 BEYOND = f"SELECT {_first(_ENDS, '%(version)s')}"
 
 
-def _read(context_id: str) -> str:
-    return f"""
+READ = f"""
     SELECT
         asked.version,
         asked.payload::text,
@@ -173,22 +189,22 @@ def _read(context_id: str) -> str:
         setting_at(asked.context_id, 'settings', asked.version)::text,
         setting_at(asked.context_id, 'tools', asked.version)::text
     FROM frames AS asked
-    WHERE asked.context_id = {context_id} AND asked.version BETWEEN %(earliest)s AND %(version)s
+    WHERE asked.context_id = %(id)s AND asked.version BETWEEN %(earliest)s AND %(version)s
         AND asked.outcome = 'applied'
         AND CASE asked.type
-            WHEN 'FunctionCallResultFrame' THEN {_is_marked("asked", REQUEST, CLIENT)}
-            ELSE asked.type = ANY (%(asking)s) AND ({_is_marked("asked", REQUEST)})
+            WHEN '{RESULT}' THEN {is_marked("asked", REQUEST, CLIENT)}
+            ELSE asked.type = ANY (%(asking)s) AND ({is_marked("asked", REQUEST)})
         END
     ORDER BY asked.version DESC
     LIMIT 1
 """
 
-
-READ = _read("%(id)s")
-
-READ_WITH_SETTING = _read(
-    """(
-        SELECT context_id FROM contexts
-        WHERE context_id = %(id)s AND setting_at(context_id, 'settings', version) ->> %(setting)s::text IS NOT NULL
-    )"""
-)
+LATEST = f"""
+    SELECT asked.payload::text, setting_at(asked.context_id, 'settings', asked.version)::text
+    FROM contexts
+    INNER JOIN frames AS asked ON asked.context_id = contexts.context_id AND asked.version = greatest(
+        {newest_marked(ASKING, [REQUEST])}, {newest_marked([RESULT], [REQUEST, CLIENT])}
+    )
+    WHERE contexts.context_id = %(id)s
+        AND setting_at(contexts.context_id, 'settings', contexts.version) ->> %(setting)s::text IS NOT NULL
+"""

@@ -9,19 +9,19 @@ from uuid import UUID
 
 from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import loads
+from frameledger_services.store.newest_requests import (
+    ASKING,
+    REQUEST,
+    RESULT,
+    SPEAKING,
+    is_marked,
+    newest_asking,
+    newest_marked,
+)
 from frameledger_services.store.shown_messages import CLIENT
-
-ASKING = ("LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMRunFrame", "LLMContextFrame")
-"""Frames by which clients request an answer."""
-
-SPEAKING = ("TranscriptionFrame", "UserStoppedSpeakingFrame")
-"""Frames by which speech requests an answer."""
 
 ANSWERING = ("FunctionCallResultFrame", "FunctionCallCancelFrame")
 """Frames by which clients settle their calls."""
-
-REQUEST = "chat_completion"
-"""The name, in a frame's metadata, of the request that the frame was published for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ async def asked_by(
     connection: Connection, context_id: str, frame_ids: Sequence[UUID]
 ) -> tuple[int, Question | None]:
     """Returns the number of stored frames with these ids, and the newest of them that was applied."""
-    parameters = {"id": context_id, "frames": list(frame_ids), "asking": list(ASKING)}
+    parameters = {"id": context_id, "frames": list(frame_ids)}
     cursor = await connection.execute(
         "SELECT count(*) FROM frames WHERE context_id = %(id)s AND frame_id = ANY (%(frames)s)", parameters
     )
@@ -85,25 +85,16 @@ async def asked_by(
 
 
 async def last_question(connection: Connection, context_id: str) -> Question | None:
-    """Returns the latest request for an answer; None if there is none. Reads the conversation's frames backwards."""
-    cursor = await connection.execute(
-        f"{_QUESTION} AND {_asks('asked')} ORDER BY asked.version DESC LIMIT 1",
-        {"id": context_id, "asking": list(ASKING)},
-    )
+    """Returns the latest request for an answer; None if there is none. Reads a few frames, however long ago it was."""
+    cursor = await connection.execute(LAST_QUESTION, {"id": context_id})
     return _read(await cursor.fetchone())
 
 
 async def last_asked_run(connection: Connection, context_id: str) -> AskedRun | None:
-    """Returns the latest request of a conversation; None if the conversation does not exist. Reads the frames
-    backwards."""
+    """Returns the latest request of a conversation; None if the conversation does not exist. Reads the frames behind
+    the latest message or speech."""
     cursor = await connection.execute(
-        _LAST_ASKED,
-        {
-            "id": context_id,
-            "client": f'%"{CLIENT}"%',
-            "asking": [*ASKING, *SPEAKING],
-            "answering": list(ANSWERING),
-        },
+        LAST_ASKED, {"id": context_id, "client": f'%"{CLIENT}"%', "answering": list(ANSWERING)}
     )
     row = await cursor.fetchone()
     if row is None:
@@ -176,17 +167,10 @@ def _read(row: tuple[Any, ...] | None) -> Question | None:
     )
 
 
-def _asks(frame: str) -> str:
-    """Returns the SQL condition that a client requested an answer by this frame, or by a result in a request.
-
-    A result that only contains the name of `REQUEST` is none: a service's result may be about this API.
-    """
-    return f"""(
-        {frame}.type = ANY (%(asking)s)
-        OR {frame}.type = 'FunctionCallResultFrame'
-            AND json_text(json_text({frame}.payload, 'metadata')::json, '{REQUEST}') IS NOT NULL
-    )"""
-
+_NEWEST_ASKING = newest_asking(*ASKING)
+_NEWEST_QUESTION = f"""
+    greatest({_NEWEST_ASKING}, {newest_marked([RESULT], [REQUEST], after=f"coalesce({_NEWEST_ASKING}, 0)")})
+"""
 
 _QUESTION = f"""
     SELECT
@@ -198,28 +182,28 @@ _QUESTION = f"""
             ORDER BY requested_version DESC
             LIMIT 1
         ),
-        NOT EXISTS (
-            SELECT FROM frames AS later
-            WHERE later.context_id = asked.context_id AND later.version > asked.version
-                AND {_asks("later")} AND later.outcome = 'applied'
-        )
+        coalesce({_NEWEST_QUESTION}, 0) <= asked.version
     FROM frames AS asked
     WHERE asked.context_id = %(id)s AND asked.outcome = 'applied'
 """
 
+LAST_QUESTION = f"{_QUESTION} AND asked.version = {_NEWEST_QUESTION}"
 
-_LAST_ASKED = """
+
+_NEWEST_SAID = newest_asking(*ASKING, *SPEAKING)
+
+LAST_ASKED = f"""
     SELECT
         head.version, asked.version, asked.type, asked.payload,
         (SELECT run_id FROM runs WHERE context_id = head.context_id ORDER BY requested_version DESC LIMIT 1),
-        setting_at(head.context_id, 'mirror', head.version) #>> '{}' IS NOT NULL
+        setting_at(head.context_id, 'mirror', head.version) #>> '{{}}' IS NOT NULL
     FROM contexts AS head
     LEFT JOIN LATERAL (
         SELECT version, type, payload::text AS payload
         FROM frames
-        WHERE context_id = head.context_id AND outcome = 'applied'
+        WHERE context_id = head.context_id AND version >= coalesce({_NEWEST_SAID}, 0) AND outcome = 'applied'
             AND (
-                type = ANY (%(asking)s)
+                version = {_NEWEST_SAID}
                 OR type = ANY (%(answering)s) AND payload::text LIKE %(client)s
             )
         ORDER BY version DESC

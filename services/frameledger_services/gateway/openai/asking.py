@@ -31,7 +31,13 @@ from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.openai.request_frames import MOST_QUESTIONS, RequestFrames
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.store import client_calls, client_requests, conversation_state, offers
+from frameledger_services.store import (
+    client_calls,
+    client_requests,
+    conversation_state,
+    newest_requests,
+    offers,
+)
 from frameledger_services.store.client_requests import Question
 from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.conversation_state import Readiness
@@ -234,6 +240,6 @@ def _held(readiness: Readiness) -> list[Held]:
 
 
 def _request_of(question: Question) -> str | None:
-    about = question.metadata.get(client_requests.REQUEST)
+    about = question.metadata.get(newest_requests.REQUEST)
     digest = about.get("request_sha256") if isinstance(about, Mapping) else None
     return digest if isinstance(digest, str) else None

@@ -25,7 +25,7 @@ from frameledger_services.gateway import call_settlement, client_tools
 from frameledger_services.gateway.append import KEYS
 from frameledger_services.gateway.openai.history import Plan
 from frameledger_services.gateway.openai.request import CompletionRequest
-from frameledger_services.store import client_requests
+from frameledger_services.store import newest_requests
 from frameledger_services.store.client_calls import ClientCall, WaitingCall
 
 MOST_QUESTIONS = 10
@@ -101,7 +101,7 @@ class RequestFrames:
         )
 
     def _marks(self) -> dict[str, Any]:
-        marks: dict[str, Any] = {"metadata": {client_requests.REQUEST: self.chat_request.noted()}}
+        marks: dict[str, Any] = {"metadata": {newest_requests.REQUEST: self.chat_request.noted()}}
         if self.key is not None:
             marks["id"] = self.question_id(min(self.used, MOST_QUESTIONS - 1))
         return marks

@@ -21,7 +21,7 @@ from frameledger_services.gateway.openai_responses.request import INSTRUCTION, R
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.store import contexts, conversation_state
-from frameledger_services.store.answered_requests import AnsweredRequest, latest_request
+from frameledger_services.store.answered_requests import LatestRequest, latest_request
 
 PREVIOUS = "previous_response_id"
 
@@ -73,7 +73,7 @@ async def _end(parts: Parts, previous: ResponseId) -> int:
         await conversation_gate.wait_for_change(parts, previous.context_id, version, deadline, headers)
 
 
-def _instruction(latest: AnsweredRequest | None) -> str | None:
+def _instruction(latest: LatestRequest | None) -> str | None:
     """The instruction that the latest request for a response gave, and the conversation still has."""
     if latest is None or not latest.noted.get("has_instructions"):
         return None

@@ -119,6 +119,12 @@ claims = Table(
         "its latest commits.",
         '"left"((gen_random_uuid())::text, 8)',
     ),
+    column(
+        "deaths",
+        Integer,
+        "Number of attempts whose worker died. An attempt that its worker released is none.",
+        "0",
+    ),
     PrimaryKeyConstraint("effect_id", name="claims_pkey"),
     CheckConstraint(
         "CASE kind "
