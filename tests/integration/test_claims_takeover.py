@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.claim_workers import (
     FUNCTIONS,
@@ -120,6 +121,28 @@ def test_calls_are_taken_over_with_their_columns(scene):
                 ("h", True),
             ]
             assert await one.finish_over() == 2, "the forgotten call, and the one that waits for a person"
+
+    run(scenario())
+
+
+@pytest.mark.regression("worker 73")
+def test_only_attempts_whose_worker_died_are_counted_as_deaths(scene):
+    async def scenario():
+        (call,) = await scene.call("b", "f")
+        offer = FUNCTIONS | {"serves": ("f",)}
+        async with workers(scene.address, offer, offer, offer) as (one, dead, other):
+            [claimed] = (await one.claim_calls([call])).claimed
+            await one.release([call.id])
+            [released] = await dead.take_over_calls(10)
+            await connected_for_long(other)
+            await die(dead)
+            [orphaned] = await other.take_over_calls(10)
+            await other.release([call.id], untried=True)
+            [untried] = await one.take_over_calls(10)
+            await claims.release_all_but(one.connection, one.id, {})
+            [unknown] = await other.take_over_calls(10)
+        taken = (claimed, released, orphaned, untried, unknown)
+        assert [(one.call_attempt, one.deaths) for one in taken] == [(1, 0), (2, 0), (3, 1), (3, 1), (4, 1)]
 
     run(scenario())
 

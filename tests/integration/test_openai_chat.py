@@ -31,7 +31,7 @@ from frameledger_services.embedded import ports
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.service import connected
-from frameledger_services.store import client_requests, newest_requests
+from frameledger_services.store import client_requests
 
 
 def test_a_chat_goes_on_in_one_conversation_as_its_client_resends_it(stage):

@@ -261,9 +261,13 @@ def test_a_fourth_attempt_asks_nobody_and_says_that_it_is_over():
 
 @pytest.mark.regression("worker 72")
 @pytest.mark.parametrize("by_client", [HIGHEST_ATTEMPT - 1, HIGHEST_ATTEMPT])
-def test_a_run_to_which_a_client_gave_the_highest_attempt_is_given_up_by_the_first_worker_that_has_it(by_client):
+def test_a_run_to_which_a_client_gave_the_highest_attempt_is_given_up_by_the_first_worker_that_has_it(
+    by_client,
+):
     """No attempt above it can be given out, so the worker's own has the client's number."""
-    asked = decode(b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"Hi"}],"run_llm":true}')
+    asked = decode(
+        b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"Hi"}],"run_llm":true}'
+    )
     state = evolve(State(ContextId("ctx")), asked).state
     run_id = state.runs.open.run_id
     start = {"type": "LLMFullResponseStartFrame", "run_id": run_id, "attempt": by_client}

@@ -343,15 +343,20 @@ def test_a_copy_with_fewer_headers_is_the_same_frame(value, source, trace, cause
 @pytest.mark.regression("fault 50")
 def test_a_copy_that_is_cut_down_for_its_size_says_as_long_as_it_can_when_the_frame_was_logged():
     """Without the time it would begin another life of a conversation that was erased meanwhile."""
-    lost = read(Record("llm.frames", 3, 118, b"ctx", b'{"type":"LLMRunFrame","id":"a"}', (("ce_source", b"me"),)))
+    lost = read(
+        Record("llm.frames", 3, 118, b"ctx", b'{"type":"LLMRunFrame","id":"a"}', (("ce_source", b"me"),))
+    )
     frame = replace(stored_from(lost), trace_id=TRACE, causation_id=UUID(CAUSE), logged_at=AT)
-    sizes = [sum(len(name) + len(value) for name, value in made.headers) for made in smaller("llm.frames", frame)]
+    sizes = [
+        sum(len(name) + len(value or b"") for name, value in made.headers)
+        for made in smaller("llm.frames", frame)
+    ]
     taken = []
 
     def most(limit):
         async def publish(records):
             [record] = records
-            if sum(len(name) + len(value) for name, value in record.headers) > limit:
+            if sum(len(name) + len(value or b"") for name, value in record.headers) > limit:
                 raise TooLargeError("too large", [None])
             taken.append(record)
             return [LogPosition("llm.frames", 3, 100)]

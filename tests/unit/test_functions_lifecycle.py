@@ -25,7 +25,7 @@ from frameledger_services.claims import ClaimedRun
 from frameledger_services.functions import (
     ResultRefusedError,
 )
-from frameledger_services.functions.call_lifecycle import MOST_ATTEMPTS, CallLifecycle
+from frameledger_services.functions.call_lifecycle import MOST_DEATHS, CallLifecycle
 from frameledger_services.functions.execution import Execution, HandlerExecutor, NotBegun, Returned
 from frameledger_services.functions.options import Options
 from frameledger_services.store.tool_calls import CallSnapshot
@@ -379,8 +379,15 @@ def test_results_that_come_faster_than_they_are_published_do_not_put_off_the_dea
 @pytest.mark.parametrize(
     "on_the_log", [True, False], ids=["its start is on the log", "not even its start is"]
 )
-@pytest.mark.parametrize(("attempt", "runs"), [(MOST_ATTEMPTS, True), (MOST_ATTEMPTS + 1, False)])
-def test_a_function_that_its_workers_never_survive_is_not_run_for_ever(attempt, runs, on_the_log):
+@pytest.mark.parametrize(
+    ("attempt", "deaths", "runs"),
+    [
+        (MOST_DEATHS, MOST_DEATHS - 1, True),
+        (MOST_DEATHS + 1, MOST_DEATHS, False),
+        pytest.param(100, 0, True, marks=pytest.mark.regression("worker 73")),
+    ],
+)
+def test_a_function_that_its_workers_never_survive_is_not_run_for_ever(attempt, deaths, runs, on_the_log):
     ran = []
 
     async def handler(params):
@@ -392,7 +399,7 @@ def test_a_function_that_its_workers_never_survive_is_not_run_for_ever(attempt, 
         run_call(
             handler,
             Options(safe_to_retry=True),
-            call=replace(CALL, attempt=attempt, started_by=FIRST_START),
+            call=replace(CALL, attempt=attempt, deaths=deaths, started_by=FIRST_START),
             started_before=before if on_the_log else None,
         )
     )

@@ -67,6 +67,7 @@ class _GrantedClaim(Generic[E]):
     effect: E
     attempt: int
     token: str
+    deaths: int
     columns: Sequence[Any]
 
 
@@ -98,6 +99,7 @@ def _call(claim: _GrantedClaim[effects.CallFunction], traceparents: Mapping[str,
         tool_call_id=effect.tool_call_id,
         attempt=claim.attempt,
         token=claim.token,
+        deaths=claim.deaths,
         causation_id=effect.causation_id,
         traceparent=traceparents.get(effect.id),
     )
@@ -125,7 +127,7 @@ async def _claim(
     claimed: list[_GrantedClaim[E]] = []
     examined: set[int] = set()
     claimed_ids: set[str] = set()
-    for is_alive, place, attempt, token, *values in await cursor.fetchall():
+    for is_alive, place, attempt, token, deaths, *values in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if place is None:
@@ -135,7 +137,7 @@ async def _claim(
         # The topic may contain the same effect twice.
         if attempt is not None and effect.id not in claimed_ids:
             claimed_ids.add(effect.id)
-            claimed.append(_GrantedClaim(effect, attempt, token, values))
+            claimed.append(_GrantedClaim(effect, attempt, token, deaths, values))
     # Effects after the last one within the limit were not examined.
     is_full = limit is not None and len(examined) >= limit
     return ClaimResult(claimed, len(requests) - max(examined, default=0) if is_full else 0)
@@ -157,7 +159,7 @@ _CLAIM_AGAIN = """
         worker_id = excluded.worker_id, service = excluded.service, attempt = excluded.attempt, token = DEFAULT,
         taken_at = clock_timestamp(), released_at = NULL, finished_at = NULL, finish = NULL
     WHERE had.finished_at IS NOT NULL AND had.attempt < excluded.attempt
-    RETURNING effect_id, attempt, token
+    RETURNING effect_id, attempt, token, deaths
 """
 
 _CLAIM_RUNS = f"""
@@ -185,7 +187,7 @@ _CLAIM_RUNS = f"""
         ORDER BY effect_id
         {_CLAIM_AGAIN}
     )
-    SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token, mine.trigger, mine.age_secs
+    SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token, taken.deaths, mine.trigger, mine.age_secs
     FROM (VALUES (true)) AS always
     LEFT JOIN mine ON true
     LEFT JOIN taken ON taken.effect_id = mine.effect_id
@@ -224,9 +226,9 @@ _CLAIM_CALLS = f"""
         ORDER BY effect_id
         {_CLAIM_AGAIN}
     )
-    SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token, mine.function_name, mine.arguments,
-        mine.group_id, mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin,
-        mine.started_by
+    SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token, taken.deaths, mine.function_name,
+        mine.arguments, mine.group_id, mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted,
+        mine.builtin, mine.started_by
     FROM (VALUES (true)) AS always
     LEFT JOIN mine ON true
     LEFT JOIN taken ON taken.effect_id = mine.effect_id

@@ -58,7 +58,18 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
         if not is_alive:
             raise rules.dead(worker_id)
         if row[0] is not None:
-            effect_id, context_id, version, requested_version, ordinal, call, attempt, token, *columns = row
+            (
+                effect_id,
+                context_id,
+                version,
+                requested_version,
+                ordinal,
+                call,
+                attempt,
+                token,
+                deaths,
+                *columns,
+            ) = row
             calls.append(
                 rules.claimed_call(
                     rules.CallColumns(*columns),
@@ -70,6 +81,7 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
                     tool_call_id=ToolCallId(call),
                     attempt=attempt,
                     token=token,
+                    deaths=deaths,
                     causation_id=cause,
                     traceparent=tracing.of_stored(trace_id, cause),
                     taken_over=True,
@@ -131,6 +143,7 @@ _TAKE = f"""
     UPDATE claims
     SET worker_id = mine.new_worker_id, service = mine.new_service, token = DEFAULT,
         attempt = {rules.attempt_after("claims.attempt", "mine.started_attempt")},
+        deaths = claims.deaths + CASE WHEN claims.released_at IS NULL THEN 1 ELSE 0 END,
         taken_at = clock_timestamp(), released_at = NULL
     FROM mine
     WHERE claims.effect_id = mine.effect_id
@@ -173,8 +186,9 @@ _TAKE_CALLS = f"""
     ), taken AS (
         {_TAKE}
         RETURNING claims.effect_id, claims.context_id, claims.version, claims.requested_version, claims.ordinal,
-            claims.tool_call_id, claims.attempt, claims.token, mine.function_name, mine.arguments, mine.group_id,
-            mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin, mine.started_by
+            claims.tool_call_id, claims.attempt, claims.token, claims.deaths, mine.function_name, mine.arguments,
+            mine.group_id, mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin,
+            mine.started_by
     )
     SELECT EXISTS (SELECT FROM me), {rules.frame_id_at("taken.version", of="taken")},
         {rules.trace_id_at("taken.version", of="taken")}, taken.*

@@ -155,9 +155,7 @@ def _opening(copies: Copies, first: int, moment: ForkPoint) -> list[AnyFrame]:
     return frames
 
 
-def _copy(
-    copies: Copies, placed: PlacedCopies, recorded: RecordedFrame, opened_ms: int
-) -> list[Outgoing]:
+def _copy(copies: Copies, placed: PlacedCopies, recorded: RecordedFrame, opened_ms: int) -> list[Outgoing]:
     try:
         frames = placed.of(recorded, decode(recorded.payload))
     except DecodeError:

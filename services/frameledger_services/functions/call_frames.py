@@ -66,6 +66,9 @@ class CallAttempt:
     started_by: UUID | None = None
     """The start by an earlier attempt. None if there was none when this one was claimed."""
 
+    deaths: int = 0
+    """Number of earlier attempts whose worker died."""
+
     @property
     def key(self) -> CallKey:
         return (self.requested_version, self.ordinal)

@@ -41,9 +41,9 @@ from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
-MOST_ATTEMPTS = 10
-"""Maximum attempts at a call that is safe to retry; then it fails. One that its workers do not survive would end each
-of them until its deadline, and with them the calls of other conversations."""
+MOST_DEATHS = 10
+"""Maximum attempts whose worker died, at a call that is safe to retry; then it fails. One that its workers do not
+survive would end each of them until its deadline, and with them the calls of other conversations."""
 
 _log = logs.get_logger("functions")
 
@@ -164,7 +164,7 @@ class CallLifecycle:
         refusal = state.plan.refusal
         if refusal is None and state.is_late:
             refusal = call_words.late(state.call.function_name)
-        if refusal is None and state.plan.options.safe_to_retry and (state.call.attempt or 0) > MOST_ATTEMPTS:
+        if refusal is None and state.plan.options.safe_to_retry and state.call.deaths >= MOST_DEATHS:
             refusal = call_words.given_up(state.call.function_name)
         if refusal is not None:
             # Published under the claim: it counts only if the start that names the claim does.

@@ -222,4 +222,5 @@ def _attempt(claimed: ClaimedCall, worker_id: str) -> CallAttempt:
         builtin=claimed.builtin,
         dispatched_by=claimed.causation_id,
         started_by=claimed.started_by,
+        deaths=claimed.deaths,
     )

@@ -168,7 +168,9 @@ def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
         return
     needed = {CE_SOURCE, *_identity(topic, stored, full_copy)}
     for time in ({ORIGINALLY_LOGGED}, set[str]()):
-        yield replace(full_copy, headers=_only(full_copy.headers, {*needed, *time, TRACEPARENT, CAUSATION_ID}))
+        yield replace(
+            full_copy, headers=_only(full_copy.headers, {*needed, *time, TRACEPARENT, CAUSATION_ID})
+        )
         yield replace(full_copy, headers=_only(full_copy.headers, needed | time))
 
 

@@ -14,7 +14,6 @@ from frameledger_services.store.newest_requests import (
     REQUEST,
     RESULT,
     SPEAKING,
-    is_marked,
     newest_asking,
     newest_marked,
 )
