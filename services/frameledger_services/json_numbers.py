@@ -1,10 +1,23 @@
-"""Numbers that Python reads in JSON and that JSON does not have."""
+"""Numbers that Python reads and writes in JSON, and that JSON does not have."""
 
 from __future__ import annotations
 
-from typing import NoReturn
+import json
+from typing import Any, NoReturn
+
+from frameledger import strict_json
+from frameledger.decode_error import DecodeError
 
 
 def no_constant(name: str) -> NoReturn:
     """Raise ValueError: a `parse_constant` of `json`, which takes NaN and both infinities otherwise."""
     raise ValueError(f"{name} is no number of JSON")
+
+
+def check_json(value: Any) -> None:
+    """Raise ValueError unless this is a value that a frame can hold: no object of Python, no NaN or infinity, and no
+    number beyond a double."""
+    try:
+        strict_json.loads(json.dumps(value, allow_nan=False).encode())
+    except (TypeError, RecursionError, DecodeError) as error:
+        raise ValueError(str(error)) from error

@@ -1,5 +1,7 @@
 """Which handler serves which function, and on what terms."""
 
+import math
+
 import pytest
 
 from frameledger.tools import FunctionSchema
@@ -270,6 +272,28 @@ def test_what_cannot_be_called_or_has_another_schema_is_refused():
         registry.register_direct_function(lambda: None)
     with pytest.raises(ValueError, match="a name"):
         registry.register_function("", one)
+    assert registry.serves() == ()
+
+
+@pytest.mark.regression("worker 74")
+@pytest.mark.parametrize("default", [math.nan, -math.inf, 10**400, object()], ids=type)
+def test_a_schema_that_is_no_json_is_refused_when_it_is_registered(default):
+    registry = FunctionRegistry()
+    parameters = {"type": "object", "properties": {"a": {"default": default}}}
+    schema = {"type": "function", "function": {"name": "look", "parameters": parameters}}
+    with pytest.raises(ValueError, match="the schema of 'look' is no JSON"):
+        registry.register_function("look", one, schema=schema)
+    assert registry.serves() == ()
+
+
+@pytest.mark.regression("worker 75")
+@pytest.mark.parametrize("name", ["look\0", "look\ud800"], ids=["NUL", "half"])
+def test_a_name_that_no_database_holds_is_refused_when_it_is_registered(name):
+    registry = FunctionRegistry()
+    with pytest.raises(ValueError, match="a function's name"):
+        registry.register_function(name, one)
+    with pytest.raises(TypeError, match="a function's name is text"):
+        registry.register_function(one, one)
     assert registry.serves() == ()
 
 

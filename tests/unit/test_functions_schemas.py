@@ -2,6 +2,7 @@
 
 import asyncio
 import enum
+import math
 from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
@@ -422,6 +423,44 @@ def test_what_python_alone_reads_as_a_number_is_no_json(number):
     assert parsed('{"amounts": [1e308, -0.0, 12345678901234567890]}') == {
         "amounts": [1e308, -0.0, 12345678901234567890]
     }
+
+
+@pytest.mark.regression("worker 74")
+def test_a_default_that_only_python_reads_as_a_number_is_left_out_of_the_schema():
+    class Range(BaseModel):
+        most: float = math.inf
+
+    every = Range()
+
+    def search(
+        most: float = math.inf, least: float = -math.inf, digits: int = 10**400, within: Range = every
+    ): ...
+
+    number = {"type": "number"}
+    assert schema_of(search).properties == {
+        "most": number,
+        "least": number,
+        "digits": {"type": "integer"},
+        "within": {"type": "object", "properties": {"most": number}},
+    }
+    assert signature_of(search).converted({}) == {}
+
+
+@pytest.mark.regression("worker 76")
+def test_what_would_be_given_to_the_model_or_to_the_function_by_mistake_is_refused():
+    class Shop:
+        def price(self, article: str): ...
+
+        def of(cls, article: str): ...  # noqa: N805
+
+    def described(days: int = Field(3, description="How many.")): ...
+
+    for method in (Shop.price, Shop.of):
+        with pytest.raises(FunctionSchemaError, match="is a method"):
+            schema_of(method)
+    with pytest.raises(FunctionSchemaError, match="Annotated"):
+        schema_of(described)
+    assert list(schema_of(Shop().price).properties) == ["article"]
 
 
 @pytest.mark.regression("worker 68")

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from frameledger.surrogates import has_half
 from frameledger.tools import FunctionSchema, tool_name
 from frameledger_services.functions.arguments import ArgumentsChecker
 from frameledger_services.functions.options import OptionOverrides, Options
 from frameledger_services.functions.schemas import FunctionSignature, signature_of
+from frameledger_services.json_numbers import check_json
 
 Handler = Callable[..., Any]
 Schema = FunctionSchema | Mapping[str, Any]
@@ -87,11 +89,12 @@ def item_of(
         raise TypeError(f"the handler of {label(name)} is not callable: {handler!r}")
     if name == "":
         raise ValueError("a function needs a name; use None to register the catch-all")
+    _check_name(name)
     if schema is not None and tool_name(schema) != name:
         raise ValueError(
             f"the schema is named {tool_name(schema)!r}, but the handler is registered as {label(name)}"
         )
-    checker = None if schema is None else checker_of(schema)
+    checker = None if schema is None else _own_checker(name, schema)
     return FunctionCallRegistryItem(
         name, handler, Options.resolved(overrides, handler), schema, checker=checker
     )
@@ -100,9 +103,10 @@ def item_of(
 def direct_item(
     direct: DirectFunction, overrides: OptionOverrides, *, auto_registered: bool = False
 ) -> FunctionCallRegistryItem:
-    """Returns an item for a function that the model calls directly."""
+    """Returns an item for a function that the model calls directly. Raises ValueError."""
     options, schema = Options.resolved(overrides, direct.function), direct.signature.schema
-    return FunctionCallRegistryItem(direct.name, direct, options, schema, auto_registered, checker_of(schema))
+    checker = _own_checker(direct.name, schema)
+    return FunctionCallRegistryItem(direct.name, direct, options, schema, auto_registered, checker)
 
 
 def checker_of(schema: Schema, *, from_a_client: bool = False) -> ArgumentsChecker:
@@ -120,3 +124,22 @@ def checker_of(schema: Schema, *, from_a_client: bool = False) -> ArgumentsCheck
 def label(name: str | None) -> str:
     """Returns a registered name for an error message."""
     return "the catch-all" if name is None else f"{name!r}"
+
+
+def _check_name(name: object) -> None:
+    """The database has the names that a worker serves as text: one that it does not hold would end the service."""
+    if name is None:
+        return
+    if not isinstance(name, str):
+        raise TypeError(f"a function's name is text, not {name!r}")
+    if "\0" in name or has_half(name):
+        raise ValueError(f"a function's name has neither NUL nor half of a character, as {name!r} has")
+
+
+def _own_checker(name: str | None, schema: Schema) -> ArgumentsChecker:
+    """Returns the checker of a schema that the database is to hold for the models of other processes."""
+    try:
+        check_json(schema.to_openai() if isinstance(schema, FunctionSchema) else dict(schema))
+    except ValueError as error:
+        raise ValueError(f"the schema of {label(name)} is no JSON: {error}") from error
+    return checker_of(schema)

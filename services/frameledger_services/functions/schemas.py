@@ -12,6 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import docstring_parser
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import PydanticJsonSchemaWarning
 
 from frameledger.errors import RefusedError
@@ -19,10 +20,13 @@ from frameledger.tools import FunctionSchema
 from frameledger_services import logs
 from frameledger_services.functions.arguments import ArgumentsError
 from frameledger_services.functions.params import FunctionCallParams
+from frameledger_services.json_numbers import check_json
 
 PARAMS = "params"
 """The usual name of the parameter that gets the `FunctionCallParams`. Without a type it could be an argument of the
 model, so it needs one."""
+
+_OF_METHODS = frozenset({"self", "cls"})
 
 MOST_CHARACTERS = 300
 """Of a mistake in the arguments and of its place: the model chooses the keys of a dictionary."""
@@ -92,6 +96,17 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
                 "List the parameters one by one."
             )
         hint = hints.get(parameter.name)
+        if hint is None and parameter.name in _OF_METHODS and not fields and params_name is None:
+            raise FunctionSchemaError(
+                f"{name} is a method: its {parameter.name!r} would be an argument of the model. Register the method of "
+                "an object, such as `shop.price`, and not that of its class."
+            )
+        if isinstance(parameter.default, FieldInfo):
+            raise FunctionSchemaError(
+                f"{name}: the default of {parameter.name!r} is a `Field`, which the function would get as the value. "
+                f"Write it into the annotation: `{parameter.name}: Annotated[..., Field(...)]`, with a default behind "
+                "it if there is one."
+            )
         if _takes_params(hint):
             if params_name is not None:
                 raise FunctionSchemaError(
@@ -190,7 +205,7 @@ def _inlined(name: str, value: Any, definitions: Mapping[str, Any], inside: tupl
         if key == "properties"
         else _inlined(name, item, definitions, inside)
         for key, item in value.items()
-        if key != "$ref"
+        if key != "$ref" and (key != "default" or _is_json(item))
     }
     reference = value.get("$ref")
     if reference is None:
@@ -201,6 +216,15 @@ def _inlined(name: str, value: Any, definitions: Mapping[str, Any], inside: tupl
             f"{name}: the type {target!r} contains itself. A schema cannot be recursive: flatten the type."
         )
     return _untitled(_inlined(name, definitions[target], definitions, (*inside, target))) | rest
+
+
+def _is_json(default: Any) -> bool:
+    """Returns whether a default can be told to a model; `math.inf` cannot. The function has it all the same."""
+    try:
+        check_json(default)
+    except ValueError:
+        return False
+    return True
 
 
 def _untitled(schema: Any) -> Any:
