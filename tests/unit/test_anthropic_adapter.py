@@ -175,6 +175,11 @@ def test_documents_come_from_data_and_from_files():
         (user([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]), "'input_audio'"),
         (user([{"type": "file", "file": {"file_data": "data:text/csv;base64,AAAA"}}]), "'file' in message 1"),
         ({**image("https://example.com/a.png"), "role": "developer"}, "an image or a file in message 1"),
+        pytest.param(
+            {**image("https://example.com/a.png"), "role": "assistant"},
+            "an image or a file in message 1 of the request, whose role is 'assistant'",
+            marks=pytest.mark.regression("worker 78"),
+        ),
         (LLMSpecificMessage("anthropic", {"role": "wizard"}), "message 1 of the request, which is its own"),
         (LLMSpecificMessage("anthropic", "words"), "message 1 of the request, which is its own"),
     ],

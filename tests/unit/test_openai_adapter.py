@@ -77,6 +77,20 @@ def test_an_assistant_that_says_nothing_is_left_out():
     assert told() == [{"role": "user", "content": OPENING}]
 
 
+@pytest.mark.regression("worker 77")
+@pytest.mark.parametrize("empty", [[], ()])
+def test_content_that_is_an_empty_list_is_empty_text(empty):
+    made = told(
+        {"role": "user", "content": empty}, {**call("x"), "content": empty}, result("x", empty), HELLO
+    )
+    assert made == [
+        {"role": "user", "content": ""},
+        {**call("x"), "content": None},
+        {"role": "tool", "tool_call_id": "x", "content": ""},
+        HELLO,
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sent"), [('{"a":1.50}', '{"a":1.50}'), ({"a": "é"}, '{"a":"é"}'), (None, "{}")]
 )

@@ -98,7 +98,7 @@ class AnthropicMessages:
             case "assistant":
                 calls = message.get("tool_calls") or ()
                 self.called |= {call["function"]["name"]: None for call in calls}
-                blocks = blocks_of.of_content(self._provider, place, message)
+                blocks = self._text_blocks(role, place, message)
                 self._append("assistant", [*blocks, *map(blocks_of.tool_use, calls)])
             case "tool":
                 block = blocks_of.tool_result(self._provider, place, message)
@@ -109,17 +109,21 @@ class AnthropicMessages:
                 self._instruct(role, place, message)
 
     def _instruct(self, role: str, place: int, message: Mapping[str, Any]) -> None:
-        blocks = blocks_of.of_content(self._provider, place, message)
-        if any(block["type"] != "text" for block in blocks):
-            where = f"message {place + 1} of the request"
-            raise UnmappableError(self._provider, f"an image or a file in {where}, whose role is {role!r}")
-        text = "\n".join(block["text"] for block in blocks)
+        text = "\n".join(block["text"] for block in self._text_blocks(role, place, message))
         if not text:
             return
         if not self._placed and not self._thoughts:
             self.system.append(text)
         else:
             self._append("user", [_text(f"<{role}>\n{text}\n</{role}>")])
+
+    def _text_blocks(self, role: str, place: int, message: Mapping[str, Any]) -> list[Block]:
+        """The blocks of a message that the API takes text in only."""
+        blocks = blocks_of.of_content(self._provider, place, message)
+        if any(block["type"] != "text" for block in blocks):
+            where = f"message {place + 1} of the request"
+            raise UnmappableError(self._provider, f"an image or a file in {where}, whose role is {role!r}")
+        return blocks
 
     def _add_own(self, place: int, message: Any) -> None:
         match message:

@@ -105,6 +105,9 @@ class OpenAILLMAdapter(LLMAdapter):
                 return None
             raise UnmappableError(self.provider, f"message {place + 1} of the request, which has no role")
         self._check_parts(place, message)
+        if message.get("content") in ([], ()):
+            # The API refuses an empty list, and takes empty text; of an assistant with calls also null.
+            message = {**message, "content": None if message["role"] == "assistant" else ""}
         match message.get("role"):
             case "assistant":
                 return _assistant(message, extra)
