@@ -463,6 +463,53 @@ def test_what_would_be_given_to_the_model_or_to_the_function_by_mistake_is_refus
     assert list(schema_of(Shop().price).properties) == ["article"]
 
 
+@pytest.mark.regression("worker 79")
+def test_no_text_of_a_docstring_is_lost_or_torn():
+    def google(city: str):
+        """Books a table
+        in a city.
+
+        Args:
+            city: Where.
+
+        Note:
+            Never twice.
+
+        Returns:
+            Its number.
+
+        Ask before.
+        """
+
+    def numpy(city: str, country: str):
+        """Books a table.
+
+        Parameters
+        ----------
+        city, country : str
+            Where.
+
+        Notes
+        -----
+        Never twice.
+        """
+
+    def parameters_only(city: str):
+        """
+        Args:
+            city: Where.
+        """
+
+    found = {function.__name__: schema_of(function) for function in (google, numpy, parameters_only)}
+    assert {name: schema.description for name, schema in found.items()} == {
+        "google": "Books a table\nin a city.\n\nNote:\n    Never twice.\n\nAsk before.",
+        "numpy": "Books a table.\n\nNever twice.",
+        "parameters_only": "",
+    }
+    for schema in found.values():
+        assert {parameter["description"] for parameter in schema.properties.values()} == {"Where."}
+
+
 @pytest.mark.regression("worker 68")
 @pytest.mark.parametrize("error", [SystemExit(1), GeneratorExit(), asyncio.CancelledError()], ids=repr)
 def test_a_validator_that_exits_refuses_the_arguments_and_ends_no_service(error):

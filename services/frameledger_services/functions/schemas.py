@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-import docstring_parser
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
@@ -18,6 +17,7 @@ from pydantic.json_schema import PydanticJsonSchemaWarning
 from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
 from frameledger_services import logs
+from frameledger_services.functions import docstrings
 from frameledger_services.functions.arguments import ArgumentsError
 from frameledger_services.functions.params import FunctionCallParams
 from frameledger_services.json_numbers import check_json
@@ -85,8 +85,7 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
     if not isinstance(name, str) or name == "<lambda>":
         raise FunctionSchemaError(f"{function!r} has no name that a model could call; define it with `def`.")
     hints = _hints(function, name)
-    documented = docstring_parser.parse(inspect.getdoc(function) or "")
-    described = {one.arg_name: one.description or "" for one in documented.params}
+    documented = docstrings.read(inspect.getdoc(function) or "")
     params_name: str | None = None
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
@@ -120,13 +119,11 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
             )
         else:
             # A parameter may begin with an underscore or have the name of a pydantic method, and a field may not.
-            fields[f"p{len(fields)}"] = _field(parameter, hints, described.get(parameter.name))
+            fields[f"p{len(fields)}"] = _field(parameter, hints, documented.parameters.get(parameter.name))
     model = _model(name, fields)
     properties, required = _properties(name, model)
-    description = "\n\n".join(
-        text for text in (documented.short_description, documented.long_description) if text
-    )
-    return FunctionSignature(FunctionSchema(name, description, properties, required), model, params_name)
+    schema = FunctionSchema(name, documented.description, properties, required)
+    return FunctionSignature(schema, model, params_name)
 
 
 def _takes_params(hint: Any) -> bool:
