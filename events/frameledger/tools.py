@@ -61,7 +61,7 @@ class ToolsSchema:
     custom_tools: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        standard = tuple(t if isinstance(t, FunctionSchema) else json_copy(t) for t in self.standard_tools)
+        standard = tuple(t if isinstance(t, FunctionSchema) else _definition(t) for t in self.standard_tools)
         object.__setattr__(self, "standard_tools", standard)
         object.__setattr__(self, "custom_tools", json_copy(self.custom_tools))
 

@@ -181,7 +181,8 @@ def test_what_is_said_arrives_from_the_loop_and_from_a_thread():
 
         reporter = Reporter(loop, put, lambda: None)
         await reporter(1)
-        await asyncio.to_thread(reporter, 2, properties=FunctionCallResultProperties(is_final=False))
+        # The properties by place too, as the documents have it.
+        await asyncio.to_thread(reporter, 2, FunctionCallResultProperties(is_final=False))
         await reporter.wait(for_="a word", deadline=datetime(2026, 1, 1, tzinfo=UTC))
         assert [(type(one), getattr(one, "result", None)) for one in heard] == [
             (ResultReport, 1),

@@ -89,6 +89,8 @@ def test_tools_on_the_wire_share_nothing_with_those_given() -> None:
 def test_what_is_neither_schema_nor_mapping_has_no_wire_form(tool) -> None:
     with pytest.raises(TypeError, match="FunctionSchema"):
         tools.tools_to_wire([tool])
+    with pytest.raises(TypeError, match="FunctionSchema"):
+        tools.ToolsSchema([tool])
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class FunctionCallResultCallback(Protocol):
     """Reports a result. Await it in an async handler. In a plain function, which runs in a thread, it blocks."""
 
     def __call__(
-        self, result: Any, *, properties: FunctionCallResultProperties | None = None
+        self, result: Any, properties: FunctionCallResultProperties | None = None
     ) -> Awaitable[None]:
         """Publish a result. Returns once the log has acknowledged it.
 

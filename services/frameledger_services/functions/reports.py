@@ -72,7 +72,7 @@ class Reporter:
         weakref.finalize(self, _in_loop, loop, on_gone).atexit = False
 
     def __call__(
-        self, result: Any, *, properties: FunctionCallResultProperties | None = None
+        self, result: Any, properties: FunctionCallResultProperties | None = None
     ) -> Awaitable[None]:
         if properties is not None and not isinstance(properties, FunctionCallResultProperties):
             raise TypeError(
