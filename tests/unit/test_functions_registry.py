@@ -1,6 +1,7 @@
 """Which handler serves which function, and on what terms."""
 
 import math
+from functools import partial
 
 import pytest
 
@@ -283,6 +284,29 @@ def test_a_schema_that_is_no_json_is_refused_when_it_is_registered(default):
     schema = {"type": "function", "function": {"name": "look", "parameters": parameters}}
     with pytest.raises(ValueError, match="the schema of 'look' is no JSON"):
         registry.register_function("look", one, schema=schema)
+    assert registry.serves() == ()
+
+
+@pytest.mark.regression("worker 81")
+def test_a_handler_that_yields_is_refused_since_it_would_never_begin():
+    registry = FunctionRegistry()
+
+    def look():
+        yield 1
+
+    async def listen():
+        yield 1
+
+    class Called:
+        def __call__(self, params):
+            yield 1
+
+    for handler in (look, listen, partial(listen), Called()):
+        with pytest.raises(TypeError, match="yields"):
+            registry.register_function("look", handler)
+    for handler in (look, listen):
+        with pytest.raises(TypeError, match="yields"):
+            registry.register_direct_function(handler)
     assert registry.serves() == ()
 
 

@@ -33,6 +33,9 @@ class Node(BaseModel):
     children: list["Node"]
 
 
+A_NUMBER = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
+
+
 def google(city: str, unit: Unit = Unit.CELSIUS):
     """The weather.
 
@@ -392,6 +395,24 @@ def test_a_client_may_advertise_what_the_core_has_as_a_class():
     schema = FunctionSchema("label", "", {"a": {"pattern": "^(a+)+$"}}, ())
     with pytest.raises(ArgumentsError, match="does not match"):
         checker_of(schema, from_a_client=True).check({"a": "a" * 10_000 + "b"})
+
+
+@pytest.mark.regression("worker 80")
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"type": "function", "function": {"name": "label", "parameters": A_NUMBER}},
+        {"type": "function", "name": "label", "parameters": A_NUMBER},
+        {"name": "label", "input_schema": A_NUMBER},
+        {"name": "label", "properties": A_NUMBER["properties"], "required": ["a"]},
+    ],
+    ids=["chat", "flat", "Anthropic", "fields"],
+)
+def test_arguments_are_checked_in_whatever_form_a_tool_is_described(form):
+    checker_of(form, from_a_client=True).check({"a": 1})
+    for wrong in ({}, {"a": "1"}):
+        with pytest.raises(ArgumentsError):
+            checker_of(form, from_a_client=True).check(wrong)
 
 
 @pytest.mark.regression("worker 62")

@@ -73,12 +73,7 @@ class FunctionCallRegistryItem:
     @property
     def is_async(self) -> bool:
         """Whether the function runs in the event loop. A plain function runs in a thread of its own."""
-        function = self.function
-        while isinstance(function, partial):
-            function = function.func
-        return inspect.iscoroutinefunction(function) or (
-            not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
-        )
+        return inspect.iscoroutinefunction(_called(self.function))
 
 
 def item_of(
@@ -90,6 +85,7 @@ def item_of(
     if name == "":
         raise ValueError("a function needs a name; use None to register the catch-all")
     _check_name(name)
+    _check_begins(name, handler)
     if schema is not None and tool_name(schema) != name:
         raise ValueError(
             f"the schema is named {tool_name(schema)!r}, but the handler is registered as {label(name)}"
@@ -103,7 +99,8 @@ def item_of(
 def direct_item(
     direct: DirectFunction, overrides: OptionOverrides, *, auto_registered: bool = False
 ) -> FunctionCallRegistryItem:
-    """Returns an item for a function that the model calls directly. Raises ValueError."""
+    """Returns an item for a function that the model calls directly. Raises TypeError and ValueError."""
+    _check_begins(direct.name, direct.function)
     options, schema = Options.resolved(overrides, direct.function), direct.signature.schema
     checker = _own_checker(direct.name, schema)
     return FunctionCallRegistryItem(direct.name, direct, options, schema, auto_registered, checker)
@@ -114,11 +111,17 @@ def checker_of(schema: Schema, *, from_a_client: bool = False) -> ArgumentsCheck
     for `ArgumentsChecker`."""
     if isinstance(schema, FunctionSchema):
         return ArgumentsChecker(schema, from_a_client=from_a_client)
-    inner = schema.get("function", schema)
-    parameters = inner.get("parameters") if isinstance(inner, Mapping) else None
-    return ArgumentsChecker(
-        parameters if isinstance(parameters, Mapping) else {}, from_a_client=from_a_client
-    )
+    return ArgumentsChecker(_parameters(schema), from_a_client=from_a_client)
+
+
+def _parameters(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the JSON Schema of a tool's arguments, in each form that adapters take; an empty one if there is none."""
+    match tool.get("function", tool):
+        case {"parameters": Mapping() as parameters} | {"input_schema": Mapping() as parameters}:
+            return parameters
+        case {"properties": Mapping() as properties, **rest}:
+            return {"type": "object", "properties": properties, "required": rest.get("required") or []}
+    return {}
 
 
 def label(name: str | None) -> str:
@@ -134,6 +137,23 @@ def _check_name(name: object) -> None:
         raise TypeError(f"a function's name is text, not {name!r}")
     if "\0" in name or has_half(name):
         raise ValueError(f"a function's name has neither NUL nor half of a character, as {name!r} has")
+
+
+def _called(handler: Handler) -> Any:
+    """Returns the function whose instructions run when the handler is called."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    is_function = inspect.isroutine(handler) or inspect.iscoroutinefunction(handler)
+    return handler if is_function else type(handler).__call__
+
+
+def _check_begins(name: str | None, handler: Handler) -> None:
+    function = _called(handler)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"the handler of {label(name)} yields, so that a call would not begin it; return the result, or report "
+            "several with `params.result_callback`"
+        )
 
 
 def _own_checker(name: str | None, schema: Schema) -> ArgumentsChecker:

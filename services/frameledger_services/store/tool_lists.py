@@ -16,13 +16,15 @@ from frameledger_services.store.contexts import loads
 async def advertised_schema(
     connection: Connection, context_id: str, version: int, function_name: str
 ) -> dict[str, Any] | None:
-    """Returns the tool of that name, in OpenAI's form, as the context has it at that version; None if it has none."""
+    """Returns the function of that name, in the form that its publisher chose, as the context has it at that version;
+    None if it has none."""
     cursor = await connection.execute("SELECT setting_at(%s, 'tools', %s)::text", (context_id, version))
     row = await cursor.fetchone()
     tools = loads(row[0]) if row is not None and row[0] is not None else None
     for tool in tools or ():
-        if isinstance(tool, dict) and tool.get("type") == "function" and tool_name(tool) == function_name:
-            return tool
+        is_function = isinstance(tool, dict) and tool.get("type", "function") in ("function", "custom")
+        if is_function and tool_name(tool) == function_name:
+            return dict(tool)
     return None
 
 
