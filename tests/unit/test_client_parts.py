@@ -155,7 +155,7 @@ def test_a_mapping_may_have_our_values_inside():
         ('{"type": "LLMTextFrame"}', r"^LLMTextFrame\.text: Field required"),
         ({"type": "LLMTextFrame", "text": 5}, r"^LLMTextFrame\.text: Input should be a valid string"),
         ({"no": "type"}, 'the object has no "type"'),
-        ("nonsense", "not_json"),
+        ("nonsense", r"takes the JSON of a frame, .* \(not_json\)\. .*LLMMessagesAppendFrame"),
         ({"type": "LLMRunFrame", "metadata": {"at": object()}}, "object is not JSON"),
         ({"type": "LLMRunFrame", "metadata": {"at": math.nan}}, "cannot be written as JSON"),
     ],

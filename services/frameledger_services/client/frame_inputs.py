@@ -141,7 +141,13 @@ def _decoded(original: object) -> AnyFrame:
             case Mapping():
                 return decode(_as_json(original))
     except DecodeError as error:
-        raise ValueError(f"{error.detail} ({error.reason})") from None
+        said = f"{error.detail} ({error.reason})"
+        if error.reason == "not_json":
+            said = (
+                f"publish() takes the JSON of a frame, and was given another text: {said}. A message is a frame: "
+                "LLMMessagesAppendFrame(messages=[...])."
+            )
+        raise ValueError(said) from None
     raise TypeError(_no_frame(original))
 
 
