@@ -131,18 +131,18 @@ class Commits:
         except BaseException:
             self._cache.drop(context_ids)
             raise
-        self._metrics.load.observe(loaded - began)
-        self._metrics.fold.observe(folded - loaded)
-        self._metrics.stored(parts)
-        if folding.duplicates:
-            self._metrics.duplicates.inc(folding.duplicates)
-        note_outcomes(self.span, parts)
         await self._failpoint("after commit")
         for head in folding.touched.values():
             head.stored = True
         self._cache.put(heads.values())
         for position in progress:
             owned[position.partition].next_offset = position.next_offset
+        self._metrics.load.observe(loaded - began)
+        self._metrics.fold.observe(folded - loaded)
+        self._metrics.stored(parts)
+        if folding.duplicates:
+            self._metrics.duplicates.inc(folding.duplicates)
+        note_outcomes(self.span, parts)
         return [row for part in parts for row in part.outbox]
 
     @cached_property

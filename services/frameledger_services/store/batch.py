@@ -6,12 +6,13 @@ A small batch is written by `single_statement` instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Table
 
 from frameledger.errors import FencedError
+from frameledger.values import value
 from frameledger_services.database_types import Connection
 from frameledger_services.store import row_parameters, tables
 from frameledger_services.store.binary_copy import copy_in
@@ -22,7 +23,7 @@ Ended = tuple[str, int, int, int]
 """A message that is no longer current: its context, era and position, and the version that ended it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Insert:
     """Rows to insert, as values in the order of `columns`; JSON as bytes of its text."""
 
@@ -31,7 +32,7 @@ class Insert:
     rows: Sequence[Sequence[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Update:
     """Rows to update: each has the columns of the key, and those that change."""
 
@@ -119,6 +120,7 @@ def ending(*, single: bool = False) -> str:
     """
 
 
+@lru_cache(maxsize=256)
 def default_of(table: Table, column: str) -> Any:
     """Returns the server default of a column, as a value."""
     default = table.c[column].server_default

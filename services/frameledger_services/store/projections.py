@@ -10,6 +10,7 @@ from typing import Literal
 from psycopg.rows import class_row
 
 from frameledger.record import FIRST_GENERATION
+from frameledger.values import value
 from frameledger_services import database
 from frameledger_services.database_types import Connection
 from frameledger_services.store.server import THIS_DATABASE
@@ -58,7 +59,7 @@ class StoredPosition:
     last_logged_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Progress:
     """The new checkpoint of a partition; `epoch` and `expected` (the old `next_offset`) are what its row must have."""
 
