@@ -198,10 +198,7 @@ def _only_handler(logger: logging.Logger) -> _JsonHandler | None:
 
 
 def _timestamp(seconds: float) -> str:
-    whole_secs = int(seconds)
-    microseconds = round((seconds - whole_secs) * 1_000_000)
-    if microseconds == 1_000_000:
-        whole_secs, microseconds = whole_secs + 1, 0
+    whole_secs, microseconds = divmod(round(seconds * 1_000_000), 1_000_000)
     return f"{_second(whole_secs)}.{microseconds:06d}Z"
 
 

@@ -6,12 +6,12 @@ One statement, for as many as are asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
 
+from frameledger.values import value
 from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import ANSWERS, SHOWN
 
@@ -24,7 +24,7 @@ class WantedContext(NamedTuple):
     time: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ContextHead:
     """Which contexts a conversation has, and which one was asked for."""
 
@@ -46,7 +46,7 @@ class ContextHead:
         return self.version == 0 or self.first <= self.version <= self.newest
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ContextJson(ContextHead):
     """A context at a version. Bytes are JSON; without messages and terms if the conversation has no such version."""
 

@@ -30,7 +30,7 @@ _A = TypeVar("_A")
 _R = TypeVar("_R")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Waiting(Generic[_R]):
     """The callers that wait for the same answer, until a statement begins."""
 

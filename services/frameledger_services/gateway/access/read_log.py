@@ -67,8 +67,10 @@ def note(scope: Scope, context_id: str | None, version: str | int | None) -> Non
 
 def _part(query: bytes, last_event_id: bytes | None) -> dict[str, str]:
     """Which part was asked for."""
-    parameters = QueryParams(query) if query else {}
-    part = {name: parameters[name] for name in VERSIONS if name in parameters}
+    part: dict[str, str] = {}
+    if query:
+        parameters = QueryParams(query)
+        part = {name: parameters[name] for name in VERSIONS if name in parameters}
     if last_event_id is not None:
         part["after"] = last_event_id.decode("latin-1")
     return part

@@ -20,9 +20,9 @@ SINGLE = (
 
 def check_single(headers: Sequence[tuple[bytes, bytes]]) -> None:
     """Raise `bad-parameter` if one of `SINGLE` comes twice."""
-    names = [name for name, _ in headers]
-    if len(set(names)) == len(names):
+    if len({name for name, _ in headers}) == len(headers):
         return
+    names = [name for name, _ in headers]
     for name in SINGLE:
         if names.count(name) > 1:
             raise ProblemError(
