@@ -31,14 +31,14 @@ def librdkafka_default(key: bytes, partitions: int) -> int:
 
 def murmur2(data: bytes) -> int:
     """MurmurHash2 of 32 bits with Kafka's seed, as a signed integer: the number that Java shows."""
-    whole = len(data) & ~3
+    aligned = len(data) & ~3
     h = _SEED ^ len(data)
-    for i in range(0, whole, 4):
+    for i in range(0, aligned, 4):
         k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
         k ^= k >> 24
         h = (h * _M & _MASK) ^ (k * _M & _MASK)
-    if whole < len(data):
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    if aligned < len(data):
+        h = (h ^ int.from_bytes(data[aligned:], "little")) * _M & _MASK
     h ^= h >> 13
     h = h * _M & _MASK
     h ^= h >> 15

@@ -109,13 +109,13 @@ class Proven:
                 f"When this root was computed, the database had the receipt of the erased conversation {name}, "
                 f"up to version {header.version}."
             )
-        begun = "from its first frame on"
+        beginning = "from its first frame on"
         if header.after is not None:
-            begun = f"after version {header.after.version}; what was before is not shown"
+            beginning = f"after version {header.after.version}; what was before is not shown"
         count = f"{self.frame_count:,} frame{'' if self.frame_count == 1 else 's'}"
         return (
             f"When this root was computed, the conversation {name} had {count}, exactly those of this file and in its "
-            f"order, {begun}."
+            f"order, {beginning}."
         )
 
 

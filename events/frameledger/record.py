@@ -205,10 +205,10 @@ def forward(record: Record) -> Outgoing:
     if logged is None:
         logged = record.timestamp_ms
     others = tuple(pair for pair in record.headers if pair[0] not in (FORWARDED_FROM, ORIGINALLY_LOGGED))
-    said = [(FORWARDED_FROM, str(original).encode())]
+    added = [(FORWARDED_FROM, str(original).encode())]
     if logged is not None:
-        said.append(originally_logged(logged))
-    return Outgoing(record.key, record.value, (*others, *said))
+        added.append(originally_logged(logged))
+    return Outgoing(record.key, record.value, (*others, *added))
 
 
 def _context_id(key: bytes | None) -> ContextId:

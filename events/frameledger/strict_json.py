@@ -132,8 +132,8 @@ def _table(classes: dict[bytes, bytes]) -> bytes:
     return bytes(table)
 
 
-def _all_but(kept: bytes) -> bytes:
-    return bytes(set(range(256)) - set(kept))
+def _all_but(excluded: bytes) -> bytes:
+    return bytes(set(range(256)) - set(excluded))
 
 
 # Infinity, and every number with an exponent, stands between two of `[ ] { } : ,` or spaces. Delete digits,

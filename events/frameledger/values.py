@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 else:
 
     def value(cls):
-        made = dataclass(slots=True, unsafe_hash=True)(cls)
-        names = [field.name for field in fields(made)]
+        value_class = dataclass(slots=True, unsafe_hash=True)(cls)
+        names = [field.name for field in fields(value_class)]
         get = attrgetter(*names)
         # A getter of one name gives the field itself, one of several a tuple.
-        _FIELDS_OF[made] = get if len(names) > 1 else lambda old: (get(old),)
-        return made
+        _FIELDS_OF[value_class] = get if len(names) > 1 else lambda old: (get(old),)
+        return value_class
 
     def replace(old, **changes):
         """A copy of a value with some fields changed, as `dataclasses.replace`."""

@@ -74,19 +74,19 @@ class LLMResponseAggregator(Half):
         return known if known is not None and side_of(known) is None else None
 
     def _standard(self, part: str, frame: object) -> KnownFrame:
-        given: dict[str, Any] = {"id": frame.id} if isinstance(frame, Frame) else {}
+        fields: dict[str, Any] = {"id": frame.id} if isinstance(frame, Frame) else {}
         hears = self._role == "user"
         if part == "start":
-            return UserStartedSpeakingFrame(**given) if hears else LLMFullResponseStartFrame(**given)
+            return UserStartedSpeakingFrame(**fields) if hears else LLMFullResponseStartFrame(**fields)
         if part == "end":
-            return UserStoppedSpeakingFrame(**given) if hears else LLMFullResponseEndFrame(**given)
+            return UserStoppedSpeakingFrame(**fields) if hears else LLMFullResponseEndFrame(**fields)
         spaces = self._words_bring_spaces or getattr(frame, "includes_inter_frame_spaces", False)
-        given |= {"text": cast(Any, frame).text, "includes_inter_frame_spaces": spaces}
+        fields |= {"text": cast(Any, frame).text, "includes_inter_frame_spaces": spaces}
         if part == "interim":
-            return InterimTranscriptionFrame(**given)
+            return InterimTranscriptionFrame(**fields)
         if hears:
-            return TranscriptionFrame(**given)
-        return TextFrame(**given, append_to_context=getattr(frame, "append_to_context", True))
+            return TranscriptionFrame(**fields)
+        return TextFrame(**fields, append_to_context=getattr(frame, "append_to_context", True))
 
 
 class LLMAssistantResponseAggregator(LLMResponseAggregator):

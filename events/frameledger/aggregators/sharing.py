@@ -33,9 +33,9 @@ class Shared(Held):
 _waiting: list[ref[Shared]] = []
 
 
-def _forget(gone: ref[Shared]) -> None:
+def _forget(reference: ref[Shared]) -> None:
     with suppress(ValueError):  # its other half has come
-        _waiting.remove(gone)
+        _waiting.remove(reference)
 
 
 def held_by(role: str | None, context: HasWire, made_on: object) -> Held:

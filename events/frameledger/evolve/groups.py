@@ -128,8 +128,8 @@ def without_empty(draft: Draft) -> None:
     inhabited = {call.group for call in draft.calls.open.values()}
     if len(inhabited) != len(draft.calls.groups):
         calls = draft.calls
-        kept = {key: group for key, group in calls.groups.items() if key in inhabited}
-        draft.calls = Calls(calls.open, kept, calls.barred, calls.settled, calls.ambiguous)
+        groups = {key: group for key, group in calls.groups.items() if key in inhabited}
+        draft.calls = Calls(calls.open, groups, calls.barred, calls.settled, calls.ambiguous)
 
 
 def _is_due(draft: Draft, key: str) -> bool:

@@ -25,7 +25,7 @@ _WAYS: dict[object, SecondInput] = {
 }
 
 
-def way(draft: Draft, said: SecondInput | None) -> SecondInput:
+def way(draft: Draft, requested: SecondInput | None) -> SecondInput:
     """What an input does that comes now: what it says itself, else what the setting says, else `enqueue` (R7.1).
 
     The first input is always `enqueue`. So is each in a mirror, whose keeper says itself what is stopped (RA5.mirror),
@@ -34,25 +34,25 @@ def way(draft: Draft, said: SecondInput | None) -> SecondInput:
     if draft.terms.mirror is not None:
         return "enqueue"
     if draft.terms.recording:
-        interrupts = draft.speech.response is not None and _named(draft, said) == "interrupt"
+        interrupts = draft.speech.response is not None and _named(draft, requested) == "interrupt"
         return "interrupt" if interrupts else "enqueue"
     if not runs.is_busy(draft):
         return "enqueue"
-    named = _named(draft, said)
+    named = _named(draft, requested)
     return "enqueue" if named == "coalesce" and draft.terms.is_answered_elsewhere else named
 
 
-def _named(draft: Draft, said: SecondInput | None) -> SecondInput:
-    if said is not None:
-        return said
+def _named(draft: Draft, requested: SecondInput | None) -> SecondInput:
+    if requested is not None:
+        return requested
     setting = draft.terms.settings.get(SECOND_INPUT)
     return _WAYS.get(setting, "enqueue") if isinstance(setting, str) else "enqueue"
 
 
-def taken(draft: Draft, said: SecondInput | None) -> Reason | None:
+def taken(draft: Draft, requested: SecondInput | None) -> Reason | None:
     """An input of a client comes whole: refuse it, or make room for it (R7.3, R7.4). Whether its messages are held is
     up to `holds`."""
-    now = way(draft, said)
+    now = way(draft, requested)
     if now == "reject":
         return "busy"
     if now == "interrupt":
@@ -61,9 +61,9 @@ def taken(draft: Draft, said: SecondInput | None) -> Reason | None:
     return None
 
 
-def holds(draft: Draft, said: SecondInput | None) -> bool:
+def holds(draft: Draft, requested: SecondInput | None) -> bool:
     """Whether the messages of an input that comes now are to wait until its run opens (R7.5)."""
-    return way(draft, said) == "coalesce"
+    return way(draft, requested) == "coalesce"
 
 
 def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:

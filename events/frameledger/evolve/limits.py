@@ -101,13 +101,13 @@ def announcement(draft: Draft, frame: FunctionCallsStartedFrame, by: Announced) 
 
 def _open_of(draft: Draft, by: Announced) -> int:
     """How many calls are open that the same attempt of the same run announced, or the same response that names none."""
-    said = (by.run_id, by.attempt, by.response)
+    announcer = (by.run_id, by.attempt, by.response)
     return sum(
         1
         for call in draft.calls.open.values()
         if call.announced is not None
         and by.response is not None
-        and (call.announced.run_id, call.announced.attempt, call.announced.response) == said
+        and (call.announced.run_id, call.announced.attempt, call.announced.response) == announcer
     )
 
 

@@ -208,16 +208,16 @@ def interrupted(draft: Draft, heard_text: str | None) -> None:
 def _correct(draft: Draft, positions: tuple[Position, ...], response: Response | None, heard: str) -> None:
     """The last response's text becomes what was heard of it; what was said remains on the log."""
     message = {"role": "assistant", "content": heard}
-    kept: tuple[Position, ...] = ()
+    written: tuple[Position, ...] = ()
     if heard and positions:
         draft.rewrite(positions[0], message)
-        kept = positions[:1]
+        written = positions[:1]
     elif heard and response is not None:
         position = draft.append(message, response.run_id)
-        kept = () if position is None else (position,)
-    for position in positions[len(kept) :]:
+        written = () if position is None else (position,)
+    for position in positions[len(written) :]:
         draft.retract(position)
-    draft.speech = replace(draft.speech, said=kept)
+    draft.speech = replace(draft.speech, said=written)
 
 
 def end(draft: Draft) -> None:
@@ -241,6 +241,6 @@ def _write(draft: Draft, response: Response) -> Position | None:
     if position is None:
         return None
     speech = draft.speech
-    said = (*(speech.said or ()), position)
-    draft.speech = Speech(speech.response, speech.thought, said, speech.bot_since)
+    positions = (*(speech.said or ()), position)
+    draft.speech = Speech(speech.response, speech.thought, positions, speech.bot_since)
     return position

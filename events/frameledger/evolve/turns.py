@@ -127,12 +127,12 @@ def _say(draft: Draft, words: Text | None, second_input: SecondInput | None) -> 
 
 
 def _write(draft: Draft, words: Text | None) -> None:
-    said = trimmed(words)
-    if said:
-        draft.append(_message(said))
+    text = trimmed(words)
+    if text:
+        draft.append(_message(text))
         if draft.speech.said is not None:
             draft.speech = replace(draft.speech, said=None)
 
 
-def _message(said: str) -> Mapping[str, Any]:
-    return {"role": "user", "content": said}
+def _message(text: str) -> Mapping[str, Any]:
+    return {"role": "user", "content": text}
