@@ -33,7 +33,7 @@ class Line:
     changes: tuple[Change, ...] = ()
 
     @property
-    def asked(self) -> bool:
+    def requests_run(self) -> bool:
         """Whether the frame asked for an inference."""
         return any(isinstance(change, RunRequested) for change in self.changes)
 

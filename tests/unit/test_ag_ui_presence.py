@@ -59,13 +59,13 @@ def test_a_run_is_not_interrupted_while_its_client_comes_back_however_long_that_
         client = Client()
         settings = Settings(gateway_ag_ui_reconnect_secs=0)
         presence = Presence(Parts(settings, client, Database(), None, asyncio.Event()), Marks())
-        presence.came("shop", "r1")
+        presence.followed("shop", "r1")
         presence.ended("shop", "r1", "gateway", has_left=True)
         with presence.held("shop", "r1"):
             await turns()
             assert client.published == []
             if follows:
-                presence.came("shop", "r1")
+                presence.followed("shop", "r1")
         await turns()
         return client.published
 
@@ -78,10 +78,10 @@ def asked_next(run_id):
     async def ask():
         client = Client()
         presence = Presence(Parts(Settings(), client, Database(), None, asyncio.Event()), Marks())
-        presence.came("shop", "r1")
+        presence.followed("shop", "r1")
         presence.ended("shop", "r1", "gateway", has_left=True)
         await presence.asks("shop", run_id)
-        presence.came("shop", run_id)
+        presence.followed("shop", run_id)
         presence.ended("shop", run_id, "gateway", has_left=False)
         return client.published
 
@@ -110,7 +110,7 @@ class Gateways:
             asyncio.Event(),
         )
         self.first, self.second = (Presence(parts, self.marks) for _ in range(2))
-        self.first.came("shop", "r1")
+        self.first.followed("shop", "r1")
         self.first.ended("shop", "r1", "gateway", has_left=True)
 
     @property
@@ -123,7 +123,7 @@ class Gateways:
 def test_a_run_whose_client_came_back_to_another_gateway_is_interrupted_when_it_leaves_that_too(leaves):
     async def run():
         gateways = Gateways()
-        gateways.second.came("shop", "r1")
+        gateways.second.followed("shop", "r1")
         await turns()
         assert gateways.interruptions == 0
         gateways.second.ended("shop", "r1", "gateway", has_left=leaves)
@@ -153,7 +153,7 @@ def test_a_client_that_asks_at_another_gateway_interrupts_the_run_that_it_has_le
     async def run():
         gateways = Gateways(reconnect_secs=600)
         if follows:
-            gateways.first.came("shop", "r1")
+            gateways.first.followed("shop", "r1")
         await gateways.second.asks("shop", run_id)
         assert gateways.interruptions == 0
         await gateways.second.asks_again("shop", run_id, "gateway")

@@ -108,7 +108,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
 
 async def _frames(parts: Parts, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    wanted, newest = _wanted(request)
+    wanted, newest = _selection(request)
     is_file = FORMAT.of(request) is not None
     if is_file or NDJSON in request.headers.get("accept", ""):
         await contexts.head_of(parts, context_id)
@@ -176,7 +176,7 @@ async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[b
             after = page.frames[-1].version
 
 
-def _wanted(request: Request) -> tuple[Wanted, bool]:
+def _selection(request: Request) -> tuple[Wanted, bool]:
     """Which frames are asked for, and whether the last ones of them."""
     after, before = AFTER.of(request), BEFORE.of(request)
     ids: Sequence[str] = request.query_params.getlist(ID.name)

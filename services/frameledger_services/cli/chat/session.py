@@ -63,7 +63,7 @@ class ChatSession:
     stale: bool = True
     """Whether a frame arrived since the last check whether the answer is complete."""
 
-    seen: int = 0
+    version: int = 0
     """The version of the newest frame received."""
 
     ended: bool = False
@@ -157,7 +157,7 @@ class ChatSession:
         await self.client.publish(self.context_id, InterruptionFrame(heard_text=heard), wait=True)
 
     def _took(self, stored: StoredFrame) -> None:
-        frame, self.seen = stored.frame, stored.version
+        frame, self.version = stored.frame, stored.version
         if isinstance(frame, InterruptionFrame):
             self.cutting = False
         if self.cutting and isinstance(frame, TextFrame):
@@ -195,7 +195,7 @@ class ChatSession:
             await self._tell_of_client_calls()
         goes_on, version = await self.work.goes_on(self.context_id)
         # The tables may be ahead of the received frames, which are printed first.
-        self.stale = version > self.seen
+        self.stale = version > self.version
         was, self.answering = self.answering, goes_on or (self.answering and self.stale)
         if self.answering:
             return

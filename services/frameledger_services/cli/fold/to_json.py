@@ -102,7 +102,7 @@ def _line(line: Line) -> dict[str, Any]:
         "outcome": line.outcome,
         "reason": line.reason,
         "detail": line.detail,
-        "asked": line.asked,
+        "asked": line.requests_run,
         "changes": [_change(change) for change in line.changes],
     }
 

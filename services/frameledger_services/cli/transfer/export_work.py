@@ -106,7 +106,7 @@ async def _each(
     total = len(named) or await transfer.count(connection, since)
     with progress.shown("conversations", total) as advance:
 
-        async def told(head: Exported, pages: Pages) -> None:
+        async def export_counted(head: Exported, pages: Pages) -> None:
             try:
                 await export_one(head, pages)
             except EarlierLifeError:
@@ -118,7 +118,7 @@ async def _each(
                 summary.frames += head.version
             advance(1)
 
-        await exporting.each(connection, exporting.chosen(connection, named, since), told)
+        await exporting.each(connection, exporting.chosen(connection, named, since), export_counted)
 
 
 @asynccontextmanager

@@ -128,13 +128,13 @@ PROBLEM = Shape(
 )
 """Why a request was not done. `detail` is the gateway's own sentence, which quotes the request at most."""
 
-_TOLD = Shape(ANSWER.shown, {"frame": ANSWER}, ANSWER.shown_too)
+_STORED_FRAME = Shape(ANSWER.shown, {"frame": ANSWER}, ANSWER.shown_too)
 """Beside what is told of it: what the tables say of a frame, not what its publisher said in it."""
 
 _CALL = Shape(
     ANSWER.shown,
     {
-        "frames": _TOLD,
+        "frames": _STORED_FRAME,
         "times": ANSWER,
         "versions": Shape(_names("requested dispatched started interrupted settled resolved")),
     },
@@ -148,4 +148,4 @@ _TERMS = Shape(
     frozenset(), dict.fromkeys(_names("tools tool_choice settings prompt_caching skip_tts"), _CHANGED)
 )
 
-_PARTS |= {"call": _CALL, "heard": _TOLD, "ignored": _TOLD, "terms": _TERMS}
+_PARTS |= {"call": _CALL, "heard": _STORED_FRAME, "ignored": _STORED_FRAME, "terms": _TERMS}

@@ -11,7 +11,7 @@ from uuid import uuid5
 from frameledger.errors import FrameledgerError
 from frameledger.frames import InterruptionFrame
 from frameledger_services import logs
-from frameledger_services.gateway.ag_ui.request_frames import ASKED
+from frameledger_services.gateway.ag_ui.request_frames import FRAME_IDS
 from frameledger_services.gateway.ag_ui.shared_presence import SharedPresence
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.store import client_requests, conversation_state
@@ -28,7 +28,7 @@ class Presence:
         self._streams: Counter[str] = Counter()
         self._absent: dict[str, tuple[asyncio.Task[None], str, str]] = {}
 
-    def came(self, thread_id: str, run_id: str) -> None:
+    def followed(self, thread_id: str, run_id: str) -> None:
         """A client follows this run of a conversation: it is not interrupted for having none."""
         self._streams[thread_id] += 1
         self._shared.add("followed", thread_id, run_id)
@@ -79,7 +79,7 @@ class Presence:
             finally:
                 self._shared.remove("followed", thread_id, run_id)
             return
-        self.came(thread_id, run_id)
+        self.followed(thread_id, run_id)
         try:
             yield
         finally:
@@ -115,7 +115,7 @@ class Presence:
         if goes_on and last_run is not None and last_run.run_id == run_id:
             await self._parts.client.publish(
                 thread_id,
-                InterruptionFrame(id=str(uuid5(ASKED, f"{thread_id}\n{run_id}\nstop"))),
+                InterruptionFrame(id=str(uuid5(FRAME_IDS, f"{thread_id}\n{run_id}\nstop"))),
                 source=source,
                 within=self._parts.settings.gateway_request_secs,
             )

@@ -28,7 +28,7 @@ from frameledger_services.store.client_calls import WaitingCall
 from frameledger_services.store.conversation_state import Thread
 from frameledger_services.store.shown_messages import CLIENT
 
-ASKED = UUID("0d7f5f0c-6f5e-5a3b-8a39-2f6f0e3a7c11")
+FRAME_IDS = UUID("0d7f5f0c-6f5e-5a3b-8a39-2f6f0e3a7c11")
 """The namespace of the ids of frames that clients' requests publish. It never changes."""
 
 
@@ -87,7 +87,7 @@ class RequestFrames:
 
     def frame_id(self, what: str) -> str:
         """Returns the id of the frame that says `what` of this run."""
-        return str(uuid5(ASKED, f"{self.run_request.thread_id}\n{self.run_request.run_id}\n{what}"))
+        return str(uuid5(FRAME_IDS, f"{self.run_request.thread_id}\n{self.run_request.run_id}\n{what}"))
 
     def _new(self, thread: Thread, plan: Plan, what: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         messages, ids = self.with_context(thread, plan)

@@ -145,7 +145,7 @@ class ClientRuns:
         except BaseException:
             followed.close()
             raise
-        self._presence.came(thread_id, asked_run.run_id)
+        self._presence.followed(thread_id, asked_run.run_id)
         source = source_of_stop(request, asked_run)
         ended = partial(self._presence.ended, thread_id, asked_run.run_id, source)
         return RunStream(followed, begin.written(), ended)
