@@ -468,20 +468,46 @@ def test_a_default_that_only_python_reads_as_a_number_is_left_out_of_the_schema(
 
 
 @pytest.mark.regression("worker 76")
-def test_what_would_be_given_to_the_model_or_to_the_function_by_mistake_is_refused():
+def test_a_method_of_a_class_is_refused_and_that_of_an_object_is_a_function():
     class Shop:
         def price(self, article: str): ...
 
         def of(cls, article: str): ...  # noqa: N805
 
-    def described(days: int = Field(3, description="How many.")): ...
-
     for method in (Shop.price, Shop.of):
         with pytest.raises(FunctionSchemaError, match="is a method"):
             schema_of(method)
-    with pytest.raises(FunctionSchemaError, match="Annotated"):
-        schema_of(described)
     assert list(schema_of(Shop().price).properties) == ["article"]
+
+
+@pytest.mark.regression("worker 82")
+def test_a_default_may_stand_in_a_field():
+    which = Field(description="Which.")
+
+    def search(
+        text: str = Field(description="What."),
+        most: int = Field(3, ge=1),
+        tags: Annotated[list[str], Field(default_factory=list)] = which,
+        page: Annotated[int, Field(default=1)] = 2,
+        *,
+        language: Annotated[str, Field(default="en")],
+    ):
+        return text, most, tags, page, language
+
+    signature = signature_of(search)
+    assert (signature.schema.required, signature.schema.properties["most"]) == (
+        ("text",),
+        {"default": 3, "minimum": 1, "type": "integer"},
+    )
+    assert {one.get("description") for one in signature.schema.properties.values()} == {
+        "What.",
+        "Which.",
+        None,
+    }
+    assert search(**signature.converted({"text": "x"})) == ("x", 3, [], 2, "en")
+    assert search(**signature.converted({"text": "x", "most": 1, "page": 3})) == ("x", 1, [], 3, "en")
+    with pytest.raises(ArgumentsError, match="most"):
+        signature.converted({"text": "x", "most": 0})
 
 
 @pytest.mark.regression("worker 79")

@@ -50,9 +50,13 @@ class FunctionSignature:
     params_name: str | None
     """The parameter that gets the `FunctionCallParams`; None if it has none."""
 
+    always_passed: frozenset[str] = frozenset()
+    """The fields of `arguments` whose parameters have no default of their own: one in a `Field` is passed too."""
+
     def converted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the arguments converted to the types of the signature: enums, models, dates. Arguments that were not
-        given are left out. Raises ArgumentsError if they do not match the signature."""
+        given are left out, unless their default stands in a `Field`. Raises ArgumentsError if they do not match the
+        signature."""
         try:
             validated = self.arguments.model_validate(dict(arguments))
         except ValidationError as error:
@@ -64,7 +68,8 @@ class FunctionSignature:
             raise ArgumentsError(
                 "the arguments cannot be converted to the types of its parameters"
             ) from error
-        values = {name: getattr(validated, name) for name in validated.model_fields_set}
+        passed = validated.model_fields_set | self.always_passed
+        values = {name: getattr(validated, name) for name in passed}
         fields = type(validated).model_fields
         return {(fields[name].alias or name): value for name, value in values.items()}
 
@@ -88,6 +93,7 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
     documented = docstrings.read(inspect.getdoc(function) or "")
     params_name: str | None = None
     fields: dict[str, Any] = {}
+    always_passed: set[str] = set()
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise FunctionSchemaError(
@@ -99,12 +105,6 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
             raise FunctionSchemaError(
                 f"{name} is a method: its {parameter.name!r} would be an argument of the model. Register the method of "
                 "an object, such as `shop.price`, and not that of its class."
-            )
-        if isinstance(parameter.default, FieldInfo):
-            raise FunctionSchemaError(
-                f"{name}: the default of {parameter.name!r} is a `Field`, which the function would get as the value. "
-                f"Write it into the annotation: `{parameter.name}: Annotated[..., Field(...)]`, with a default behind "
-                "it if there is one."
             )
         if _takes_params(hint):
             if params_name is not None:
@@ -119,11 +119,14 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
             )
         else:
             # A parameter may begin with an underscore or have the name of a pydantic method, and a field may not.
-            fields[f"p{len(fields)}"] = _field(parameter, hints, documented.parameters.get(parameter.name))
+            field = f"p{len(fields)}"
+            fields[field] = _field(parameter, hints, documented.parameters.get(parameter.name))
+            if parameter.default is parameter.empty or isinstance(parameter.default, FieldInfo):
+                always_passed.add(field)
     model = _model(name, fields)
     properties, required = _properties(name, model)
     schema = FunctionSchema(name, documented.description, properties, required)
-    return FunctionSignature(schema, model, params_name)
+    return FunctionSignature(schema, model, params_name, frozenset(always_passed))
 
 
 def _takes_params(hint: Any) -> bool:
@@ -151,8 +154,10 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 def _field(
     parameter: inspect.Parameter, hints: Mapping[str, Any], description: str | None
 ) -> tuple[Any, Any]:
-    annotation = hints.get(parameter.name, Any)
-    default = ... if parameter.default is parameter.empty else parameter.default
+    annotation, default = hints.get(parameter.name, Any), parameter.default
+    if isinstance(default, FieldInfo):
+        annotation, default = Annotated[annotation, default], parameter.empty
+    default = ... if default is parameter.empty else default
     own = any(getattr(extra, "description", None) for extra in getattr(annotation, "__metadata__", ()))
     # A description in `Field` here would override the one in the annotation.
     alias = parameter.name
