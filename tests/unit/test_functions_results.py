@@ -1,11 +1,17 @@
 """What a handler returns, reports or raises, and frames of its call that are not published: how its call ends."""
 
 import asyncio
+import math
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from unittest.mock import ANY
+from uuid import UUID
 
 import pytest
+from pydantic import BaseModel
 from tests.bounds import IN_PROCESS, scaled
 from tests.support.calls_in_memory import CALL, InMemory, NeverFolded, OneCall, outcomes, run_call
 from tests.support.turns import turns
@@ -131,6 +137,54 @@ def test_a_result_that_raises_when_it_is_encoded_fails_its_own_call_only(error, 
     frames = asyncio.run(run_call(handler, leased=Encoding()))
     assert outcomes(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "failed"]
     assert ["its result is not JSON" in text for text in told] == [True] * reports
+
+
+@dataclass
+class Place:
+    city: str
+    since: date
+
+
+class Booking(BaseModel):
+    place: Place
+    price: Decimal
+    tags: set[str]
+
+
+BOOKING = Booking(place=Place("Oslo", date(2026, 1, 2)), price=Decimal("1.50"), tags={"late"})
+BOOKED = {"place": {"city": "Oslo", "since": "2026-01-02"}, "price": "1.50", "tags": ["late"]}
+
+
+@pytest.mark.parametrize(
+    ("result", "told"),
+    [
+        (BOOKING, BOOKED),
+        ({"all": [BOOKING], "half": "\ud800"}, {"all": [BOOKED], "half": "\\ud800"}),
+        (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z"),
+        (timedelta(minutes=1), "PT1M"),
+        ({"id": UUID(int=1), "place": Place("Oslo", date.min)}, {"id": str(UUID(int=1)), "place": ANY}),
+    ],
+    ids=["model", "models", "date", "duration", "dictionary"],
+)
+def test_a_result_may_have_the_types_that_arguments_have(result, told):
+    async def handler(params):
+        await params.result_callback(result, properties=FunctionCallResultProperties(is_final=False))
+        return result
+
+    frames = asyncio.run(run_call(handler, Options(cancel_on_interruption=False), leased=Encoding()))
+    assert [frame.result for frame in frames[1:]] == [told, told]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [b"x", iter([1]), object(), Booking, {date.min: 1}, {"price": math.nan}],
+)
+def test_what_has_no_json_fails_its_call(result):
+    async def handler(params):
+        return result
+
+    frames = asyncio.run(run_call(handler, leased=Encoding()))
+    assert outcomes(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "failed"]
 
 
 @pytest.mark.regression("worker 6")

@@ -20,6 +20,7 @@ from frameledger.frames import (
 )
 from frameledger_services import call_words, logs, transient, work
 from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
+from frameledger_services.functions import results
 from frameledger_services.functions.call_frames import SettledAs
 from frameledger_services.functions.call_state import CallState
 from frameledger_services.functions.execution import text_of
@@ -263,13 +264,23 @@ def _plain(build: Callable[[], F]) -> F:
     """
     try:
         frame = build()
-        value = encode_frame(frame)
+        value = _encoded(frame)
     except BaseException as error:
         raise ValueError(f"{type(error).__name__}: {text_of(error)}") from error
     try:
         return cast("F", decode(value))
     except DecodeError as error:
         raise ValueError(f"{frame.type}: {error}") from error
+
+
+def _encoded(frame: F) -> bytes:
+    """Returns the frame as JSON. A result that is none as it stands is written as `results` has it."""
+    try:
+        return encode_frame(frame)
+    except ValueError:
+        if not isinstance(frame, FunctionCallResultFrame):
+            raise
+    return encode_frame(frame.model_copy(update={"result": results.as_json(frame.result)}))
 
 
 def _refuse(report: HandlerReport, why: str, error: Exception) -> None:

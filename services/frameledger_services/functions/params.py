@@ -34,8 +34,9 @@ class FunctionCallResultCallback(Protocol):
         """Publish a result. Returns once the log has acknowledged it.
 
         None means that there is no result. A result with `is_final=False` is intermediate and leaves the call open;
-        only asynchronous functions may report one. A result that is not JSON, or that exceeds the size limit of the
-        log, settles the call as failed. Raises `ResultRefusedError`.
+        only asynchronous functions may report one. Models, dataclasses and dates are written as pydantic does; a result
+        that is not JSON, or that exceeds the size limit of the log, settles the call as failed. Raises
+        `ResultRefusedError`.
         """
         ...
 

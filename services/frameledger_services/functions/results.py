@@ -1,0 +1,36 @@
+"""Results of functions as JSON, in the types that arguments have: models, dataclasses, dates."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+_WRITTEN = (BaseModel, date, time, timedelta, Decimal, Enum, UUID, PurePath, set, frozenset)
+"""Types whose values are written as pydantic does. No generators: one may have no end."""
+
+
+def as_json(result: Any) -> Any:
+    """Returns a result as the JSON value that it is or stands for.
+
+    Raises whatever an object of the application raises while it is written, and ValueError or TypeError for what has no
+    JSON: other objects, bytes, NaN.
+    """
+    return json.loads(json.dumps(result, default=_written, allow_nan=False))
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, _WRITTEN) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        return to_jsonable_python(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
