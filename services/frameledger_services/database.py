@@ -45,6 +45,11 @@ SILENT_SECONDS = 4.0
 ASK_SECONDS = 3.0
 CANCEL_SECONDS = 2.0
 
+UNLIMITED: Mapping[str, str] = {"statement_timeout": "0", "idle_session_timeout": "0"}
+"""Session settings of projectors and of commands that fold or check whole conversations: limits that an administrator
+gave the role or the database would abort a long statement each time it is tried again, or end a session that owns
+partitions. A connection that falls silent is noticed by itself."""
+
 LISTENERS_ASK_SECONDS = 5.0
 """A connection that only listens sends an empty query after this time without a notification, to detect a dead
 server."""

@@ -12,14 +12,19 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from psycopg import errors, sql
 from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 from tests.support import catalog, rows
 from typer.testing import CliRunner
 
+from frameledger_services import database as connecting
 from frameledger_services import package_data
 from frameledger_services.cli import migrate as migrate_command
-from frameledger_services.store import migration, schema
+from frameledger_services.cli.audit import rebuild_work
+from frameledger_services.projector import service
+from frameledger_services.settings import Settings
+from frameledger_services.store import connections, migration, schema
 from frameledger_services.store.tables import metadata
 
 VERSION_TABLE = "frameledger_schema"
@@ -295,6 +300,52 @@ def test_the_owner_of_a_database_can_migrate_it_without_any_other_right(connecti
             )
     finally:
         connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(owner)))
+
+
+@pytest.fixture
+def limited_database(empty_database):
+    """An empty database whose administrator limits sessions, and that notes the limit at each DDL command."""
+    with psycopg.connect(empty_database, autocommit=True) as superuser:
+        for limit in ("statement_timeout", "idle_session_timeout"):
+            superuser.execute(
+                sql.SQL("ALTER DATABASE {} SET {} = '1h'").format(
+                    sql.Identifier(superuser.info.dbname), sql.Identifier(limit)
+                )
+            )
+        superuser.execute("CREATE TABLE limits (noted text)")
+        superuser.execute(
+            "CREATE FUNCTION note_limit() RETURNS event_trigger LANGUAGE plpgsql AS "
+            "$$BEGIN INSERT INTO public.limits VALUES (current_setting('statement_timeout')); END$$"
+        )
+        superuser.execute("CREATE EVENT TRIGGER noting ON ddl_command_start EXECUTE FUNCTION note_limit()")
+    return empty_database
+
+
+@pytest.mark.regression("journey 50")
+def test_a_limit_that_the_database_gives_statements_aborts_no_migration(limited_database):
+    migration.migrate(limited_database)
+    with psycopg.connect(limited_database) as connection:
+        assert connection.execute("SELECT DISTINCT noted FROM limits").fetchall() == [("0",)]
+
+
+@pytest.mark.regression("journey 50")
+@pytest.mark.parametrize(
+    ("session", "limit"),
+    [(service.SESSION, "0"), (rebuild_work.SESSION, "0"), (connections.SESSION, "1h")],
+    ids=["projector", "rebuild", "reader"],
+)
+def test_limits_that_the_database_gives_sessions_are_lifted_for_those_that_work_long(
+    limited_database, session, limit
+):
+    async def shown():
+        settings = Settings(database_url=SecretStr(limited_database))
+        async with await connecting.connect(settings, "test", session) as connection:
+            cursor = await connection.execute(
+                "SELECT current_setting('statement_timeout'), current_setting('idle_session_timeout')"
+            )
+            return await cursor.fetchone()
+
+    assert asyncio.run(shown()) == (limit, limit)
 
 
 def test_the_command_says_what_it_did(empty_database):

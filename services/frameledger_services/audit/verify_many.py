@@ -30,7 +30,7 @@ NAME = "frameledger verify"
 async def connected(settings: Settings) -> AsyncIterator[Connection]:
     """A connection whose transactions are snapshots. Raises psycopg's errors and `SchemaError`."""
     # While the log is read, the transaction waits.
-    session = {"idle_in_transaction_session_timeout": "0"}
+    session = {**database.UNLIMITED, "idle_in_transaction_session_timeout": "0"}
     async with await database.connect(settings, NAME, session) as connection:
         await schema.check(connection)
         await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)

@@ -40,6 +40,7 @@ NAME = "frameledger-projector"
 DRAIN_SECONDS = 10.0
 
 SESSION = {
+    **database.UNLIMITED,
     "idle_in_transaction_session_timeout": "10s",
     # The server's side of `KEEPALIVE`: until it ends, the session of a machine that is gone counts as alive.
     "tcp_keepalives_idle": "10",

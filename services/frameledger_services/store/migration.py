@@ -61,6 +61,8 @@ def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrat
 
 def _migrate(address: str) -> Migrated:
     with _opened(address) as connection:
+        # A limit of the role or the database would abort a change of a large table each time it is tried.
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
         connection.exec_driver_sql(_ONE_AT_A_TIME)
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
         before, compatible_from = _found(connection)

@@ -25,6 +25,7 @@ from frameledger_services.store.outbox import OutboxRow
 LOCK_TIMEOUT = "30s"
 
 SESSION = {
+    **database.UNLIMITED,
     "lock_timeout": LOCK_TIMEOUT,
     # If this process stalls during a rebuild, projectors continue after this time.
     "idle_in_transaction_session_timeout": "10s",

@@ -125,7 +125,7 @@ def _unparked(context: str, why: str) -> Unparked:
 
 
 async def _unpark(settings: Settings, context: str, why: str) -> Unparked:
-    session = {"lock_timeout": LOCK_TIMEOUT}
+    session = {**database.UNLIMITED, "lock_timeout": LOCK_TIMEOUT}
     async with (
         await database.connect(settings, "frameledger unpark", session) as connection,
         Producer(settings, name="frameledger-unpark") as producer,

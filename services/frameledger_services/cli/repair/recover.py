@@ -77,7 +77,7 @@ def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> No
 
 async def _with_connection(settings: Settings, function: Callable[..., Any]) -> Any:
     # The transaction idles while the broker acknowledges republished frames.
-    session = {"idle_in_transaction_session_timeout": "0"}
+    session = {**database.UNLIMITED, "idle_in_transaction_session_timeout": "0"}
     async with await database.connect(settings, "frameledger recover", session) as connection:
         await schema.check(connection)
         return await function(settings, connection)
