@@ -4,6 +4,7 @@ import asyncio
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.support.batches import (
     HISTORIES,
     TOPIC,
@@ -17,31 +18,37 @@ from tests.support.batches import (
 )
 from tests.support.unparking import operator
 
-from frameledger.frames import LLMMessagesAppendFrame, encode_frame
+from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame, encode_frame
 from frameledger.ids import ContextId
-from frameledger_services.projector.rebuild import DamagedFramesError, rebuild
+from frameledger_services import failpoints
+from frameledger_services.projector.rebuild import rebuild
+from frameledger_services.projector.rebuild_fold import STAGED_ABOVE, DamagedFramesError
 from frameledger_services.store import frame_pages
 
 EVERYTHING = [path.stem for path in HISTORIES]
 
 
-def rebuilt(address, *context_ids):
+def rebuilt(address, *context_ids, staged_above=STAGED_ABOVE):
     async def run():
         async with operator(address) as connection:
             return [
-                await rebuild(connection, TOPIC, TOPICS.effects, ContextId(one), "a test")
+                await rebuild(
+                    connection, TOPIC, TOPICS.effects, ContextId(one), "a test", staged_above=staged_above
+                )
                 for one in context_ids
             ]
 
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("page", [7, 500])
-def test_a_rebuilt_conversation_reads_as_the_one_that_was_projected(database, monkeypatch, page):
+@pytest.mark.parametrize(("page", "staged_above"), [(7, STAGED_ABOVE), (500, STAGED_ABOVE), (7, 0)])
+def test_a_rebuilt_conversation_reads_as_the_one_that_was_projected(
+    database, monkeypatch, page, staged_above
+):
     monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     project(database, histories_interleaved())
     before = dump(database)
-    for one in rebuilt(database, *EVERYTHING):
+    for one in rebuilt(database, *EVERYTHING, staged_above=staged_above):
         assert (one.settled, one.newly_open, one.over, one.outbox) == (0, [], [], [])
     same(dump(database), before)
 
@@ -58,14 +65,21 @@ TAMPERED = {
 }
 
 
-@pytest.mark.parametrize("what", TAMPERED)
-def test_a_rebuild_restores_what_was_changed_by_hand(database, what):
+CHANGED_ROWS = ("messages", "more messages", "runs")
+"""What is different where rows are compared, and not all written."""
+
+
+@pytest.mark.parametrize(
+    ("what", "staged_above"),
+    [*((one, STAGED_ABOVE) for one in TAMPERED), *((one, 0) for one in CHANGED_ROWS)],
+)
+def test_a_rebuild_restores_what_was_changed_by_hand(database, what, staged_above):
     project(database, histories_interleaved())
     before = dump(database)
     with psycopg.connect(database) as connection:
         connection.execute(TAMPERED[what])
     assert dump(database) != before or what == "state"
-    rebuilt(database, *EVERYTHING)
+    rebuilt(database, *EVERYTHING, staged_above=staged_above)
     same(dump(database), before)
 
 
@@ -86,6 +100,98 @@ def test_after_a_rebuild_a_conversation_goes_on_as_if_there_had_been_none(
 
     asyncio.run(run())
     same(dump(database), dump(untouched))
+
+
+@pytest.mark.regression("fault 53")
+def test_a_long_conversation_is_folded_before_its_lock_and_its_frames_are_stored_meanwhile(
+    database, make_database, migrated_template
+):
+    """A batch that waited for the lock would keep back the other conversations of its partition."""
+    untouched = make_database(template=migrated_template)
+    records = histories_interleaved()
+    project(untouched, records)
+    half = len(records) // 2
+
+    async def run():
+        async with Projecting(database) as projecting, operator(database) as connection:
+            await projecting.store(records[:half])
+            await connection.execute(TAMPERED["messages"])
+            rows = "SELECT count(*) FROM {} WHERE context_id = 'barge-in'"
+            stored: list[int] = []
+            folded: list[int] = []
+
+            async def count(table, counts):
+                cursor = await connection.execute(rows.format(table))
+                counts += await cursor.fetchone()
+
+            async def meanwhile(point):
+                if point == "before hold":
+                    await count("messages", stored)
+                    await projecting.store(records[half:])
+                elif point == "after hold":
+                    # Folded: all but what came meanwhile.
+                    await count("staged_messages", folded)
+
+            for one in EVERYTHING:
+                waiting = meanwhile if one == "barge-in" else failpoints.none
+                await rebuild(
+                    connection,
+                    TOPIC,
+                    TOPICS.effects,
+                    ContextId(one),
+                    "a test",
+                    staged_above=0,
+                    failpoint=waiting,
+                )
+            assert stored == folded != [0]
+
+    asyncio.run(run())
+    same(dump(database), dump(untouched))
+
+
+@pytest.mark.regression("fault 53")
+def test_what_was_folded_before_the_lock_is_folded_again_if_the_conversation_was_erased_meanwhile(database):
+    def said(*texts):
+        for text in texts:
+            log.add("ctx", encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": text}])))
+
+    log = Log()
+    said("one", "two")
+    log.add("ctx", encode_frame(LLMContextEraseFrame(why="asked")))
+    said("three")
+
+    async def run():
+        async with Projecting(database) as projecting, operator(database) as connection:
+            await projecting.store(log.records[:2])
+
+            async def erased(point):
+                if point == "before hold":
+                    await projecting.store(log.records[2:])
+
+            await rebuild(
+                connection,
+                TOPIC,
+                TOPICS.effects,
+                ContextId("ctx"),
+                "a test",
+                staged_above=0,
+                failpoint=erased,
+            )
+
+    asyncio.run(run())
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT text FROM messages").fetchall() == [("three",)]
+        assert connection.execute("SELECT version, rebuilt FROM contexts").fetchall() == [(4, 1)]
+
+
+def test_who_may_create_no_temporary_tables_rebuilds_under_the_lock(database):
+    project(database, histories_interleaved())
+    before = dump(database)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(f'REVOKE TEMPORARY ON DATABASE "{connection.info.dbname}" FROM PUBLIC')
+        connection.execute(TAMPERED["messages"])
+    rebuilt(make_conninfo(database, options="-c role=frameledger_operator"), *EVERYTHING, staged_above=0)
+    same(dump(database), before)
 
 
 def test_damaged_frames_are_no_ground_to_rebuild_on(database):

@@ -175,13 +175,16 @@ def test_an_interrupted_rebuild_goes_on_where_it_stopped_and_is_done_by_one_proc
     assert one(database, "SELECT count(*) FROM rebuilds WHERE ended_at IS NULL") == 0
 
 
-def test_wherever_it_is_killed_each_conversation_is_as_before_or_as_it_should_be(database, monkeypatch):
+@pytest.mark.parametrize("staged_above", [0, 1_000], ids=["folded before the lock", "folded under the lock"])
+def test_wherever_it_is_killed_each_conversation_is_as_before_or_as_it_should_be(
+    database, monkeypatch, staged_above
+):
     with monkeypatch.context() as older:
         older.setattr(batch_fold, "evolve", unaware_of(LLMRunFrame))
         project(database, talk(said("Hi"), encode_frame(LLMRunFrame()), at=time.time()))
     before = dump(database)
     seen, statement = [before], 1
-    while killed_at(database, statement):
+    while killed_at(database, statement, staged_above=staged_above):
         now = dump(database)
         if now != seen[-1]:
             seen.append(now)

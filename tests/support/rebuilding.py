@@ -16,6 +16,7 @@ from tests.support.unparking import Sent
 from frameledger_services import failpoints
 from frameledger_services.audit.rebuild import Pair, RebuildOptions, rebuild_many, rebuild_some
 from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.projector.rebuild_fold import STAGED_ABOVE
 
 preload(__name__)
 
@@ -89,16 +90,18 @@ def rebuild_in(
     return done
 
 
-def killed_at(address: str, statement: int, names: TopicNames = NAMES) -> bool:
+def killed_at(
+    address: str, statement: int, names: TopicNames = NAMES, staged_above: int = STAGED_ABOVE
+) -> bool:
     """Rebuild everything, one at a time, in a process that kills itself before its statement of this number. Returns
     whether it came to that."""
-    with Process(_rebuild_and_die, address, statement, names) as process:
+    with Process(_rebuild_and_die, address, statement, names, staged_above) as process:
         code = process.ended()
     assert code in (0, -signal.SIGKILL), code
     return code != 0
 
 
-def _rebuild_and_die(address: str, statement: int, names: TopicNames, _: Any) -> None:
+def _rebuild_and_die(address: str, statement: int, names: TopicNames, staged_above: int, _: Any) -> None:
     counted = 0
 
     def count() -> None:
@@ -126,7 +129,7 @@ def _rebuild_and_die(address: str, statement: int, names: TopicNames, _: Any) ->
 
     async def run() -> None:
         async with pairs_of(address, 1, Connection) as pairs:
-            chosen = RebuildOptions(names, apply=True, why="a test", failpoint=die)
+            chosen = RebuildOptions(names, apply=True, why="a test", staged_above=staged_above, failpoint=die)
             await rebuild_many(pairs, chosen, "all", send, lambda _: None, lambda *_: None)
 
     asyncio.run(run())

@@ -12,7 +12,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.projector import stored_heads
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.late_frames import is_late, is_late_whatever_is_known
-from frameledger_services.projector.rebuild import DamagedFramesError
+from frameledger_services.projector.rebuild_fold import DamagedFramesError
 from frameledger_services.projector.refold import Refold, UnfoldableFrameError
 from frameledger_services.store import erasures, stored_rows
 from frameledger_services.store.valid_to import FOR_EVER

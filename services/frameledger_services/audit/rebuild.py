@@ -23,7 +23,8 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.outbox_rows import effect_topics
-from frameledger_services.projector.rebuild import DamagedFramesError, Rebuilt, rebuild
+from frameledger_services.projector.rebuild import Rebuilt, rebuild
+from frameledger_services.projector.rebuild_fold import STAGED_ABOVE, DamagedFramesError
 from frameledger_services.projector.refold import UnfoldableFrameError
 from frameledger_services.projector.relay import publish_committed
 from frameledger_services.projector.stored_heads import NewerHeadError
@@ -87,6 +88,9 @@ class RebuildOptions:
     """With the source `kafka`: what restores missing frames from the log."""
 
     downgrade: bool = False
+    staged_above: int = STAGED_ABOVE
+    """A conversation of more frames is folded before it is locked."""
+
     failpoint: Failpoint = failpoints.none
 
 
@@ -225,6 +229,7 @@ class _Page:
             ContextId(context_id),
             options.why,
             downgrade=options.downgrade,
+            staged_above=options.staged_above,
             failpoint=options.failpoint,
         )
 

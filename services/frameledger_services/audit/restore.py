@@ -28,7 +28,7 @@ from frameledger_services.event_log.topics import home_partition
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.frame_row import named_id
-from frameledger_services.projector.rebuild import DamagedFramesError
+from frameledger_services.projector.rebuild_fold import DamagedFramesError
 from frameledger_services.projector.rows import FrameRow, at, clean, time_of
 from frameledger_services.recovery.diagnosis import NO_END, generation_at, spans
 from frameledger_services.settings import Settings

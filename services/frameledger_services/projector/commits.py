@@ -33,7 +33,8 @@ from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import record_hash
 from frameledger_services.projector.metrics import ProjectorMetrics, clock
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
-from frameledger_services.projector.rebuild import DamagedFramesError, rebuild
+from frameledger_services.projector.rebuild import rebuild
+from frameledger_services.projector.rebuild_fold import DamagedFramesError
 from frameledger_services.projector.refold import UnfoldableFrameError
 from frameledger_services.projector.refused_values import is_of_the_values
 from frameledger_services.projector.rows import Rows, at

@@ -1,9 +1,12 @@
 """A conversation rebuilt: its rows replaced by a new fold of its frames, in one transaction, while everything serves.
 
-The transaction locks the head, so a batch with a frame of this conversation waits, and no other. At its end it raises
-`contexts.rebuilt`: a projector that has the old head in memory is refused then, loads the new one, and folds its batch
-again. If the process dies before the commit nothing happened; if it dies after it, all of it, and what the outbox holds
-is published by the partition's next owner.
+The transaction locks the head: a batch with a frame of this conversation waits, and with it the frames of others in
+this batch and behind it. So a long conversation is folded before it is locked, into temporary tables of the same
+transaction, and compared and put in its place under the lock (`rebuild_fold`).
+
+At its end the transaction raises `contexts.rebuilt`: a projector that has the old head in memory is refused then, loads
+the new one, and folds its batch again. If the process dies before the commit nothing happened; if it dies after it, all
+of it, and what the outbox holds is published by the partition's next owner.
 
 Folding again causes no effect. Only work that is open now and was not before is asked for if it is recent, and closed
 by a frame if it is old (`stale_work`). What was open and is not any more is stopped by its worker's next heartbeat.
@@ -20,30 +23,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from frameledger import stored
-from frameledger.chain import next_link
 from frameledger.decoding import decode
 from frameledger.effects import RunInference
-from frameledger.errors import RefusedError
 from frameledger.frames import LLMContextEraseFrame
 from frameledger.ids import ContextId
 from frameledger_services import failpoints
 from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import stored_heads
-from frameledger_services.projector.head import Head
-from frameledger_services.projector.refold import FoldedPiece, Refold
+from frameledger_services.projector.rebuild_fold import STAGED_ABOVE, RebuildFold, fold_aside
 from frameledger_services.projector.rows import Rows, erasure_of
 from frameledger_services.projector.stale_work import MAX_AGE, Closing, open_work_rows
 from frameledger_services.projector.stored_heads import NewerHeadError
-from frameledger_services.projector.watchdog import deadline
 from frameledger_services.projector.writer import write
-from frameledger_services.store import erasures, held_effects, parked, stored_rows
+from frameledger_services.store import erasures, held_effects, parked
 from frameledger_services.store import rebuild as statements
 from frameledger_services.store.held_effects import UnclaimedCall, UnclaimedRun
 from frameledger_services.store.outbox import OutboxRow
-from frameledger_services.store.parked import Settled
 from frameledger_services.store.rebuild import HeldHead, OpenWork
-from frameledger_services.store.stored_rows import StoredFrameRow
 
 TOO_LATE = Closing(
     "frameledger/rebuild",
@@ -70,18 +67,6 @@ class Rebuilt:
     """Effects and closing frames to be published."""
 
 
-class DamagedFramesError(RefusedError):
-    """The stored frames of a conversation are not those that its head was made of: a byte differs, or one is missing.
-
-    Remedy: `frameledger rebuild --from kafka --apply` restores missing rows if Kafka still has them. Nothing was
-    changed.
-    """
-
-    def __init__(self, context_id: str, version: int, problem: str) -> None:
-        super().__init__(f"the frames of {context_id} are damaged at version {version}: {problem}")
-        self.version = version
-
-
 async def rebuild(
     connection: Connection,
     frames_topic: str,
@@ -90,6 +75,7 @@ async def rebuild(
     why: str,
     *,
     downgrade: bool = False,
+    staged_above: int = STAGED_ABOVE,
     failpoint: Failpoint = failpoints.none,
 ) -> Rebuilt | None:
     """Fold a conversation again, replace its rows and its state, and commit. A parked one is folded up to where it is
@@ -98,11 +84,13 @@ async def rebuild(
     An erasure that an older release stored as a frame of an unknown type is honoured.
 
     Returns None for a conversation that is not there. `effects` has the topic of each effect; `why` stays with every
-    frame whose outcome changes. The connection is the caller's, in autocommit. Raises `DamagedFramesError`,
+    frame whose outcome changes; a conversation of more frames than `staged_above` is folded before it is locked. The
+    connection is the caller's, in autocommit. Raises `DamagedFramesError`,
     `UnfoldableFrameError`, `NewerHeadError` for one of a newer fold unless `downgrade`, and psycopg's errors;
     nothing was changed then. Called twice, it changes nothing the second time but `rebuilt`.
     """
     async with connection.transaction():
+        folding = await fold_aside(connection, context_id, staged_above)
         await failpoint("before hold")
         held = await statements.hold(connection, context_id)
         if held is None:
@@ -113,10 +101,13 @@ async def rebuild(
         before = await statements.open_work(connection, context_id)
         if await _honour_erasure(connection, context_id):
             return Rebuilt(held.version, over=sorted(before))
-        await statements.delete_rows(connection, context_id)
-        await failpoint("after delete")
-        folding = _Folding(connection, await stored_heads.beginning(connection, context_id), held, why)
-        await folding.run()
+        head = await stored_heads.beginning(connection, context_id)
+        if folding is None or folding.began != (head.version, head.chain):
+            await statements.delete_rows(connection, context_id)
+            await failpoint("after delete")
+            folding = RebuildFold(connection, head)
+        await folding.fold_to(held.folded_version)
+        await folding.finish(held, why)
         await failpoint("after rows")
         after = await statements.open_work(connection, context_id)
         newly_open = after - before
@@ -130,66 +121,6 @@ async def rebuild(
     if is_held:
         outbox = await asking.ask_if_released()
     return Rebuilt(held.version, folding.settled, sorted(newly_open), sorted(before - after), outbox)
-
-
-class _Folding:
-    """One conversation, folded and written page by page."""
-
-    def __init__(self, connection: Connection, head: Head, held: HeldHead, why: str) -> None:
-        self._connection = connection
-        self._held = held
-        self._why = why
-        self._refold = Refold(head, unknown_again=True)
-        self._chain = head.chain
-        self.settled = 0
-
-    async def run(self) -> None:
-        held, head = self._held, self._refold.head
-        upto = held.version if held.parked_version is None else held.parked_version - 1
-        async for page in stored_rows.frames(
-            self._connection, head.context_id, after=head.version, upto=upto
-        ):
-            self._check(page)
-            with deadline():
-                piece = self._refold.fold(page)
-            await write(self._connection, piece.rows, (), by_copy=False)
-            await self._settle(piece)
-        if head.version != upto:
-            raise DamagedFramesError(head.context_id, head.version + 1, "it is missing")
-        if held.parked_version is None and self._chain != held.chain:
-            raise DamagedFramesError(head.context_id, upto, "its chain is not that of the head")
-        await self._write_head()
-
-    def _check(self, page: Iterable[StoredFrameRow]) -> None:
-        chain = self._chain
-        for frame in page:
-            chain = next_link(chain, frame.version, frame.source, frame.payload)
-            if chain != frame.chain:
-                raise DamagedFramesError(
-                    self._refold.head.context_id, frame.version, "its bytes are not those of its chain"
-                )
-        self._chain = chain
-
-    async def _settle(self, piece: FoldedPiece) -> None:
-        """Give those frames another outcome that this release folds otherwise, or knows by now."""
-        changed = [
-            Settled(one.version, outcome, reason)
-            for one, (_, _, outcome, reason, _, _) in zip(piece.frames, piece.derived, strict=True)
-            if (outcome, reason) != (one.outcome, one.reason)
-        ]
-        if changed:
-            await parked.settle(self._connection, self._refold.head.context_id, changed, self._why)
-            self.settled += len(changed)
-
-    async def _write_head(self) -> None:
-        held, head = self._held, self._refold.head
-        if held.parked_version is not None:
-            # What is parked is stored, and in none of the rows.
-            head.version, head.chain = held.version, held.chain
-            head.started_at, head.last_at = head.started_at or held.started_at, held.last_at
-        head.counters.duplicates = held.duplicate_count
-        head.rebuilt, head.stored, head.saved_version = held.rebuilt, True, None
-        await write(self._connection, Rows(), [head], by_copy=False)
 
 
 async def _honour_erasure(connection: Connection, context_id: ContextId) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -19,6 +20,7 @@ from frameledger_services.store import erasures, heads, outbox, single_statement
 from frameledger_services.store.batch import Insert, Update
 from frameledger_services.store.outbox import headers_as_json
 from frameledger_services.store.projections import Progress
+from frameledger_services.store.staged_rows import STAGED
 
 STATE_EVERY_FRAMES = 16
 """A state is stored again after so many frames. Those since are folded again when the head is loaded; a state with
@@ -65,11 +67,18 @@ async def write(connection: Connection, rows: Rows, changed: Iterable[Head], *, 
         await _execute(connection, statement, by_copy=by_copy)
     said_by = await statements.end_messages(connection, rows.ended)
     messages = rows.messages()
-    for row in messages:
-        if row.inherits:
-            row.run_id = said_by.get((row.context_id, row.era, row.position))
+    _inherit(messages, said_by)
     for statement in _writes(rows, messages):
         await _execute(connection, statement, by_copy=by_copy)
+
+
+async def stage(connection: Connection, rows: Rows) -> None:
+    """Write rows that were folded again into the temporary tables of the caller's transaction (`staged_rows`)."""
+    said_by = await statements.end_messages(connection, rows.ended, STAGED[tables.messages])
+    messages = rows.messages()
+    _inherit(messages, said_by)
+    for statement in _writes(rows, messages):
+        await _execute(connection, replace(statement, table=STAGED[statement.table]), by_copy=False)
 
 
 async def write_parts(connection: Connection, parts: Sequence[Rows], changed: Iterable[Head]) -> None:
@@ -90,6 +99,13 @@ async def write_parts(connection: Connection, parts: Sequence[Rows], changed: It
     await write(connection, last, changed)
     for part in parts:
         await erasures.count_late(connection, part.late)
+
+
+def _inherit(messages: Iterable[MessageRow], said_by: Mapping[tuple[str, int, int], str | None]) -> None:
+    """A message that replaces one was said by the same run."""
+    for row in messages:
+        if row.inherits:
+            row.run_id = said_by.get((row.context_id, row.era, row.position))
 
 
 async def _execute(connection: Connection, statement: Insert | Update, *, by_copy: bool) -> None:

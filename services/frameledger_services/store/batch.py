@@ -97,22 +97,22 @@ async def update(connection: Connection, rows: Update) -> None:
 
 
 async def end_messages(
-    connection: Connection, ended: Sequence[Ended]
+    connection: Connection, ended: Sequence[Ended], table: Table = tables.messages
 ) -> dict[tuple[str, int, int], str | None]:
     """End the validity of messages. Returns the run that said each, by context, era and position."""
     if not ended:
         return {}
-    cursor = await connection.execute(ending(), row_parameters.parameters(ENDED, ended))
+    cursor = await connection.execute(ending(table), row_parameters.parameters(ENDED, ended))
     return {(row[0], row[1], row[2]): row[3] for row in await cursor.fetchall()}
 
 
 ENDED = {"context_id": "text", "era": "int4", "position": "int4", "version": "int8"}
 
 
-def ending(*, single: bool = False) -> str:
+def ending(table: Table = tables.messages, *, single: bool = False) -> str:
     """Returns the statement that ends the validity of messages and returns their runs."""
     return f"""
-        UPDATE messages SET valid_to = given.version
+        UPDATE "{table.name}" AS messages SET valid_to = given.version
         FROM {row_parameters.from_item(ENDED, single=single)}
         WHERE messages.context_id = given.context_id AND messages.era = given.era
             AND messages.position = given.position AND messages.valid_to = {FOR_EVER}

@@ -26,6 +26,11 @@ class HeldHead:
     now: datetime
     """The database's time."""
 
+    @property
+    def folded_version(self) -> int:
+        """The version up to which its frames are folded."""
+        return self.version if self.parked_version is None else self.parked_version - 1
+
 
 class OpenWork(NamedTuple):
     """A run that is open, or a call that was dispatched and is not settled. Its version is that of the frame that asked
@@ -41,19 +46,27 @@ class OpenWork(NamedTuple):
 
 async def hold(connection: Connection, context_id: str) -> HeldHead | None:
     """Lock a conversation: a batch with a frame of it waits. Returns None for one that is not there."""
+    return await _head(connection, f"{_HEAD} FOR NO KEY UPDATE", context_id)
+
+
+async def look(connection: Connection, context_id: str) -> HeldHead | None:
+    """Read the same without a lock: it may change at once."""
+    return await _head(connection, _HEAD, context_id)
+
+
+async def _head(connection: Connection, query: str, context_id: str) -> HeldHead | None:
     async with connection.cursor(row_factory=class_row(HeldHead)) as cursor:
-        await cursor.execute(
-            """
-            SELECT
-                version, parked_version, started_at, last_at, chain, duplicate_count, fold_version, rebuilt,
-                clock_timestamp() AS now
-            FROM contexts
-            WHERE context_id = %s
-            FOR NO KEY UPDATE
-            """,
-            (context_id,),
-        )
+        await cursor.execute(query, (context_id,))
         return await cursor.fetchone()
+
+
+_HEAD = """
+    SELECT
+        version, parked_version, started_at, last_at, chain, duplicate_count, fold_version, rebuilt,
+        clock_timestamp() AS now
+    FROM contexts
+    WHERE context_id = %s
+"""
 
 
 async def delete_rows(connection: Connection, context_id: str) -> None:

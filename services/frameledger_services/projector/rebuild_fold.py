@@ -1,0 +1,163 @@
+"""The fold of a rebuild: the stored frames of a conversation, checked against their chain, and the rows that follow.
+
+The rows are written in the place of the stored ones, which the caller has deleted; or they are staged beside these, and
+put in their place at the end. Staged, a long conversation need not be locked while it is folded: its lock is held as
+long as it takes to compare the rows and to fold what came meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from frameledger.chain import next_link
+from frameledger.errors import RefusedError
+from frameledger.ids import ContextId
+from frameledger_services.database_types import Connection
+from frameledger_services.projector import stored_heads
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.refold import FoldedPiece, Refold, UnfoldableFrameError
+from frameledger_services.projector.rows import Rows
+from frameledger_services.projector.watchdog import deadline
+from frameledger_services.projector.writer import stage, write
+from frameledger_services.store import erasures, parked, staged_rows, stored_rows
+from frameledger_services.store import rebuild as statements
+from frameledger_services.store.parked import Settled
+from frameledger_services.store.rebuild import HeldHead
+from frameledger_services.store.stored_rows import StoredFrameRow
+
+STAGED_ABOVE = 1_000
+"""A conversation of more frames is staged: its lock is held no longer than that of one with so many."""
+
+MOST_ROUNDS = 10
+"""How often what came meanwhile is folded without the lock. A projector that writes faster than we fold waits then."""
+
+
+class DamagedFramesError(RefusedError):
+    """The stored frames of a conversation are not those that its head was made of: a byte differs, or one is missing.
+
+    Remedy: `frameledger rebuild --from kafka --apply` restores missing rows if Kafka still has them. Nothing was
+    changed.
+    """
+
+    def __init__(self, context_id: str, version: int, problem: str) -> None:
+        super().__init__(f"the frames of {context_id} are damaged at version {version}: {problem}")
+        self.version = version
+
+
+class RebuildFold:
+    """One conversation, folded page by page. With `staged`, `staged_rows.create` was called in this transaction."""
+
+    def __init__(self, connection: Connection, head: Head, *, staged: bool = False) -> None:
+        """`head` is that of `stored_heads.beginning`, and is advanced in place."""
+        self.began = head.version, head.chain
+        """Where the present life of the conversation began. If it begins elsewhere by now, this fold is of no use."""
+
+        self._connection = connection
+        self._refold = Refold(head, unknown_again=True)
+        self._chain = head.chain
+        self._staged = staged
+        self._changed: list[Settled] = []
+
+    @property
+    def version(self) -> int:
+        """The version up to which it is folded."""
+        return self._refold.head.version
+
+    @property
+    def settled(self) -> int:
+        """Number of frames whose outcome changed."""
+        return len(self._changed)
+
+    async def fold_to(self, version: int) -> None:
+        """Fold up to this version, and write the rows. Raises `DamagedFramesError` and `UnfoldableFrameError`."""
+        head = self._refold.head
+        async for page in stored_rows.frames(
+            self._connection, head.context_id, after=head.version, upto=version
+        ):
+            self._check(page)
+            with deadline():
+                piece = self._refold.fold(page)
+            if self._staged:
+                await stage(self._connection, piece.rows)
+            else:
+                await write(self._connection, piece.rows, (), by_copy=False)
+            self._changed += _settled(piece)
+        if head.version != version:
+            raise DamagedFramesError(head.context_id, head.version + 1, "it is missing")
+
+    async def finish(self, held: HeldHead, why: str) -> None:
+        """Put all in its place: rows, outcomes and the head, which the caller's transaction has locked. It is folded up
+        to where that head is. Raises `DamagedFramesError` if it is not the head of these frames."""
+        head = self._refold.head
+        if held.parked_version is None and self._chain != held.chain:
+            raise DamagedFramesError(head.context_id, head.version, "its chain is not that of the head")
+        if self._staged:
+            await staged_rows.replace_rows(self._connection, head.context_id)
+        if self._changed:
+            await parked.settle(self._connection, head.context_id, self._changed, why)
+        if held.parked_version is not None:
+            # What is parked is stored, and in none of the rows.
+            head.version, head.chain = held.version, held.chain
+            head.started_at, head.last_at = head.started_at or held.started_at, held.last_at
+        head.counters.duplicates = held.duplicate_count
+        head.rebuilt, head.stored, head.saved_version = held.rebuilt, True, None
+        await write(self._connection, Rows(), [head], by_copy=False)
+
+    def _check(self, page: Iterable[StoredFrameRow]) -> None:
+        chain = self._chain
+        for frame in page:
+            chain = next_link(chain, frame.version, frame.source, frame.payload)
+            if chain != frame.chain:
+                raise DamagedFramesError(
+                    self._refold.head.context_id, frame.version, "its bytes are not those of its chain"
+                )
+        self._chain = chain
+
+
+async def fold_aside(connection: Connection, context_id: ContextId, staged_above: int) -> RebuildFold | None:
+    """Returns a conversation of more versions than `staged_above`, folded up to about where it is, with its rows staged
+    in the caller's transaction, and no lock. None for a shorter one, and where it has to be folded under its lock: by a
+    user who may create no temporary tables, or if it is erased.
+
+    Raises `DamagedFramesError` and `UnfoldableFrameError`.
+    """
+    seen = await statements.look(connection, context_id)
+    if (
+        seen is None
+        or seen.folded_version <= staged_above
+        or not await staged_rows.may_stage(connection)
+        or await erasures.not_honoured(connection, context_id) is not None
+    ):
+        return None
+    await staged_rows.create(connection)
+    head = await stored_heads.beginning(connection, context_id)
+    folding = RebuildFold(connection, head, staged=True)
+    for _ in range(MOST_ROUNDS):
+        try:
+            await folding.fold_to(seen.folded_version)
+        except (DamagedFramesError, UnfoldableFrameError):
+            if await began(connection, context_id) == folding.began:
+                raise
+            return None
+        seen = await statements.look(connection, context_id)
+        if seen is None:
+            return None
+        if seen.folded_version - folding.version <= staged_above:
+            break
+    await staged_rows.analyze(connection)
+    return folding
+
+
+async def began(connection: Connection, context_id: ContextId) -> tuple[int, bytes]:
+    """Returns where the present life of a conversation began, as `RebuildFold.began`."""
+    head = await stored_heads.beginning(connection, context_id)
+    return head.version, head.chain
+
+
+def _settled(piece: FoldedPiece) -> list[Settled]:
+    """Returns the frames that this release folds otherwise, or knows by now, with their outcomes."""
+    return [
+        Settled(one.version, outcome, reason)
+        for one, (_, _, outcome, reason, _, _) in zip(piece.frames, piece.derived, strict=True)
+        if (outcome, reason) != (one.outcome, one.reason)
+    ]
