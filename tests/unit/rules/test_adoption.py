@@ -126,3 +126,11 @@ def test_an_interruption_stops_the_worker_of_the_run_and_its_end_does_not():
     stopped = play(ask(), start(1), interrupt())
     assert [effect.run_id for effect in stopped.effects[-1] if isinstance(effect, Cancel)] == [run_id(1)]
     assert play(ask(), start(1), end(1)).effects[-1] == ()
+
+
+@pytest.mark.rule("RA5.adopt", "RA5.react")
+def test_a_second_response_answers_the_pending_run_that_opens_with_it():
+    played = play(ask(), ask(), start(), start())
+    assert played.opened == [1, 4]
+    assert played.state.speech.response.run_id == run_id(2)
+    assert [type(effect) for effect in played.effects[-1]] == [Cancel]

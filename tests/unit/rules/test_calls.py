@@ -383,3 +383,11 @@ def test_every_call_is_answered_right_behind_it_after_every_frame(frames):
                 assert "tool_calls" in messages[place - 1]
             if message["role"] == "assistant":
                 assert made or message["content"].strip()
+
+
+@pytest.mark.rule("R3.4")
+def test_the_newest_32_calls_that_are_over_are_known_as_settled():
+    over = [str(number) for number in range(33)]
+    played = play(*([begin(call), result(call, 1)] for call in over))
+    assert play(result("0", 2), onto=played).became == "call_unknown"
+    assert play(result("1", 2), onto=played).became == "call_settled"

@@ -104,6 +104,7 @@ CHANGES: dict[str, list[Frames]] = {
     "a message that was rewritten": [rewrite(1, "ho")],
     "somebody else who keeps the history": [mirror("somebody")],
     "a recording": [context("hi", react=False)],
+    "limits": [limits(rounds=9)],
 }
 
 NO_CHANGES: dict[str, list[Frames]] = {
@@ -116,6 +117,7 @@ NO_CHANGES: dict[str, list[Frames]] = {
     "a frame that is ignored": [result("nobody's", 1)],
     "an empty append": [append()],
     "a setting that it has already": [settings(seed=1)],
+    "limits that it has already": [limits()],
 }
 
 

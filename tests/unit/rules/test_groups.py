@@ -14,6 +14,7 @@ from tests.unit.rules.dsl import (
     play,
     result,
     speak,
+    start,
     update,
 )
 
@@ -293,6 +294,22 @@ def test_a_result_asks_when_the_last_call_it_waits_for_turns_out_to_be_asynchron
     assert play(waits, begin("b", sync=False)).asked == [4]
     assert play(waits, begin("b", sync=False), result("b", 1)).asked == [4, 5]
     assert play(waits, begin("b", sync=True)).asked == []
+
+
+@pytest.mark.rule("R3.7", "R2.1")
+def test_a_result_asks_when_the_last_call_it_waits_for_is_forgotten_with_its_run():
+    given = [start(), announce("a", "b"), begin("a", sync=False)]
+    assert play(given, result("a", 1), start()).asked == [5]
+    between = play(given, result("a", 1, final=False), start())
+    assert between.asked == []
+    assert play(result("a", None), onto=between).asked == [6]
+
+
+@pytest.mark.rule("R3.7")
+def test_an_intermediate_result_counts_until_a_run_was_requested_for_its_group():
+    given = [announce("a", "b"), begin("a", sync=False), begin("b", sync=False), result("a", 1, final=False)]
+    assert play(given, result("a", None), result("b", None)).asked == [6]
+    assert play(given, result("a", None, run_llm=True), result("b", None)).asked == [5]
 
 
 @pytest.mark.rule("R3.7")

@@ -188,3 +188,14 @@ def append_note():
     """A client's message that is not the user's."""
     frame = append("note")
     return frame.model_copy(update={"messages": ({"role": "assistant", "content": "note"},)})
+
+
+@pytest.mark.parametrize("writes", [push(), end()], ids=["a part", "the end"])
+def test_what_is_written_after_the_users_words_is_corrected_and_what_is_not_written_yet_stays(writes):
+    said = [start(), tokens("I was"), hear("hm")]
+    assert play(said, writes, interrupt("I")).texts == ["user: hm", "assistant: I"]
+    assert play(said, interrupt("I")).texts == ["user: hm", "assistant: I was"]
+
+
+def test_a_response_that_ended_without_text_has_none_to_correct():
+    assert play(start(), end(), interrupt("I")).messages == []

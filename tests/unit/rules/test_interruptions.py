@@ -254,3 +254,12 @@ def test_an_interruption_inside_a_run_closes_it_and_forgets_its_calls():
     assert played.became == "run_over"
     assert played.texts == ["assistant: I will"]
     assert play(begin("a", attempt=1), onto=played).became == "call_forgotten"
+
+
+@pytest.mark.rule("R4.1.cough")
+def test_a_wait_is_taken_away_with_any_of_the_calls_that_it_waits_for():
+    given = [announce("a", "b", "c"), [begin(call, sync=False) for call in "ab"], result("a", 1)]
+    coughed = play(given, speak(), interrupt(), stop())
+    assert coughed.asked == [7]
+    alone = play(given, interrupt(), speak(), stop(), result("b", None))
+    assert alone.asked == [8]

@@ -138,6 +138,12 @@ def test_a_response_that_names_no_run_is_limited_too():
     assert play(limits(calls_per_run=1), announce("a", "b")).became == "too_many_calls"
 
 
+@pytest.mark.rule("R8.2", "R8.3")
+def test_an_announcement_outside_a_response_counts_by_itself():
+    played = play(limits(calls_per_run=1, rounds=2), announce("a"), announce("b"), announce("c"))
+    assert played.reasons == [None, None, None, "too_many_rounds"]
+
+
 @pytest.mark.rule("R8.3")
 def test_a_model_that_calls_itself_for_ever_is_stopped():
     frames = rounds(2)
@@ -368,6 +374,20 @@ def test_without_the_logs_time_and_in_a_recording_no_time_limits():
     assert play(limits(frames_per_second=1), *said).reasons == [None] * 3
     recording = timed(at(0, limits(frames_per_second=1), context(react=False), *said))
     assert recording == [None] * 4
+
+
+@pytest.mark.rule("R8.5")
+def test_a_frame_that_sets_limits_counts_and_one_too_many_is_ignored_for_nothing_else():
+    setting = limits(frames_per_second=1)
+    assert timed(at(0, setting, setting, hear(" "), setting)) == [None, None, "too_many_frames", None]
+
+
+@pytest.mark.rule("R8.4")
+def test_what_was_open_when_the_limit_was_set_is_written_but_for_results():
+    opened = [start(), tokens("so"), begin("a", sync=False), begin("b", sync=False), limits(context_bytes=1)]
+    played = play(opened, end(), cancel("a"), result("b", 1))
+    assert played.reasons[-3:] == [None, None, "context_full"]
+    assert len(played.messages) == 6
 
 
 @pytest.mark.rule("R8.5")

@@ -228,3 +228,11 @@ def test_what_is_asked_while_an_answer_comes_is_noted_for_the_next_one():
 def test_an_answer_that_belongs_to_a_run_counts_as_that_alone():
     assert play(ask(), start()).state.speech.response.counts_as is None
     assert play(start()).state.speech.response.counts_as == run_id(1)
+
+
+@pytest.mark.rule("R4.5")
+@pytest.mark.parametrize("again", [context(react=False), mirror(None, react=False)], ids=lambda frame: frame.type)
+def test_a_recording_that_is_made_one_again_owes_no_run(again):
+    owing = play(begin("a"), speak(), context(react=False), begin("b", sync=False), result("b", 1))
+    assert owing.state.runs.owed_to_turn
+    assert play(again, stop(), onto=owing).asked == []

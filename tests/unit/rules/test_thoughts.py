@@ -154,3 +154,11 @@ def test_a_thought_of_a_superseded_attempt_is_ignored(frame):
 def test_a_thought_asks_for_nothing_and_ends_no_response():
     played = play(answer("before"), start(), think(), thinking("hm"), thought("s"))
     assert (played.asked, played.state.speech.response is not None) == ([], True)
+
+
+@pytest.mark.rule("RA5.fence")
+def test_a_thought_that_names_no_run_is_not_continued_by_one_that_does():
+    played = play(ask(), think(), start(1), thinking("x", run=1), thought("s", 1))
+    assert played.reasons[-2:] == ["no_open_response", "no_open_response"]
+    kept_on = play(end(1), thinking("mine"), thought(), onto=played)
+    assert kept_on.messages == [kept("mine")]
