@@ -231,7 +231,9 @@ def test_an_answer_that_belongs_to_a_run_counts_as_that_alone():
 
 
 @pytest.mark.rule("R4.5")
-@pytest.mark.parametrize("again", [context(react=False), mirror(None, react=False)], ids=lambda frame: frame.type)
+@pytest.mark.parametrize(
+    "again", [context(react=False), mirror(None, react=False)], ids=lambda frame: frame.type
+)
 def test_a_recording_that_is_made_one_again_owes_no_run(again):
     owing = play(begin("a"), speak(), context(react=False), begin("b", sync=False), result("b", 1))
     assert owing.state.runs.owed_to_turn
