@@ -106,16 +106,51 @@ def test_how_plain_functions_end():
     def raises():
         raise LookupError("x" * 100_000)
 
-    async def forgotten(): ...
-
     async def run():
         assert await outcome(threading.get_ident, is_async=False) != Returned(threading.get_ident())
         raised = await outcome(raises, is_async=False)
         assert isinstance(raised, Raised)
         assert len(raised.details) < 10_000
-        awaitable = await outcome(lambda: forgotten(), is_async=False)
-        assert isinstance(awaitable, Raised)
-        assert "async def" in awaitable.summary
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("worker 83")
+def test_what_a_plain_function_returns_is_awaited_in_the_loop():
+    """As of a decorator that is no async function, around one that is."""
+    begun = []
+
+    async def where():
+        return threading.get_ident()
+
+    async def raises():
+        raise LookupError("x")
+
+    async def stops_itself():
+        executions[-1].stop()
+        await asyncio.Event().wait()
+
+    async def never():
+        begun.append("never")
+
+    entered, stopped = threading.Event(), threading.Event()
+
+    def is_stopped_in_its_thread():
+        entered.set()
+        stopped.wait(IN_PROCESS)
+        return never()
+
+    async def run():
+        assert await outcome(lambda: where(), is_async=False) == Returned(threading.get_ident())
+        raised = await outcome(lambda: raises(), is_async=False)
+        assert isinstance(raised, Raised)
+        assert raised.summary == "LookupError: x"
+        assert await outcome(lambda: stops_itself(), is_async=False) == Stopped()
+        ending = asyncio.create_task(outcome(is_stopped_in_its_thread, is_async=False))
+        await asyncio.to_thread(entered.wait, IN_PROCESS)
+        executions[-1].stop()
+        stopped.set()
+        assert (await ending, begun) == (Stopped(), [])
 
     asyncio.run(run())
 

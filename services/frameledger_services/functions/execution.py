@@ -1,5 +1,7 @@
 """Running a handler: an async one as a task of the event loop, a plain one in a thread of its own.
 
+What a plain one returns may be awaitable, as of a decorator around an async one: that goes on as a task of the loop.
+
 A handler is begun once or never. A plain function cannot be stopped from outside, and an async one may ignore its
 cancellation: both may outlive their call, and what they report then is refused.
 """
@@ -11,8 +13,9 @@ import contextvars
 import inspect
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 MOST_DETAILS = 8_000
@@ -73,14 +76,12 @@ class HandlerExecutor:
         execution = Execution(may_begin, ended)
         if is_async:
             # Not in a task group: a handler that ignores its cancellation would hold up the group, and the process.
-            task = asyncio.create_task(execution.run(function, by_place, by_name), name=name)
-            execution.task = task
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task = self._run_as_task(execution, execution.run(function, by_place, by_name), name)
             task.add_done_callback(lambda _: execution.end_unreported())
         else:
             loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-            work = _InThread(loop, execution, (function, by_place, by_name))
+            go_on = partial(self._go_on, execution, name)
+            work = _InThread(loop, execution, go_on, (function, by_place, by_name))
             # A thread for each, since in a pool it could have to wait. A daemon thread, since it cannot be stopped
             # when the process ends.
             thread = threading.Thread(target=context.run, args=(work,), name=name, daemon=True)
@@ -90,6 +91,23 @@ class HandlerExecutor:
                 # The process may have no more threads: that fails this call, and no other one.
                 loop.call_soon(execution.end, _raised(error))
         return execution
+
+    def _go_on(self, execution: Execution, name: str, awaitable: Awaitable[Any]) -> None:
+        """Run the rest of a plain handler, which is what it returned."""
+        if execution.asked_to_stop:
+            _abandon(execution, awaitable)
+            return
+        task = self._run_as_task(execution, execution.run_rest(awaitable), name)
+        # Also if it is cancelled before its first step.
+        task.add_done_callback(partial(_abandon, execution, awaitable))
+
+    def _run_as_task(
+        self, execution: Execution, running: Coroutine[Any, Any, None], name: str
+    ) -> asyncio.Task[None]:
+        task = execution.task = asyncio.create_task(running, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def stop(self, within: float) -> int:
         """Cancel the tasks that still run, and wait so many seconds. Returns how many did not end."""
@@ -107,21 +125,23 @@ class Execution:
 
     def __init__(self, may_begin: Callable[[], bool], ended: Callable[[HandlerEnd], None]) -> None:
         self.task: asyncio.Task[None] | None = None
+        """What can be cancelled of it; None for a plain function in its thread."""
+
+        self.asked_to_stop = False
         self._may_begin = may_begin
         self._ended = ended
         self._asked_to_begin = False
-        self._asked_to_stop = False
         self._over = False
 
     def may_begin(self) -> bool:
         """Returns whether the handler may begin. Called right before its first instruction."""
         self._asked_to_begin = True
         # A thread may get here after it was asked to stop; a task is cancelled then.
-        return self._may_begin() and not self._asked_to_stop
+        return self._may_begin() and not self.asked_to_stop
 
     def stop(self) -> None:
         """Ask it to stop. An async one is cancelled; a plain one cannot be. May be called again."""
-        self._asked_to_stop = True
+        self.asked_to_stop = True
         if self.task is not None and not self._over:
             self.task.cancel()
 
@@ -131,15 +151,27 @@ class Execution:
         ended: HandlerEnd
         try:
             ended = Returned(await function(*by_place, **by_name)) if self.may_begin() else NotBegun()
-        except asyncio.CancelledError as error:
-            # Without a request to stop it came from inside, such as from a task that the handler awaited.
-            ended = Stopped() if self._asked_to_stop else _raised(error)
         except BaseException as error:
             # SystemExit too: a handler does not end the service.
-            ended = _raised(error)
+            ended = self._failed(error)
         # Dropped first, so that when `ended` is called nothing here holds the reporter any more.
         del function, by_place, by_name
         self.end(ended)
+
+    async def run_rest(self, awaitable: Awaitable[Any]) -> None:
+        """Await what a plain handler returned."""
+        ended: HandlerEnd
+        try:
+            ended = Returned(await awaitable)
+        except BaseException as error:
+            ended = self._failed(error)
+        del awaitable
+        self.end(ended)
+
+    def _failed(self, error: BaseException) -> HandlerEnd:
+        # Without a request to stop a cancellation came from inside, such as from a task that the handler awaited.
+        stopped = isinstance(error, asyncio.CancelledError) and self.asked_to_stop
+        return Stopped() if stopped else _raised(error)
 
     def end(self, ended: HandlerEnd) -> None:
         if not self._over:
@@ -159,21 +191,27 @@ class _InThread:
         self,
         loop: asyncio.AbstractEventLoop,
         execution: Execution,
+        go_on: Callable[[Awaitable[Any]], None],
         work: tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]],
     ) -> None:
+        """`go_on` is called in the loop with what the function returned, if that is awaitable."""
         self._loop = loop
         self._execution = execution
+        self._go_on = go_on
         self._work: tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]] | None = work
 
     def __call__(self) -> None:
         ended = self._run()
         try:
-            self._loop.call_soon_threadsafe(self._execution.end, ended)
+            if isinstance(ended, _Unfinished):
+                self._loop.call_soon_threadsafe(self._go_on, ended.rest)
+            else:
+                self._loop.call_soon_threadsafe(self._execution.end, ended)
         except RuntimeError:
             # The loop is closed: the process is about to end, and nothing waits for this any more.
             return
 
-    def _run(self) -> HandlerEnd:
+    def _run(self) -> HandlerEnd | _Unfinished:
         assert self._work is not None
         function, by_place, by_name = self._work
         self._work = None
@@ -181,13 +219,23 @@ class _InThread:
             if not self._execution.may_begin():
                 return NotBegun()
             value = function(*by_place, **by_name)
-            if inspect.isawaitable(value):
-                if inspect.iscoroutine(value):
-                    value.close()
-                raise TypeError("a plain function returned an awaitable; define the handler with `async def`")
-            return Returned(value)
+            return _Unfinished(value) if inspect.isawaitable(value) else Returned(value)
         except BaseException as error:
             return _raised(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """A plain function returned, and what it returned is to be awaited."""
+
+    rest: Awaitable[Any]
+
+
+def _abandon(execution: Execution, awaitable: Awaitable[Any], _: object = None) -> None:
+    """End a handler whose rest was not run to its end; nothing is done after one that was."""
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()
+    execution.end(Stopped())
 
 
 def _raised(error: BaseException) -> Raised:

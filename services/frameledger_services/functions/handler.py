@@ -211,7 +211,8 @@ class CallHandler:
         """Stop it and wait. Returns its final result, or how it ended; None if it still runs at that time, or when the
         lease was lost meanwhile."""
         state, inbox = self._state, self._state.inbox
-        self._ran_to_its_end = not state.plan.is_async or inbox.ended is not None
+        can_be_stopped = self._execution is not None and self._execution.task is not None
+        self._ran_to_its_end = not can_be_stopped or inbox.ended is not None
         self.stop()
         while (event := inbox.take_last()) is None and state.now() < until:
             why = inbox.take_stop_request()

@@ -63,6 +63,7 @@ class FunctionRegistry:
         schema: Schema | None = None,
     ) -> None:
         """Register a handler that takes one `FunctionCallParams`. It may be async, or plain and then runs in a thread.
+        What a plain one returns is awaited in the event loop if it is awaitable.
 
         The name None registers the catch-all, which serves functions without a handler of their own. `schema` is what
         the model gets: a `FunctionSchema`, or a tool in OpenAI's form. Options that are not given are taken from
