@@ -97,6 +97,9 @@ def test_custom_tools_are_the_provider_s_own_and_nobody_else_s():
         {"type": "function"},
         {"name": "f", "parameters": "none"},
         {"llm": "p", "tool": 1},
+        {"type": "function", "function": {"name": ""}},
+        {"name": "", "input_schema": {"type": "object"}},
+        {"name": "", "properties": {}},
     ],
 )
 def test_what_is_no_tool_is_refused(definition):

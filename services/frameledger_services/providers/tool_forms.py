@@ -115,16 +115,16 @@ def _read(provider: str, definition: Mapping[str, Any]) -> Iterator[Tool]:
                 if not isinstance(tool, Mapping):
                     raise UnmappableError(provider, "a custom tool that is not an object")
                 yield OwnTool(tool)
-        case {"type": "function", "function": {"name": str(name)} as inner}:
+        case {"type": "function", "function": {"name": str(name)} as inner} if name:
             yield _function(provider, name, inner, inner.get("parameters"))
         case {"function_declarations": [*several]} | {"functionDeclarations": [*several]}:
             for declaration in several:
                 yield from _read(provider, declaration if isinstance(declaration, Mapping) else {})
-        case {"name": str(name), "properties": Mapping() as properties, **rest}:
+        case {"name": str(name), "properties": Mapping() as properties, **rest} if name:
             required = _required(provider, name, rest.get("required"))
             schema = {"type": "object", "properties": properties, "required": required}
             yield _function(provider, name, rest, schema)
-        case {"name": str(name), **rest} if rest.get("type", "function") in ("function", "custom"):
+        case {"name": str(name), **rest} if name and rest.get("type", "function") in ("function", "custom"):
             yield _function(provider, name, rest, rest.get("input_schema", rest.get("parameters")))
         case _:
             shown = tool_name(definition)
