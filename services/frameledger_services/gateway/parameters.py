@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -132,6 +133,8 @@ def read_text(text: str, most: int = 255) -> str:
     return text
 
 
+# A client that polls asks for the same one again and again.
+@lru_cache(maxsize=1_024)
 def _read_id(segment: str) -> str:
     try:
         context_id = unquote_to_bytes(segment).decode()
