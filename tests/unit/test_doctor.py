@@ -5,10 +5,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
+from pydantic import SecretStr
 
 from frameledger_services.cli.doctor import checks, partitions, servers, topics
 from frameledger_services.event_log.topics import PartitionState, TopicDescription
+from frameledger_services.settings import Settings
 from frameledger_services.store.partition_progress import PartitionProgress
 from frameledger_services.store.server import Server
 
@@ -58,6 +61,23 @@ def test_what_a_server_says_is_told(change, state, said):
     (finding,) = servers.of(replace(QUIET, **change))
     assert finding.state == state
     assert said in finding.found
+
+
+@pytest.mark.regression("journey 51")
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("FATAL:  sorry, too many clients already", r"^Raise its max_connections"),
+        ('FATAL:  too many connections for role "worker"', r"^Raise its max_connections"),
+        ("FATAL:  remaining connection slots are reserved for roles", r"^Raise its max_connections"),
+        ('FATAL:  password authentication failed for user "worker"', r"^The server runs"),
+        ("Connection refused", r"^Start it, or set FRAMELEDGER_DATABASE_URL"),
+    ],
+)
+def test_a_database_that_refuses_a_session_with_a_reason_is_not_to_be_started(tmp_path, said, remedy):
+    settings = Settings(data_dir=tmp_path, database_url=SecretStr("postgresql://db-1/frameledger"))
+    error = psycopg.OperationalError(f'connection to server at "db-1" failed: {said}')
+    assert re.search(remedy, servers.connect_to_database(settings, error))
 
 
 @pytest.mark.regression("trial C6")

@@ -59,7 +59,7 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
     except SettingsError as error:
         yield Finding("database", "fail", str(error))
     except psycopg.Error as error:
-        remedy = servers.start_it(settings, "FRAMELEDGER_DATABASE_URL")
+        remedy = servers.connect_to_database(settings, error)
         yield Finding("database", "fail", str(error).strip(), remedy)
     if frames is not None:
         yield await partitions.partitioners(settings, frames)

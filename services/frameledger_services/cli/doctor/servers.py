@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from psycopg import AsyncConnection
 from pydantic import SecretStr
 
@@ -57,6 +58,22 @@ def start_it(settings: Settings, variable: str) -> str:
         # The address that an `up` left, which was killed.
         return "Start it: `frameledger up`."
     return f"Start it, or set {variable} to its address. `frameledger config` shows where the address comes from."
+
+
+def connect_to_database(settings: Settings, error: psycopg.Error) -> str:
+    """Returns the remedy for a database that accepted no connection. One that says why runs, and is not started."""
+    said = str(error)
+    if "too many c" in said or "connection slots" in said:
+        return (
+            "Raise its max_connections, or end sessions that are not needed: "
+            "SELECT application_name, count(*) FROM pg_stat_activity GROUP BY 1."
+        )
+    if "FATAL:" in said and not _is_up(settings.data_dir.resolve()):
+        return (
+            "The server runs and gives this reason: change it there, or FRAMELEDGER_DATABASE_URL. "
+            "`frameledger config` shows where the address comes from."
+        )
+    return start_it(settings, "FRAMELEDGER_DATABASE_URL")
 
 
 async def findings(connection: AsyncConnection[Any]) -> list[Finding]:
