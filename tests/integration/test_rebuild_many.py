@@ -11,6 +11,7 @@ from tests.support.batches import HISTORIES, Log, dump, histories_interleaved, p
 from tests.support.rebuilding import NAMES, Done, killed_at, pairs_of, rebuild_in
 from tests.support.releases import NEWER, SHOUTED, newer_release
 from tests.support.tampering import changed
+from tests.support.transferring import exported, imported
 from typer.testing import CliRunner
 
 from frameledger.decoding import decode
@@ -20,7 +21,7 @@ from frameledger.record import Record
 from frameledger_services.audit import rebuild as rebuilding
 from frameledger_services.audit.rebuild import AlreadyRunningError, RebuildOptions, rebuild_many
 from frameledger_services.cli import application
-from frameledger_services.projector import batch_fold
+from frameledger_services.projector import batch_fold, refold
 
 EVERYTHING = {path.stem for path in HISTORIES}
 
@@ -141,6 +142,24 @@ def test_a_run_that_is_open_only_now_is_asked_for_or_closed(database, monkeypatc
     assert [row.to_topic for row in done.sent.rows] == [topic]
     assert one(database, "SELECT count(*) FROM outbox") == 0
     assert rebuild_in(database, "ctx").sent.rows == []
+
+
+@pytest.mark.regression("fault 54")
+def test_what_opens_in_an_imported_conversation_is_in_the_outbox_of_a_partition_with_an_owner(
+    database, make_database, migrated_template, monkeypatch
+):
+    """Its frames are in no partition: nobody would publish what is left there."""
+    origin = make_database(template=migrated_template)
+    with monkeypatch.context() as older:
+        for module in (batch_fold, refold):
+            older.setattr(module, "evolve", unaware_of(LLMRunFrame))
+        project(origin, talk(said("Hi"), encode_frame(LLMRunFrame())))
+        imported(database, exported(origin))
+    project(database, talk(said("Hi"), key="other"))
+    done = rebuild_in(database, "ctx")
+    [row] = done.outcomes["ctx"].rebuilt.outbox
+    assert row.partition in one(database, "SELECT array_agg(partition) FROM projections")
+    assert row.key == b"ctx"
 
 
 def test_an_interrupted_rebuild_goes_on_where_it_stopped_and_is_done_by_one_process_at_a_time(

@@ -20,7 +20,8 @@ in a second transaction. If the process dies before that, a worker that serves t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 from frameledger import stored
 from frameledger.decoding import decode
@@ -41,6 +42,7 @@ from frameledger_services.store import rebuild as statements
 from frameledger_services.store.held_effects import UnclaimedCall, UnclaimedRun
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.rebuild import HeldHead, OpenWork
+from frameledger_services.store.transfer import NO_LOG_GENERATION, NO_LOG_PARTITION
 
 TOO_LATE = Closing(
     "frameledger/rebuild",
@@ -166,6 +168,7 @@ class _Asking:
             )
             closing = TOO_LATE if old else None
             rows += open_work_rows(self.topic, partition, self.effects, _only(self.newly_open, work), closing)
+        rows = [_in_a_place_of_its_own(row) if row.generation == NO_LOG_GENERATION else row for row in rows]
         if rows:
             await write(self.connection, Rows(outbox=rows), (), by_copy=False)
         return rows
@@ -180,8 +183,20 @@ class _Asking:
             return [] if held is None else await self.ask(held)
 
     async def _partition(self) -> int | None:
-        """That of the conversation; None if there is nothing to ask for."""
-        return await parked.partition_of(self.connection, self.context_id) if self.newly_open else None
+        """The partition whose owner publishes the rows: that of the conversation, or any if it was imported; None if
+        there is nothing to ask for, or nobody to publish it: then a worker finds it unclaimed."""
+        if not self.newly_open:
+            return None
+        partition = await parked.partition_of(self.connection, self.context_id)
+        if partition == NO_LOG_PARTITION:
+            return await statements.any_partition(self.connection, self.topic)
+        return partition
+
+
+def _in_a_place_of_its_own(row: OutboxRow) -> OutboxRow:
+    """The row of an imported conversation, whose offset is a version: other conversations have it, too."""
+    name = f"{row.context_id}\n{row.offset}\n{row.ordinal}"
+    return replace(row, offset=int.from_bytes(sha256(name.encode()).digest()[:8]) >> 1)
 
 
 def _only(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from psycopg.rows import class_row
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store.projections import PROJECTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,16 @@ async def end(connection: Connection, context_id: str, *, on_disk: bool) -> None
         """,
         (context_id, on_disk),
     )
+
+
+async def any_partition(connection: Connection, topic: str) -> int | None:
+    """Returns a partition that projectors read, always the same one; None if none ever did."""
+    cursor = await connection.execute(
+        "SELECT min(partition) FROM projections WHERE projection = %s AND topic = %s AND sealed_at IS NULL",
+        (PROJECTION, topic),
+    )
+    row = await cursor.fetchone()
+    return None if row is None or row[0] is None else int(row[0])
 
 
 async def open_work(connection: Connection, context_id: str) -> set[OpenWork]:
