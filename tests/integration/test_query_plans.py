@@ -405,6 +405,7 @@ def test_the_latest_request_is_found_however_much_was_said_since(filled, is_aske
         "setting": "system_instruction",
         "client": "%ag_ui%",
         "answering": ["FunctionCallResultFrame"],
+        "speaking": list(SPEAKING),
     }
     found = "SELECT * FROM contexts LEFT JOIN ({}) AS found ON true WHERE contexts.context_id = %(id)s"
     with filled.transaction(force_rollback=True):

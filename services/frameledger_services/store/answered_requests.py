@@ -199,12 +199,19 @@ READ = f"""
     LIMIT 1
 """
 
+_NEWEST = newest_marked(
+    f"""
+        CASE type
+            WHEN '{RESULT}' THEN {is_marked("marked", REQUEST, CLIENT)}
+            ELSE {is_marked("marked", REQUEST)}
+        END
+    """
+)
+
 LATEST = f"""
     SELECT asked.payload::text, setting_at(asked.context_id, 'settings', asked.version)::text
     FROM contexts
-    INNER JOIN frames AS asked ON asked.context_id = contexts.context_id AND asked.version = greatest(
-        {newest_marked(ASKING, [REQUEST])}, {newest_marked([RESULT], [REQUEST, CLIENT])}
-    )
+    INNER JOIN frames AS asked ON asked.context_id = contexts.context_id AND asked.version = {_NEWEST}
     WHERE contexts.context_id = %(id)s
         AND setting_at(contexts.context_id, 'settings', contexts.version) ->> %(setting)s::text IS NOT NULL
 """

@@ -11,10 +11,11 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import loads
 from frameledger_services.store.newest_requests import (
     ASKING,
+    NEWEST_ASKING,
     REQUEST,
     RESULT,
     SPEAKING,
-    newest_asking,
+    is_marked,
     newest_marked,
 )
 from frameledger_services.store.shown_messages import CLIENT
@@ -93,7 +94,13 @@ async def last_asked_run(connection: Connection, context_id: str) -> AskedRun | 
     """Returns the latest request of a conversation; None if the conversation does not exist. Reads the frames behind
     the latest message or speech."""
     cursor = await connection.execute(
-        LAST_ASKED, {"id": context_id, "client": f'%"{CLIENT}"%', "answering": list(ANSWERING)}
+        LAST_ASKED,
+        {
+            "id": context_id,
+            "client": f'%"{CLIENT}"%',
+            "speaking": list(SPEAKING),
+            "answering": list(ANSWERING),
+        },
     )
     row = await cursor.fetchone()
     if row is None:
@@ -166,10 +173,10 @@ def _read(row: tuple[Any, ...] | None) -> Question | None:
     )
 
 
-_NEWEST_ASKING = newest_asking(*ASKING)
-_NEWEST_QUESTION = f"""
-    greatest({_NEWEST_ASKING}, {newest_marked([RESULT], [REQUEST], after=f"coalesce({_NEWEST_ASKING}, 0)")})
-"""
+_NEWEST_RESULT = newest_marked(
+    f"type = '{RESULT}' AND ({is_marked('marked', REQUEST)})", after=f"coalesce({NEWEST_ASKING}, 0)"
+)
+_NEWEST_QUESTION = f"greatest({NEWEST_ASKING}, {_NEWEST_RESULT})"
 
 _QUESTION = f"""
     SELECT
@@ -189,8 +196,6 @@ _QUESTION = f"""
 LAST_QUESTION = f"{_QUESTION} AND asked.version = {_NEWEST_QUESTION}"
 
 
-_NEWEST_SAID = newest_asking(*ASKING, *SPEAKING)
-
 LAST_ASKED = f"""
     SELECT
         head.version, asked.version, asked.type, asked.payload,
@@ -200,9 +205,10 @@ LAST_ASKED = f"""
     LEFT JOIN LATERAL (
         SELECT version, type, payload::text AS payload
         FROM frames
-        WHERE context_id = head.context_id AND version >= coalesce({_NEWEST_SAID}, 0) AND outcome = 'applied'
+        WHERE context_id = head.context_id AND version >= coalesce({NEWEST_ASKING}, 0) AND outcome = 'applied'
             AND (
-                version = {_NEWEST_SAID}
+                version = {NEWEST_ASKING}
+                OR type = ANY (%(speaking)s)
                 OR type = ANY (%(answering)s) AND payload::text LIKE %(client)s
             )
         ORDER BY version DESC

@@ -1,8 +1,8 @@
 """The newest frame of a conversation by which an answer is requested, found by index, however long ago it was.
 
-Two partial indexes hold the frames that may be one, by type: `frames_asking` those of a few types, `frames_of_requests`
-those that name one of the gateway's APIs. PostgreSQL uses an index only for a query that repeats its condition, which
-is why the types stand in the text of the statements.
+Two partial indexes hold the frames that may be one: `frames_asking` those of a few types, `frames_of_requests` those
+that name one of the gateway's APIs. PostgreSQL uses an index only for a query that repeats its condition, which is why
+the types stand in the text of the statements.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ REQUEST = "chat_completion"
 """The name, in a frame's metadata, of the request that the frame was published for."""
 
 
+def _listed(types: Sequence[str]) -> str:
+    return ", ".join(f"'{one}'" for one in types)
+
+
 def is_marked(frame: str, *names: str) -> str:
     """Returns the SQL condition that the frame was published for a request of one of these APIs.
 
@@ -33,39 +37,26 @@ def is_marked(frame: str, *names: str) -> str:
     return " OR ".join(f"json_text({noted}, '{name}') IS NOT NULL" for name in names)
 
 
-def newest_asking(*types: str) -> str:
-    """Returns the SQL query of the version of the newest applied frame of these types in the conversation %(id)s; NULL
-    if there is none. At most one frame of each type is read."""
-    assert set(types) <= {*ASKING, *SPEAKING}
-    return _newest(types, _ASKING_INDEX)
+NEWEST_ASKING = f"""(
+    SELECT max(version) FROM frames WHERE context_id = %(id)s AND outcome = 'applied' AND type IN ({_listed(ASKING)})
+)"""
+"""SQL: the version of the newest frame of the conversation %(id)s by which a client requested an answer; NULL if there
+is none. One frame is read at most."""
 
 
-def newest_marked(types: Sequence[str], names: Sequence[str], *, after: str = "0") -> str:
-    """The same of frames that were published for a request of one of these APIs, behind a version."""
-    assert {*types} <= {*ASKING, RESULT}
-    assert {*names} <= {REQUEST, CLIENT}
-    return _newest(types, f"{_REQUESTS_INDEX} AND version > {after} AND ({is_marked('of_type', *names)})")
-
-
-def _newest(types: Sequence[str], condition: str) -> str:
+def newest_marked(condition: str, *, after: str = "0") -> str:
+    """Returns the SQL query of the version of the newest frame that was published for a request, behind a version, and
+    meets a condition on `marked`; NULL if there is none."""
+    # As the index has it.
     return f"""(
-        SELECT max(newest.version)
-        FROM unnest(ARRAY[{_listed(types)}]) AS asked (type)
-        CROSS JOIN LATERAL (
-            SELECT version
-            FROM frames AS of_type
-            WHERE context_id = %(id)s AND of_type.type = asked.type AND {condition}
-            ORDER BY version DESC
-            LIMIT 1
-        ) AS newest
+        SELECT version
+        FROM frames AS marked
+        WHERE context_id = %(id)s AND outcome = 'applied' AND type IN ({_listed([*ASKING, RESULT])})
+            AND (
+                strpos(payload::text, '"{REQUEST}"') > 0
+                OR type = '{RESULT}' AND strpos(payload::text, '"{CLIENT}"') > 0
+            )
+            AND version > {after} AND ({condition})
+        ORDER BY version DESC
+        LIMIT 1
     )"""
-
-
-def _listed(types: Sequence[str]) -> str:
-    return ", ".join(f"'{one}'" for one in types)
-
-
-# As the indexes have them.
-_ASKING_INDEX = f"outcome = 'applied' AND type IN ({_listed([*ASKING, *SPEAKING])})"
-_REQUESTS_INDEX = f"""outcome = 'applied' AND type IN ({_listed([*ASKING, RESULT])})
-    AND (strpos(payload::text, '"{REQUEST}"') > 0 OR strpos(payload::text, '"{CLIENT}"') > 0)"""

@@ -96,27 +96,25 @@ Index(
     frames.c.version,
     postgresql_where=text("type IN ('InterruptionFrame', 'StartInterruptionFrame')"),
 )
-# The latest frame of each type by which an answer is requested.
+# The frames by which clients request answers.
 Index(
     "frames_asking",
     frames.c.context_id,
-    frames.c.type,
     frames.c.version,
     postgresql_where=text(
         "outcome = 'applied' AND type IN ('LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame', 'LLMRunFrame', "
-        "'LLMContextFrame', 'TranscriptionFrame', 'UserStoppedSpeakingFrame')"
+        "'LLMContextFrame')"
     ),
 )
 # Those that the gateway published for a client of a compatible API.
 Index(
     "frames_of_requests",
     frames.c.context_id,
-    frames.c.type,
     frames.c.version,
     postgresql_where=text(
         "outcome = 'applied' AND type IN ('LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame', 'LLMRunFrame', "
         "'LLMContextFrame', 'FunctionCallResultFrame') AND (strpos(payload::text, '\"chat_completion\"') > 0 "
-        "OR strpos(payload::text, '\"ag_ui\"') > 0)"
+        "OR type = 'FunctionCallResultFrame' AND strpos(payload::text, '\"ag_ui\"') > 0)"
     ),
 )
 Index("frames_unknown", frames.c.logged_at, postgresql_where=text("outcome = 'unknown'"))
