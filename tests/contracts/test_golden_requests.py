@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
-from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from pydantic import TypeAdapter
 from tests.conftest import needs_shared
 from tests.contracts.anthropic_rules import keeps_the_rules
@@ -23,12 +22,20 @@ from tests.unit.test_real_conversations import CONVERSATIONS
 from frameledger.context import LLMContext
 from frameledger_services.providers.request import encoded
 
-TYPES: dict[str, TypeAdapter] = {
-    "openai": TypeAdapter(CompletionCreateParamsStreaming),
-    "anthropic": TypeAdapter(MessageCreateParamsStreaming),
-}
-
 each = pytest.mark.parametrize("provider", PROVIDERS)
+
+
+@cache
+def type_of(provider):
+    """What the official SDK sends. Every process of a run collects this module, and one runs it: it imports the SDKs,
+    which takes two seconds."""
+    if provider == "openai":
+        from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+
+        return TypeAdapter(CompletionCreateParamsStreaming)
+    from anthropic.types.message_create_params import MessageCreateParamsStreaming
+
+    return TypeAdapter(MessageCreateParamsStreaming)
 
 
 def held(name):
@@ -59,7 +66,7 @@ def test_a_held_request_fits_the_types_of_the_sdk_and_has_nothing_beside_them(na
         pytest.skip("refused by name")
     added = [call.pop("extra_content", None) for call in calls(golden)]
     assert any(added) == (provider == "openai" and CONTEXTS[name].base_url is not None)
-    assert plain(TYPES[provider].validate_python(golden)) == golden
+    assert plain(type_of(provider).validate_python(golden)) == golden
 
 
 @needs_shared
@@ -76,7 +83,7 @@ def test_every_beginning_of_a_real_conversation_can_be_asked(conversation, provi
     service = PROVIDERS[provider]()
     for end in range(0, len(messages) + 1, 7):
         body = json.loads(service.request(LLMContext(messages[:end]), prompt_caching=True).content)
-        assert plain(TYPES[provider].validate_python(body)) == body
+        assert plain(type_of(provider).validate_python(body)) == body
         if provider == "anthropic":
             keeps_the_rules(body)
 
