@@ -1,7 +1,7 @@
 """Databases for tests: each test gets one of its own, a copy of a template that the migrations made once."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from os import getpid
 
@@ -11,6 +11,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 _numbers = count(1)
+_connections: dict[str, psycopg.Connection] = {}
+"""By the address of their server."""
 
 
 @pytest.fixture(scope="session")
@@ -87,16 +89,36 @@ def made(
     name = f"frameledger_test_{getpid()}_{next(_numbers)}"
     options = [
         sql.SQL("TEMPLATE {}").format(sql.Identifier(template)),
+        # Copies files. The default writes each of their pages to the WAL too, in half as much time again.
+        sql.SQL("STRATEGY FILE_COPY"),
         sql.SQL("ENCODING {}").format(encoding),
         *([sql.SQL("OWNER {}").format(sql.Identifier(owner))] if owner else []),
         # A server with another locale would refuse another encoding.
         *([sql.SQL("LOCALE 'C' LOCALE_PROVIDER libc")] if encoding != "UTF8" else []),
     ]
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(" ").join(options))
-        )
-        try:
-            yield name, make_conninfo(server, dbname=name)
-        finally:
-            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    _administration(server).execute(
+        sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(" ").join(options))
+    )
+    try:
+        yield name, make_conninfo(server, dbname=name)
+    finally:
+        _administration(server).execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _administration(server: str) -> psycopg.Connection:
+    """A connection of this process to that server, made anew if it was lost. To connect takes half as long as to make
+    a database."""
+    kept = _connections.get(server)
+    if kept is not None:
+        with suppress(psycopg.OperationalError):
+            kept.execute("SELECT 1")
+            return kept
+        kept.close()
+    made = _connections[server] = psycopg.connect(server, autocommit=True)
+    return made
+
+
+def close() -> None:
+    """Close the connections by which databases were made."""
+    while _connections:
+        _connections.popitem()[1].close()

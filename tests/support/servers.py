@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from psycopg import sql
-from tests.support import java_archive
+from tests.support import databases, java_archive
 
 from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
@@ -50,10 +50,11 @@ def hash_the_password_once(server: PostgresServer) -> None:
 
 
 @pytest.fixture(scope="session")
-def database_server(request: pytest.FixtureRequest) -> str:
+def database_server(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of the database server under test: TEST_DATABASE_URL, a superuser's, or the embedded one."""
     given = os.environ.get("TEST_DATABASE_URL")
-    return given or request.getfixturevalue("postgres").dsn
+    yield given or request.getfixturevalue("postgres").dsn
+    databases.close()
 
 
 @pytest.fixture(scope="session")
