@@ -18,6 +18,7 @@ import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from tests.bounds import ON_SERVERS
+from tests.support.formatted import formatted
 
 from frameledger_services import access
 from frameledger_services.embedded import jars, java, ports
@@ -200,7 +201,7 @@ def test_a_broker_with_tls_and_a_password_is_reached_with_the_settings(tmp_path)
         "FRAMELEDGER_KAFKA_SASL_PASSWORD": "hush",
     }
     wrong = environment | {"FRAMELEDGER_KAFKA_SASL_PASSWORD": "wrong"}
-    with embedded_kafka.running(tmp_path, port=plain, settings=secure):
+    with embedded_kafka.running(formatted(tmp_path), port=plain, settings=secure):
         assert asyncio.run(brokers(access.kafka_options(load(environment).settings))) == [secured]
         with pytest.raises(aiokafka.errors.KafkaError):
             asyncio.run(brokers(access.kafka_options(load(wrong).settings)))

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 from tests.support.answered_road import Service
 from tests.support.batches import dump, same
+from tests.support.formatted import formatted
 from tests.support.killable import projector
 from tests.support.pages import ROOT, Block, Reader, blocks
 from tests.support.road import Road, histories, road_of_its_own  # noqa: F401  # a fixture
@@ -141,7 +142,9 @@ def guarded_broker(tmp_path: Path) -> Iterator[tuple[str, str]]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-    with embedded_kafka.running(tmp_path / "broker", port=int(plain.split(":")[1]), settings=settings):
+    with embedded_kafka.running(
+        formatted(tmp_path / "broker"), port=int(plain.split(":")[1]), settings=settings
+    ):
         yield plain, sasl
 
 

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 from tests.support.batches import TOPIC, TOPICS, Log, value_of
+from tests.support.formatted import formatted
 from tests.support.killable import EACH_BY_ITSELF, OWNER, Plan, projector
 from tests.support.log_in_memory import Feed, Group
 from tests.support.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
@@ -134,6 +135,7 @@ def test_a_database_and_a_broker_that_start_again_are_waited_for(tmp_path):
             return stack, server
 
         stop_postgres, postgres = start_postgres()
+        formatted(tmp_path / "k")
         stop_kafka, kafka = start_kafka()
         migration.migrate(postgres.dsn)
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that 
     UserScramCredentialUpsertion,
 )
 from tests.bounds import ON_SERVERS
+from tests.support.formatted import formatted
 from tests.support.killable import projector
 
 from frameledger.frames import LLMMessagesAppendFrame
@@ -83,7 +84,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         ),
         "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{jaas}.scram.ScramLoginModule required;",
     }
-    with embedded_kafka.running(folder, port=int(plain.split(":")[1]), settings=settings):
+    with embedded_kafka.running(formatted(folder), port=int(plain.split(":")[1]), settings=settings):
         _make_scram_user(plain)
         yield Secured(folder, tls, sasl)
 

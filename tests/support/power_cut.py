@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.formatted import formatted
+
 from frameledger_services.embedded import java, kafka, ports
 from frameledger_services.embedded.kafka import KafkaServer
 from frameledger_services.embedded.running import start, stop, wait_until_ready
@@ -17,7 +19,9 @@ class Machine:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.server: KafkaServer = kafka.prepare(directory, ports.choose(0), software=java.packaged())
+        self.server: KafkaServer = kafka.prepare(
+            formatted(directory), ports.choose(0), software=java.packaged()
+        )
         self._process = start(self.server.program)
         wait_until_ready(self.server.program, self._process)
 

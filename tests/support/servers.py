@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from tests.support import databases, java_archive
+from tests.support.formatted import formatted
 
 from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
@@ -69,6 +70,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
     }
     with (
         java_archive.made(pytestconfig),
-        embedded_kafka.running(tmp_path_factory.mktemp("kafka"), settings=rarely) as server,
+        embedded_kafka.running(formatted(tmp_path_factory.mktemp("kafka")), settings=rarely) as server,
     ):
         yield server

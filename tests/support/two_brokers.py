@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.formatted import formatted
+
 from frameledger_services.embedded import java, kafka, ports
 from frameledger_services.embedded.broker_settings import LOG4J, broker_settings
 from frameledger_services.embedded.kafka import KafkaServer, answers
@@ -58,7 +60,7 @@ class TwoBrokers:
 
 @contextmanager
 def two_brokers(directory: Path) -> Iterator[TwoBrokers]:
-    first = kafka.prepare(directory, ports.choose(0), software=java.packaged())
+    first = kafka.prepare(formatted(directory), ports.choose(0), software=java.packaged())
     with running(first.program):
         both = TwoBrokers(directory, first)
         try:

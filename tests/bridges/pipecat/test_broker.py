@@ -7,6 +7,7 @@ import pytest
 from tests.bounds import ON_SERVERS
 from tests.bridges.pipecat.bots import Answer, Bot, until
 from tests.bridges.pipecat.recording import as_bytes, stored_bytes
+from tests.support.formatted import formatted
 from tests.support.projecting import make_topics
 
 from frameledger.fold import Conversation, fold
@@ -25,7 +26,9 @@ class Broker:
     """A Kafka that can be killed."""
 
     def __init__(self, directory):
-        self._program = kafka.prepare(directory, port := ports.choose(0), software=java.packaged()).program
+        self._program = kafka.prepare(
+            formatted(directory), port := ports.choose(0), software=java.packaged()
+        ).program
         self.settings = Settings(kafka_bootstrap_servers=f"{ports.HOST}:{port}", topic_partitions=1)
         self.rise()
 
