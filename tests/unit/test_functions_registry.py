@@ -1,7 +1,7 @@
 """Which handler serves which function, and on what terms."""
 
 import math
-from functools import partial
+from functools import partial, wraps
 
 import pytest
 
@@ -308,6 +308,27 @@ def test_a_handler_that_yields_is_refused_since_it_would_never_begin():
         with pytest.raises(TypeError, match="yields"):
             registry.register_direct_function(handler)
     assert registry.serves() == ()
+
+
+@pytest.mark.regression("worker 84")
+def test_a_handler_that_cannot_be_given_the_parameters_of_its_call_is_refused():
+    registry = FunctionRegistry()
+
+    class Desk:
+        async def serve(self, params): ...
+
+    async def nothing(): ...
+    async def by_name(*, params): ...
+    async def older(function_name, tool_call_id, arguments, llm, context, result_callback): ...
+
+    @wraps(older)
+    async def adapted(params): ...
+
+    for handler in (nothing, by_name, older, partial(older, "look"), Desk.serve):
+        with pytest.raises(TypeError, match="register_direct_function"):
+            registry.register_function("look", handler)
+    for fits in (partial(older, *"12345"), Desk().serve, adapted, one, print):
+        registry.register_function("look", fits)
 
 
 @pytest.mark.regression("worker 75")

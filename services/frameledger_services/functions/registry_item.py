@@ -86,6 +86,7 @@ def item_of(
         raise ValueError("a function needs a name; use None to register the catch-all")
     _check_name(name)
     _check_begins(name, handler)
+    _check_takes_params(name, handler)
     if schema is not None and tool_name(schema) != name:
         raise ValueError(
             f"the schema is named {tool_name(schema)!r}, but the handler is registered as {label(name)}"
@@ -154,6 +155,22 @@ def _check_begins(name: str | None, handler: Handler) -> None:
             f"the handler of {label(name)} yields, so that a call would not begin it; return the result, or report "
             "several with `params.result_callback`"
         )
+
+
+def _check_takes_params(name: str | None, handler: Handler) -> None:
+    if inspect.isclass(handler):
+        return
+    try:
+        # Not of what a decorator wraps: it may adapt a function that has other arguments.
+        inspect.signature(handler, follow_wrapped=False).bind(None)
+    except ValueError:
+        # One that is written in C may not say what it takes.
+        return
+    except TypeError as error:
+        raise TypeError(
+            f"the handler of {label(name)} cannot be called with one argument, the `FunctionCallParams`: {error}; "
+            "`register_direct_function` takes a function that has the arguments of the model"
+        ) from error
 
 
 def _own_checker(name: str | None, schema: Schema) -> ArgumentsChecker:
