@@ -177,7 +177,7 @@ def test_a_result_may_have_the_types_that_arguments_have(result, told):
 
 @pytest.mark.parametrize(
     "result",
-    [b"x", iter([1]), object(), Booking, {date.min: 1}, {"price": math.nan}],
+    [b"x", {"late"}, iter([1]), object(), Booking, {date.min: 1}, {"price": math.nan}],
 )
 def test_what_has_no_json_fails_its_call(result):
     async def handler(params):

@@ -15,15 +15,16 @@ from uuid import UUID
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-_WRITTEN = (BaseModel, date, time, timedelta, Decimal, Enum, UUID, PurePath, set, frozenset)
-"""Types whose values are written as pydantic does. No generators: one may have no end."""
+_WRITTEN = (BaseModel, date, time, timedelta, Decimal, Enum, UUID, PurePath)
+"""Types whose values are written as pydantic does. No generators: one may have no end. No sets outside a model:
+they have no order, and the same result would be another text each time."""
 
 
 def as_json(result: Any) -> Any:
     """Returns a result as the JSON value that it is or stands for.
 
     Raises whatever an object of the application raises while it is written, and ValueError or TypeError for what has no
-    JSON: other objects, bytes, NaN.
+    JSON: other objects, bytes, sets, NaN.
     """
     return json.loads(json.dumps(result, default=_written, allow_nan=False))
 
