@@ -8,6 +8,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, IsolationLevel
 from tests.support.batches import Log, Projecting, histories_interleaved, project, rows_of, value_of
+from tests.support.databases import made
 from tests.support.transferring import exported, imported, killed_while_importing, random_log
 
 from frameledger import record
@@ -245,21 +246,26 @@ def test_what_is_there_already_is_passed_over_also_when_it_went_on_since(databas
     assert heads(other)["a"][0] == 3
 
 
+@pytest.fixture(scope="module")
+def six(database_server, migrated_template):
+    """The heads of six conversations, and the file of their export."""
+    log, _ = random_log(range(20, 26))
+    with made(database_server, template=migrated_template) as (_, address):
+        project(address, log.records)
+        return heads(address), exported(address)
+
+
 @pytest.mark.parametrize("point", ["after page", "before commit", "after commit"])
 @pytest.mark.parametrize("times", [1, 2, 4])
-def test_a_process_that_is_killed_leaves_whole_conversations_and_the_next_goes_on(
-    database, other, point, times
-):
-    log, _ = random_log(range(20, 26))
-    project(database, log.records)
-    content = exported(database)
+def test_a_process_that_is_killed_leaves_whole_conversations_and_the_next_goes_on(six, other, point, times):
+    there, content = six
     assert killed_while_importing(other, content, point, times) == -signal.SIGKILL
     left = heads(other)
     assert len(left) == times - (point != "after commit")
     assert differences(other) == {}
     done = imported(other, content)
-    assert (done.there_already, done.conversations) == (len(left), len(heads(database)) - len(left))
-    assert heads(other).keys() == heads(database).keys()
+    assert (done.there_already, done.conversations) == (len(left), len(there) - len(left))
+    assert heads(other).keys() == there.keys()
     assert differences(other) == {}
 
 
