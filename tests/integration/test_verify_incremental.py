@@ -11,6 +11,7 @@ from psycopg import AsyncConnection, IsolationLevel
 from psycopg.conninfo import make_conninfo
 from tests.laws.strategies import random_conversation
 from tests.support.batches import HISTORIES, Log, Projecting, histories_interleaved, project, value_of
+from tests.support.databases import made
 from tests.support.tampering import changed, rechained
 
 from frameledger.evolve import evolve
@@ -22,6 +23,21 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import frame_pages, stored_rows, verified
 
 DESK = "a-day-at-the-desk"
+
+
+@pytest.fixture(scope="module")
+def projected(database_server, migrated_template):
+    """The name of a database that has all histories, to be copied."""
+    with made(database_server, template=migrated_template) as (name, address):
+        project(address, histories_interleaved(), sizes=(2_000,))
+        yield name
+
+
+@pytest.fixture
+def stored(database_server, projected):
+    """The address of a copy of it, of this test's own."""
+    with made(database_server, template=projected) as (_, address):
+        yield address
 
 
 def run_many(address, context_ids=None, *, again=False, jobs=2):
@@ -88,21 +104,17 @@ def test_going_on_finds_what_was_changed_since_and_again_finds_what_was_changed_
     assert [one.version for one in differences(run_many(database, again=True))[DESK]] == [5, late[0].version]
 
 
-def test_a_head_that_fell_behind_what_was_verified_is_found(database):
-    project(database, histories_interleaved(), sizes=(2_000,))
-    assert differences(run_many(database)) == {}
-    changed(database, f"DELETE FROM frames WHERE context_id = '{DESK}' AND version > 50")
-    rechained(database, DESK)
-    assert ("contexts", "version") in {
-        (one.table, one.field) for one in differences(run_many(database))[DESK]
-    }
+def test_a_head_that_fell_behind_what_was_verified_is_found(stored):
+    assert differences(run_many(stored)) == {}
+    changed(stored, f"DELETE FROM frames WHERE context_id = '{DESK}' AND version > 50")
+    rechained(stored, DESK)
+    assert ("contexts", "version") in {(one.table, one.field) for one in differences(run_many(stored))[DESK]}
 
 
-def test_a_changed_row_of_a_conversation_that_did_not_go_on_is_found_in_its_head(database):
-    project(database, histories_interleaved(), sizes=(2_000,))
-    run_many(database)
-    changed(database, f"UPDATE contexts SET message_count = message_count + 1 WHERE context_id = '{DESK}'")
-    assert [one.field for one in differences(run_many(database))[DESK]] == ["message_count"]
+def test_a_changed_row_of_a_conversation_that_did_not_go_on_is_found_in_its_head(stored):
+    run_many(stored)
+    changed(stored, f"UPDATE contexts SET message_count = message_count + 1 WHERE context_id = '{DESK}'")
+    assert [one.field for one in differences(run_many(stored))[DESK]] == ["message_count"]
 
 
 def test_a_conversation_that_moves_while_it_is_verified_is_no_difference(database, monkeypatch):
@@ -160,28 +172,25 @@ def test_a_life_that_begins_while_what_came_before_it_is_verified_is_no_differen
 
 
 @pytest.mark.parametrize("limit", [1, 10_000, 1_000_000])
-def test_conversations_are_read_together_as_far_as_they_fit_and_all_are_verified(
-    database, monkeypatch, limit
-):
-    project(database, histories_interleaved(), sizes=(2_000,))
+def test_conversations_are_read_together_as_far_as_they_fit_and_all_are_verified(stored, monkeypatch, limit):
     monkeypatch.setattr(stored_rows, "PAGE_BYTES", limit)
 
     async def read(context_ids):
-        async with await AsyncConnection.connect(database, autocommit=True) as connection:
+        async with await AsyncConnection.connect(stored, autocommit=True) as connection:
             together = stored_rows.short(connection, dict.fromkeys(context_ids, 0))
             return [(name, len(whole.frames)) async for name, whole in together]
 
-    with psycopg.connect(database, autocommit=True) as connection:
+    with psycopg.connect(stored, autocommit=True) as connection:
         sizes = connection.execute(
             "SELECT context_id, count(*), sum(octet_length(payload::text)) FROM frames GROUP BY context_id"
         ).fetchall()
     found = asyncio.run(read([name for name, _, _ in sizes]))
     assert sorted(found) == sorted((name, count) for name, count, size in sizes if size <= limit)
-    assert differences(run_many(database)) == {}
+    assert differences(run_many(stored)) == {}
     names = [name for name, _, _ in sizes]
-    changed(database, "UPDATE frames SET source = 'x' WHERE version = 2")
+    changed(stored, "UPDATE frames SET source = 'x' WHERE version = 2")
     for asked in (names, None):
-        found = differences(run_many(database, asked, again=True))
+        found = differences(run_many(stored, asked, again=True))
         assert {name: one[0].version for name, one in found.items()} == dict.fromkeys(names, 2)
 
 
@@ -207,25 +216,23 @@ def test_a_parked_conversation_is_compared_up_to_where_it_was_parked(database, m
     assert differences(run_many(database, again=True))[DESK][0].version == 45
 
 
-def test_what_an_older_fold_made_is_not_compared_but_its_chain_is(database):
-    project(database, histories_interleaved(), sizes=(2_000,))
+def test_what_an_older_fold_made_is_not_compared_but_its_chain_is(stored):
     changed(
-        database,
+        stored,
         f"UPDATE contexts SET folded_by = '[[1, 1], [9, 4]]' WHERE context_id = '{DESK}'",
         f"UPDATE messages SET text = 'otherwise' WHERE context_id = '{DESK}'",
     )
-    found = run_many(database)
+    found = run_many(stored)
     assert differences(found) == {}
     assert [one.context_id for one in found.values() if one.is_older] == [DESK]
-    changed(database, f"UPDATE frames SET source = 'x' WHERE context_id = '{DESK}' AND version = 7")
-    assert [one.version for one in differences(run_many(database))[DESK]] == [7]
+    changed(stored, f"UPDATE frames SET source = 'x' WHERE context_id = '{DESK}' AND version = 7")
+    assert [one.version for one in differences(run_many(stored))[DESK]] == [7]
 
 
-def test_who_may_only_read_verifies_and_remembers_nothing(database):
-    project(database, histories_interleaved(), sizes=(2_000,))
-    address = make_conninfo(database, options="-c role=frameledger_reader")
+def test_who_may_only_read_verifies_and_remembers_nothing(stored):
+    address = make_conninfo(stored, options="-c role=frameledger_reader")
     assert differences(run_many(address)) == {}
-    with psycopg.connect(database) as connection:
+    with psycopg.connect(stored) as connection:
         assert value_of(connection, "SELECT count(*) FROM verified") == 0
 
 
@@ -255,38 +262,36 @@ def command(command):
     return lambda address, *words: command(address, "verify", *words)
 
 
-def test_the_command_says_what_it_checked_and_what_differs(database, command):
-    project(database, histories_interleaved(), sizes=(2_000,))
-    fine = command(database, "--all")
+def test_the_command_says_what_it_checked_and_what_differs(stored, command):
+    fine = command(stored, "--all")
     assert (fine.exit_code, fine.stderr) == (0, "")
     assert fine.stdout.splitlines()[-1] == "No difference."
     changed(
-        database,
+        stored,
         f"UPDATE messages SET role = 'nobody' WHERE context_id = '{DESK}' AND valid_from = "
         f"(SELECT min(valid_from) FROM messages WHERE context_id = '{DESK}' AND role = 'user')",
     )
-    told = command(database, DESK, "--again")
+    told = command(stored, DESK, "--again")
     assert told.exit_code == 1
     assert told.stdout.splitlines()[0].startswith(f"{DESK}  version ")
     assert "messages.role" in told.stdout.splitlines()[0]
     assert told.stdout.splitlines()[-1] == "1 differ."
     assert max(map(len, told.stdout.splitlines())) <= 100
-    as_json = json.loads(command(database, "--all", "--again", "--json").stdout)
+    as_json = json.loads(command(stored, "--all", "--again", "--json").stdout)
     assert [one["context_id"] for one in as_json["different"]] == [DESK]
     assert as_json["different"][0]["differences"][0]["stored"] == "nobody"
 
 
 @pytest.mark.regression("journey 41")
-def test_of_what_is_not_there_nothing_is_said_to_be_verified(database, command):
-    project(database, histories_interleaved(), sizes=(2_000,))
-    told = command(database, "nobody", "no one")
+def test_of_what_is_not_there_nothing_is_said_to_be_verified(stored, command):
+    told = command(stored, "nobody", "no one")
     assert (told.exit_code, told.stdout) == (1, "")
     assert told.stderr.splitlines() == [
         "There is no context 'nobody' in the database. There is no file with that name either.",
         "There is no context 'no one' in the database. There is no file with that name either.",
         "`frameledger list` lists the conversations.",
     ]
-    told = command(database, DESK, "nobody")
+    told = command(stored, DESK, "nobody")
     assert told.exit_code == 1
     assert told.stdout.startswith("Verified 1 conversation: ")
     assert told.stderr.startswith("There is no context 'nobody' in the database.")
@@ -297,13 +302,12 @@ def test_the_command_refuses_what_is_not_said(database, command):
     assert command(database, DESK, "--all").exit_code == 2
 
 
-def test_rows_without_a_head_are_found(database, command):
-    project(database, histories_interleaved(), sizes=(2_000,))
-    changed(database, f"DELETE FROM contexts WHERE context_id = '{DESK}'")
-    told = command(database, "--all")
+def test_rows_without_a_head_are_found(stored, command):
+    changed(stored, f"DELETE FROM contexts WHERE context_id = '{DESK}'")
+    told = command(stored, "--all")
     assert told.exit_code == 1
     assert told.stdout.startswith(f"{DESK}  version 1  frames: a row is unexpected")
-    assert command(database, DESK).exit_code == 1
+    assert command(stored, DESK).exit_code == 1
 
 
 def test_real_conversations_differ_in_nothing(database, shared):
