@@ -152,7 +152,10 @@ def test_a_long_conversation_is_folded_before_its_lock_and_its_frames_are_stored
 
 
 @pytest.mark.regression("fault 53")
-def test_what_was_folded_before_the_lock_is_folded_again_if_the_conversation_was_erased_meanwhile(database):
+@pytest.mark.parametrize("moment", ["before fold", "before hold"])
+def test_what_was_folded_before_the_lock_is_folded_again_if_the_conversation_was_erased_meanwhile(
+    database, moment
+):
     def said(*texts):
         for text in texts:
             log.add("ctx", encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": text}])))
@@ -167,7 +170,7 @@ def test_what_was_folded_before_the_lock_is_folded_again_if_the_conversation_was
             await projecting.store(log.records[:2])
 
             async def erased(point):
-                if point == "before hold":
+                if point == moment:
                     await projecting.store(log.records[2:])
 
             await rebuild(

@@ -92,7 +92,7 @@ async def rebuild(
     nothing was changed then. Called twice, it changes nothing the second time but `rebuilt`.
     """
     async with connection.transaction():
-        folding = await fold_aside(connection, context_id, staged_above)
+        folding = await fold_aside(connection, context_id, staged_above, failpoint)
         await failpoint("before hold")
         held = await statements.hold(connection, context_id)
         if held is None:

@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from frameledger.chain import next_link
 from frameledger.errors import RefusedError
 from frameledger.ids import ContextId
+from frameledger_services import failpoints
 from frameledger_services.database_types import Connection
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import stored_heads
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import FoldedPiece, Refold, UnfoldableFrameError
@@ -114,7 +116,9 @@ class RebuildFold:
         self._chain = chain
 
 
-async def fold_aside(connection: Connection, context_id: ContextId, staged_above: int) -> RebuildFold | None:
+async def fold_aside(
+    connection: Connection, context_id: ContextId, staged_above: int, failpoint: Failpoint = failpoints.none
+) -> RebuildFold | None:
     """Returns a conversation of more versions than `staged_above`, folded up to about where it is, with its rows staged
     in the caller's transaction, and no lock. None for a shorter one, and where it has to be folded under its lock: by a
     user who may create no temporary tables, or if it is erased.
@@ -130,20 +134,22 @@ async def fold_aside(connection: Connection, context_id: ContextId, staged_above
     ):
         return None
     await staged_rows.create(connection)
+    await failpoint("before fold")
     head = await stored_heads.beginning(connection, context_id)
     folding = RebuildFold(connection, head, staged=True)
     for _ in range(MOST_ROUNDS):
+        # Read after the beginning: behind an erasure that came in between, a version read before is of another life.
+        seen = await statements.look(connection, context_id)
+        if seen is None:
+            return None
+        if seen.folded_version - folding.version <= staged_above:
+            break
         try:
             await folding.fold_to(seen.folded_version)
         except (DamagedFramesError, UnfoldableFrameError):
             if await began(connection, context_id) == folding.began:
                 raise
             return None
-        seen = await statements.look(connection, context_id)
-        if seen is None:
-            return None
-        if seen.folded_version - folding.version <= staged_above:
-            break
     await staged_rows.analyze(connection)
     return folding
 

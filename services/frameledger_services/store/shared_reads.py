@@ -143,11 +143,11 @@ class SharedReads(Generic[_A, _R]):
         self._giving_up = None
         loop = asyncio.get_running_loop()
         while self._waiting:
-            parameters, waiting = next(iter(self._waiting.items()))
+            key, waiting = next(iter(self._waiting.items()))
             if waiting.until > loop.time():
                 self._giving_up = loop.call_at(waiting.until, self._give_up)
                 return
-            del self._waiting[parameters]
+            del self._waiting[key]
             waiting.fail(
                 DatabaseUnavailableError(
                     f"The database did not begin to answer within {self._begun_within:g} s: it is busy with others."
