@@ -68,7 +68,8 @@ class FunctionRegistry:
         The name None registers the catch-all, which serves functions without a handler of their own. `schema` is what
         the model gets: a `FunctionSchema`, or a tool in OpenAI's form. Options that are not given are taken from
         `@tool_options`, then from the defaults. `timeout_secs` counts from the call's dispatch, not from its
-        announcement. Raises `ReservedNameError`, and ValueError if the schema is invalid or has another name.
+        announcement. Raises `ReservedNameError`, TypeError if the handler yields or does not take the parameters, and
+        ValueError if the schema is invalid or has another name.
         """
         overrides = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
         self._register(item_of(function_name, handler, overrides, schema))

@@ -12,7 +12,7 @@ from frameledger.surrogates import has_half
 from frameledger.tools import FunctionSchema, tool_name
 from frameledger_services.functions.arguments import ArgumentsChecker
 from frameledger_services.functions.options import OptionOverrides, Options
-from frameledger_services.functions.schemas import FunctionSignature, signature_of
+from frameledger_services.functions.schemas import FunctionSchemaError, FunctionSignature, signature_of
 from frameledger_services.json_numbers import check_json
 
 Handler = Callable[..., Any]
@@ -100,10 +100,13 @@ def item_of(
 def direct_item(
     direct: DirectFunction, overrides: OptionOverrides, *, auto_registered: bool = False
 ) -> FunctionCallRegistryItem:
-    """Returns an item for a function that the model calls directly. Raises TypeError and ValueError."""
-    _check_begins(direct.name, direct.function)
+    """Returns an item for a function that the model calls directly. Raises FunctionSchemaError."""
     options, schema = Options.resolved(overrides, direct.function), direct.signature.schema
-    checker = _own_checker(direct.name, schema)
+    try:
+        _check_begins(direct.name, direct.function)
+        checker = _own_checker(direct.name, schema)
+    except (TypeError, ValueError) as error:
+        raise FunctionSchemaError(str(error)) from error
     return FunctionCallRegistryItem(direct.name, direct, options, schema, auto_registered, checker)
 
 
@@ -158,10 +161,10 @@ def _check_begins(name: str | None, handler: Handler) -> None:
 
 
 def _check_takes_params(name: str | None, handler: Handler) -> None:
-    if inspect.isclass(handler):
+    # A decorator may adapt a function that has other arguments, and declare the signature of that.
+    if inspect.isclass(handler) or getattr(handler, "__signature__", None) is not None:
         return
     try:
-        # Not of what a decorator wraps: it may adapt a function that has other arguments.
         inspect.signature(handler, follow_wrapped=False).bind(None)
     except ValueError:
         # One that is written in C may not say what it takes.
