@@ -206,6 +206,33 @@ def test_one_that_ignores_its_cancellation_is_counted():
     asyncio.run(run())
 
 
+def test_what_a_plain_function_returns_after_all_were_stopped_is_not_begun():
+    entered, stopped = threading.Event(), threading.Event()
+    begun = []
+
+    async def rest():
+        begun.append("rest")
+
+    def function():
+        entered.set()
+        stopped.wait(IN_PROCESS)
+        return rest()
+
+    async def run():
+        ended = asyncio.get_running_loop().create_future()
+        handlers = HandlerExecutor()
+        handlers.start(
+            function, (), {}, is_async=False, name="f", may_begin=lambda: True, ended=ended.set_result
+        )
+        assert await asyncio.to_thread(entered.wait, IN_PROCESS)
+        assert await handlers.stop(IN_PROCESS) == 0
+        stopped.set()
+        async with asyncio.timeout(IN_PROCESS):
+            assert (await ended, begun) == (Stopped(), [])
+
+    asyncio.run(run())
+
+
 def test_what_is_said_arrives_from_the_loop_and_from_a_thread():
     async def run():
         loop, heard = asyncio.get_running_loop(), []

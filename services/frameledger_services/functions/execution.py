@@ -58,6 +58,7 @@ class HandlerExecutor:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
 
     def start(
         self,
@@ -94,7 +95,7 @@ class HandlerExecutor:
 
     def _go_on(self, execution: Execution, name: str, awaitable: Awaitable[Any]) -> None:
         """Run the rest of a plain handler, which is what it returned."""
-        if execution.asked_to_stop:
+        if execution.asked_to_stop or self._is_stopped:
             _abandon(execution, awaitable)
             return
         task = self._run_as_task(execution, execution.run_rest(awaitable), name)
@@ -110,7 +111,9 @@ class HandlerExecutor:
         return task
 
     async def stop(self, within: float) -> int:
-        """Cancel the tasks that still run, and wait so many seconds. Returns how many did not end."""
+        """Cancel the tasks that still run, and wait so many seconds. Returns how many did not end. The rest of a plain
+        handler is not begun from now on."""
+        self._is_stopped = True
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
