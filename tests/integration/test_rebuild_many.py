@@ -12,6 +12,7 @@ from tests.support.rebuilding import NAMES, Done, killed_at, pairs_of, rebuild_i
 from tests.support.releases import NEWER, SHOUTED, newer_release
 from tests.support.tampering import changed
 from tests.support.transferring import exported, imported
+from tests.support.unparking import Sent
 from typer.testing import CliRunner
 
 from frameledger.decoding import decode
@@ -21,6 +22,7 @@ from frameledger.record import Record
 from frameledger_services.audit import rebuild as rebuilding
 from frameledger_services.audit.rebuild import AlreadyRunningError, RebuildOptions, rebuild_many
 from frameledger_services.cli import application
+from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.projector import batch_fold, refold
 
 EVERYTHING = {path.stem for path in HISTORIES}
@@ -156,10 +158,17 @@ def test_what_opens_in_an_imported_conversation_is_in_the_outbox_of_a_partition_
         project(origin, talk(said("Hi"), encode_frame(LLMRunFrame())))
         imported(database, exported(origin))
     project(database, talk(said("Hi"), key="other"))
-    done = rebuild_in(database, "ctx")
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE projections SET effects_held_until = 9")
+    done = rebuild_in(database, "ctx", sent=Sent(BrokerError("away")))
     [row] = done.outcomes["ctx"].rebuilt.outbox
     assert row.partition in one(database, "SELECT array_agg(partition) FROM projections")
     assert row.key == b"ctx"
+    # It is over for an older release, and open again, before anybody published it.
+    with monkeypatch.context() as older:
+        older.setattr(refold, "evolve", unaware_of(LLMRunFrame))
+        assert rebuild_in(database, "ctx").outcomes["ctx"].rebuilt.over
+    assert [again.value for again in rebuild_in(database, "ctx").sent.rows] == [row.value]
 
 
 def test_an_interrupted_rebuild_goes_on_where_it_stopped_and_is_done_by_one_process_at_a_time(

@@ -39,9 +39,9 @@ async def pairs_of(address, jobs=2, connection_class=AsyncConnection):
 class Done:
     """What a rebuild reported and published, and its sums."""
 
-    def __init__(self):
+    def __init__(self, sent=None):
         self.outcomes = {}
-        self.sent = Sent()
+        self.sent = sent or Sent()
         self.began_behind = None
         self.left = None
         self.progress = None
@@ -71,10 +71,11 @@ def rebuild_in(
     again=False,
     jobs=2,
     failpoint=failpoints.none,
+    sent=None,
     **options,
 ):
     """Rebuild these conversations, or all of a selection."""
-    done = Done()
+    done = Done(sent)
     chosen = RebuildOptions(names, apply=apply, why="a test", failpoint=failpoint, **options)
 
     async def run():

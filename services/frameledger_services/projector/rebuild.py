@@ -150,7 +150,8 @@ class _Asking:
     newly_open: set[OpenWork]
 
     async def is_held(self, *, lock: bool = False) -> bool:
-        """Whether there is any, and its partition's effects are held."""
+        """Whether there is any, and its partition's effects are held. An imported conversation without a frame on the
+        log is in no partition, which is never held."""
         partition = await self._partition()
         return partition is not None and await held_effects.is_held(
             self.connection, self.topic, partition, lock=lock
@@ -159,6 +160,9 @@ class _Asking:
     async def ask(self, held: HeldHead) -> list[OutboxRow]:
         """Write the rows of the outbox, in the caller's transaction, which holds the conversation."""
         partition = await self._partition()
+        if partition == NO_LOG_PARTITION:
+            # Any owner may publish them. Without one, a worker finds the work unclaimed.
+            partition = await statements.any_partition(self.connection, self.topic)
         if partition is None:
             return []
         rows: list[OutboxRow] = []
@@ -168,7 +172,10 @@ class _Asking:
             )
             closing = TOO_LATE if old else None
             rows += open_work_rows(self.topic, partition, self.effects, _only(self.newly_open, work), closing)
-        rows = [_in_a_place_of_its_own(row) if row.generation == NO_LOG_GENERATION else row for row in rows]
+        rows = [
+            _in_a_place_of_its_own(row, held.rebuilt) if row.generation == NO_LOG_GENERATION else row
+            for row in rows
+        ]
         if rows:
             await write(self.connection, Rows(outbox=rows), (), by_copy=False)
         return rows
@@ -183,19 +190,14 @@ class _Asking:
             return [] if held is None else await self.ask(held)
 
     async def _partition(self) -> int | None:
-        """The partition whose owner publishes the rows: that of the conversation, or any if it was imported; None if
-        there is nothing to ask for, or nobody to publish it: then a worker finds it unclaimed."""
-        if not self.newly_open:
-            return None
-        partition = await parked.partition_of(self.connection, self.context_id)
-        if partition == NO_LOG_PARTITION:
-            return await statements.any_partition(self.connection, self.topic)
-        return partition
+        """That of the conversation; None if there is nothing to ask for."""
+        return await parked.partition_of(self.connection, self.context_id) if self.newly_open else None
 
 
-def _in_a_place_of_its_own(row: OutboxRow) -> OutboxRow:
-    """The row of an imported conversation, whose offset is a version: other conversations have it, too."""
-    name = f"{row.context_id}\n{row.offset}\n{row.ordinal}"
+def _in_a_place_of_its_own(row: OutboxRow, rebuilt: int) -> OutboxRow:
+    """The row of an imported frame, whose offset is its version: other conversations have it, too, and so has this one
+    if it was rebuilt before and nobody published its row yet. To be published twice does no harm (`relay`)."""
+    name = f"{row.context_id}\n{rebuilt}\n{row.offset}\n{row.ordinal}"
     return replace(row, offset=int.from_bytes(sha256(name.encode()).digest()[:8]) >> 1)
 
 
