@@ -114,8 +114,8 @@ def _administration(server: str) -> psycopg.Connection:
             kept.execute("SELECT 1")
             return kept
         kept.close()
-    made = _connections[server] = psycopg.connect(server, autocommit=True)
-    return made
+    _connections[server] = psycopg.connect(server, autocommit=True)
+    return _connections[server]
 
 
 def close() -> None:
