@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import hashlib
+import itertools
 import os
 import shutil
 import socket
@@ -13,6 +14,7 @@ import warnings
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 import aiokafka
 import pytest
@@ -115,13 +117,20 @@ def test_a_jar_that_is_not_what_the_lock_says_is_refused_and_not_kept(tmp_path):
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+@pytest.mark.regression("journey 52")
+def test_a_download_whose_connection_breaks_is_tried_again(tmp_path):
+    with repository(tmp_path / "remote", b"a jar") as address, broken_twice(address) as unreliable:
+        (jar,) = jars.fetch(lock_of(b"a jar"), tmp_path / "cache", repository=unreliable, pauses=(0, 0))
+    assert jar.read_bytes() == b"a jar"
+
+
 @pytest.mark.parametrize(
     ("cache", "problem"), [("cache", "could not be downloaded"), ("a file", "cannot be stored")]
 )
 def test_without_a_network_or_a_place_the_error_says_so_and_what_to_do(tmp_path, cache, problem):
     (tmp_path / "a file").write_bytes(b"")
     with pytest.raises(EmbeddedError, match=problem) as caught:
-        jars.fetch(lock_of(b"a jar"), tmp_path / cache / "jars", repository=NOBODY_LISTENS)
+        jars.fetch(lock_of(b"a jar"), tmp_path / cache / "jars", repository=NOBODY_LISTENS, pauses=())
     assert "FRAMELEDGER_CACHE_DIR" in caught.value.remedy or "mirror" in caught.value.remedy
 
 
@@ -287,6 +296,38 @@ def repository(folder, content):
         server.shutdown()
         server.server_close()
         thread.join(ON_SERVERS)
+
+
+@contextmanager
+def broken_twice(address):
+    """A way to this address on which the first connection is closed unanswered, and the second amid the answer."""
+    behind = urlsplit(address)
+
+    def serve(count, connection):
+        with connection:
+            request = connection.recv(65_536)
+            if count == 0:
+                return
+            with socket.create_connection((behind.hostname, behind.port)) as server:
+                server.sendall(request)
+                answer = b"".join(iter(partial(server.recv, 65_536), b""))
+            connection.sendall(answer[: -1 if count == 1 else None])
+
+    def accept():
+        for count in itertools.count():
+            try:
+                serve(count, listener.accept()[0])
+            except OSError:
+                return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=accept)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(ON_SERVERS)
 
 
 class Quiet(SimpleHTTPRequestHandler):

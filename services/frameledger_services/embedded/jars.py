@@ -9,8 +9,9 @@ them (`class_archive`) is used if no other user can have written it.
 import hashlib
 import os
 import shutil
+import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,8 @@ from frameledger_services.embedded.program import EmbeddedError
 
 LOCK = "kafka-jars.lock.toml"
 AT_ONCE = 6
+PAUSES = (0.5, 1.0, 2.0)
+"""Seconds before each further attempt to download a jar, if a connection failed or broke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +56,27 @@ def read_lock() -> Lock:
 
 
 def fetch(
-    lock: Lock, cache: Path, *, repository: str | None = None, say: Callable[[str], None] = lambda _: None
+    lock: Lock,
+    cache: Path,
+    *,
+    repository: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    pauses: Sequence[float] = PAUSES,
 ) -> list[Path]:
     """Returns the verified jars in the order of the lock, and downloads those that `cache` lacks.
 
     Blocks for a tenth of a second if all exist, otherwise for some seconds to download 45 MB. `repository` is the
     address of a Maven repository that replaces the resolver's default. `say` is called with the progress after each
-    jar; an error that it raises ends the download. Raises `EmbeddedError` without a network, without disk space, or if
-    a jar's sha256 differs from the lock.
+    jar; an error that it raises ends the download. A download whose connection fails is tried again after each of the
+    `pauses`. Raises `EmbeddedError` without a network, without disk space, or if a jar's sha256 differs from the lock.
     """
+    download = partial(_fetch_with_retries, cache=cache, repository=repository, pauses=pauses)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         right = pool.map(lambda jar: _is_right(cache / jar.file_name, jar.sha256), lock.jars)
         missing = [jar for jar, there in zip(lock.jars, right, strict=True) if not there]
         try:
             cache.mkdir(parents=True, exist_ok=True)
-            for count, jar in enumerate(
-                pool.map(partial(_fetch, cache=cache, repository=repository), missing), 1
-            ):
+            for count, jar in enumerate(pool.map(download, missing), 1):
                 say(f"{count} of {len(missing)} jars, {jar.file_name}")
         except OSError as error:
             raise _not_fetched(error, cache) from error
@@ -86,6 +93,17 @@ def digest(path: Path) -> str:
 
 def _is_right(path: Path, sha256: str) -> bool:
     return path.is_file() and digest(path) == sha256
+
+
+def _fetch_with_retries(jar: Jar, *, cache: Path, repository: str | None, pauses: Sequence[float]) -> Jar:
+    for pause in pauses:
+        try:
+            return _fetch(jar, cache=cache, repository=repository)
+        except OSError as error:
+            if not _is_of_the_network(error) or _is_of_a_certificate(error):
+                raise
+            time.sleep(pause)
+    return _fetch(jar, cache=cache, repository=repository)
 
 
 def _fetch(jar: Jar, *, cache: Path, repository: str | None) -> Jar:
@@ -119,13 +137,12 @@ def _fetch(jar: Jar, *, cache: Path, repository: str | None) -> Jar:
 
 
 def _not_fetched(error: OSError, cache: Path) -> EmbeddedError:
-    # The resolver's network errors are OSErrors without a file name and an errno.
-    if error.filename or error.errno:
+    if not _is_of_the_network(error):
         return EmbeddedError(
             f"The broker's jars cannot be stored in {cache}: {error.strerror}.",
             "Free disk space, or set FRAMELEDGER_CACHE_DIR to another folder; 50 MB are needed.",
         )
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+    if _is_of_a_certificate(error):
         return EmbeddedError(
             f"The broker's jars could not be downloaded: {error}.",
             "If a proxy on the way has a certificate of its own, set REQUESTS_CA_BUNDLE to the file of its CA.",
@@ -135,3 +152,12 @@ def _not_fetched(error: OSError, cache: Path) -> EmbeddedError:
         "The first start needs a network; FRAMELEDGER_MAVEN_REPOSITORY sets a mirror. Alternatives: an installed Kafka "
         "with FRAMELEDGER_KAFKA_HOME, or a running one with FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS.",
     )
+
+
+def _is_of_the_network(error: OSError) -> bool:
+    # The resolver's network errors have neither a file name nor an errno.
+    return not (error.filename or error.errno)
+
+
+def _is_of_a_certificate(error: OSError) -> bool:
+    return "CERTIFICATE_VERIFY_FAILED" in str(error)
