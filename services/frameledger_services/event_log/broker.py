@@ -46,6 +46,9 @@ class Broker:
     def __init__(self, client: Any, address: str) -> None:
         self._client = client
         self._address = address
+        self._latest: Any = None
+        """The broker that answered last. It is asked again: another may not know yet what it said, such as a topic that
+        was just created."""
 
     async def describe(self, names: Iterable[str], *, configs: bool = False) -> dict[str, TopicDescription]:
         """Returns those of the named topics that exist, with `configs` their configuration too.
@@ -138,7 +141,9 @@ class Broker:
             patience = None if to_controller or number == len(nodes) else NEXT_SECONDS
             try:
                 async with asyncio.timeout(patience):
-                    return await self._client.send(node, request)
+                    answer = await self._client.send(node, request)
+                self._latest = node
+                return answer
             except (KafkaError, NotImplementedError, TimeoutError) as error:
                 failure = error
         which = f"none of its {len(nodes)} brokers answers; the last one: " if len(nodes) > 1 else ""
@@ -150,7 +155,10 @@ class Broker:
         controller = cluster.controller if to_controller else None
         nodes = [one.nodeId for one in cluster.brokers()]
         # Connected ones first: they are up, or were a moment ago.
-        draw = {node: (not is_connected(self._client, node), random.random()) for node in nodes}
+        draw = {
+            node: (node != self._latest, not is_connected(self._client, node), random.random())
+            for node in nodes
+        }
         nodes.sort(key=draw.__getitem__)
         if controller is not None:
             nodes = [controller.nodeId, *(node for node in nodes if node != controller.nodeId)]
