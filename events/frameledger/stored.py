@@ -18,7 +18,7 @@ from frameledger.evolve.state import State
 from frameledger.ids import Position
 from frameledger.values import replace
 
-FOLD_VERSION = 8
+FOLD_VERSION = 9
 """Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
 
 2: ambiguous calls are remembered, and when a turn was stopped.
@@ -30,6 +30,7 @@ FOLD_VERSION = 8
 7: the functions of the open run that a client answers, and the calls of these.
 8: where another program runs the model, no pending run opens and no message waits for one; a noted run is kept when
    the open run closes.
+9: the attempt of an announcement that names no run does not count as another announcer.
 """
 
 

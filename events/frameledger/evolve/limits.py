@@ -22,7 +22,7 @@ from frameledger.frames import (
     TextFrame,
     UserStartedSpeakingFrame,
 )
-from frameledger.ids import Version
+from frameledger.ids import Attempt, RunId, Version
 from frameledger.values import replace
 
 NAMES = (
@@ -101,14 +101,19 @@ def announcement(draft: Draft, frame: FunctionCallsStartedFrame, by: Announced) 
 
 def _open_of(draft: Draft, by: Announced) -> int:
     """How many calls are open that the same attempt of the same run announced, or the same response that names none."""
-    announcer = (by.run_id, by.attempt, by.response)
+    if by.response is None:
+        return 0
+    announcer = _announcer(by)
     return sum(
         1
         for call in draft.calls.open.values()
-        if call.announced is not None
-        and by.response is not None
-        and (call.announced.run_id, call.announced.attempt, call.announced.response) == announcer
+        if call.announced is not None and _announcer(call.announced) == announcer
     )
+
+
+def _announcer(by: Announced) -> tuple[RunId | None, Attempt | None, Version | None]:
+    """What counts as one announcer. An attempt without a run says nothing."""
+    return by.run_id, None if by.run_id is None else by.attempt, by.response
 
 
 def _round_of(draft: Draft, by: Announced) -> Version:

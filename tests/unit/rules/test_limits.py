@@ -138,6 +138,13 @@ def test_a_response_that_names_no_run_is_limited_too():
     assert play(limits(calls_per_run=1), announce("a", "b")).became == "too_many_calls"
 
 
+@pytest.mark.rule("R8.2")
+@pytest.mark.regression("fault 56")
+def test_an_attempt_without_a_run_is_no_other_announcer():
+    played = play(limits(calls_per_run=1), start(), announce("a", attempt=1), announce("b", attempt=2))
+    assert played.became == "too_many_calls"
+
+
 @pytest.mark.rule("R8.2", "R8.3")
 def test_an_announcement_outside_a_response_counts_by_itself():
     played = play(limits(calls_per_run=1, rounds=2), announce("a"), announce("b"), announce("c"))
