@@ -45,10 +45,14 @@ SILENT_SECONDS = 4.0
 ASK_SECONDS = 3.0
 CANCEL_SECONDS = 2.0
 
-UNLIMITED: Mapping[str, str] = {"statement_timeout": "0", "idle_session_timeout": "0"}
+UNLIMITED: Mapping[str, str] = {
+    "statement_timeout": "0",
+    "transaction_timeout": "0",
+    "idle_session_timeout": "0",
+}
 """Session settings of projectors and of commands that fold or check whole conversations: limits that an administrator
 gave the role or the database would abort a long statement each time it is tried again, or end a session that owns
-partitions. A connection that falls silent is noticed by itself."""
+partitions. A connection that falls silent is noticed by itself. `transaction_timeout` is new in PostgreSQL 17."""
 
 LISTENERS_ASK_SECONDS = 5.0
 """A connection that only listens sends an empty query after this time without a notification, to detect a dead
@@ -94,7 +98,8 @@ def connect_seconds(lease: float, hosts: int) -> int:
 async def connect(
     settings: Settings, name: str, session: Mapping[str, str] | None = None, **parameters: str | int
 ) -> GuardedConnection:
-    """Returns a connection in autocommit. Its session has these settings, unless the address sets them in `options`.
+    """Returns a connection in autocommit. Its session has those of these settings that the server knows, unless the
+    address sets them in `options`.
 
     Raises `psycopg.OperationalError` if no host of the address accepts the connection, and `PoolerError`.
     """
@@ -227,6 +232,7 @@ def _hosts(parameters: Mapping[str, Any]) -> int:
 _BEGIN = """
     SELECT pg_backend_pid(), array(
         SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS chosen (name, value)
+        WHERE current_setting(name, true) IS NOT NULL
     )
 """
 

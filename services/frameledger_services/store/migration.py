@@ -17,12 +17,16 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from frameledger_services import package_data
+from frameledger_services import database, package_data
 from frameledger_services.store import schema
 from frameledger_services.store.server import THIS_DATABASE
 
 # Of two `migrate` at once the second waits, and then finds nothing to do. The number is ours and says nothing.
 _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7160236490)"
+
+_UNLIMITED = """
+    SELECT set_config(name, '0', true) FROM unnest(%s::text[]) AS name WHERE current_setting(name, true) IS NOT NULL
+"""
 
 LOCK_SECONDS = 5
 """How long a statement waits for a table. Behind it all others wait for that table too, so it is given up then."""
@@ -62,7 +66,7 @@ def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrat
 def _migrate(address: str) -> Migrated:
     with _opened(address) as connection:
         # A limit of the role or the database would abort a change of a large table each time it is tried.
-        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+        connection.exec_driver_sql(_UNLIMITED, (list(database.UNLIMITED),))
         connection.exec_driver_sql(_ONE_AT_A_TIME)
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
         before, compatible_from = _found(connection)
