@@ -8,8 +8,6 @@ provider after every frame.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from frameledger.evolve import call_messages, capacity, groups, limits, open_calls, results
 from frameledger.evolve.changes import (
     CallAnnounced,
@@ -128,16 +126,18 @@ def end(draft: Draft) -> None:
         open_calls.forget(draft, call)
 
 
-def forget_announced(draft: Draft, by: Callable[[Announced], bool]) -> None:
-    """Forget the calls that were announced so and not committed: their run will not speak for them any more. A result
-    that waited for them waits no longer (R3.7)."""
+def forget_announced(draft: Draft, run_id: RunId | None, response: Version | None = None) -> None:
+    """Forget the calls that this run or this response announced and that were not committed: it will not speak for
+    them any more. A result that waited for them waits no longer (R3.7)."""
     if not draft.calls.open:
         return
     touched = []
     for call in open_calls.unstarted(draft):
-        if call.stage == "announced" and call.announced is not None and by(call.announced):
-            touched.append(call.group)
-            open_calls.forget(draft, call)
+        if call.stage == "announced" and call.announced is not None:
+            of_run = run_id is not None and call.announced.run_id == run_id
+            if of_run or (response is not None and call.announced.response == response):
+                touched.append(call.group)
+                open_calls.forget(draft, call)
     groups.wait_no_longer(draft, touched)
 
 

@@ -78,12 +78,7 @@ def _retract_earlier_attempts(draft: Draft, run: Run, response: Response | None)
     if thought is not None and (response is not None or thought.run_id is not None):
         draft.speech = replace(draft.speech, thought=None)
     unnamed = response.opened_version if response is not None and response.run_id == run.run_id else None
-    calls.forget_announced(
-        draft,
-        lambda announced: (
-            announced.run_id == run.run_id or (unnamed is not None and announced.response == unnamed)
-        ),
-    )
+    calls.forget_announced(draft, run.run_id, unnamed)
 
 
 def _open(draft: Draft, response: Response) -> None:
@@ -142,7 +137,7 @@ def ended(draft: Draft, frame: LLMFullResponseEndFrame) -> Reason | None:
     if run is None or run.run_id != response.run_id:
         return None
     if frame.finish_reason == "error":
-        calls.forget_announced(draft, lambda announced: announced.run_id == run.run_id)
+        calls.forget_announced(draft, run.run_id)
         runs.close(draft, "failed")
     else:
         calls.commit(draft, run.run_id, run.attempt)
@@ -191,7 +186,7 @@ def _break_off(draft: Draft, run_id: RunId) -> None:
         _finish(draft, response)
     elif draft.speech.thought is not None and draft.speech.thought.run_id == run_id:
         draft.speech = replace(draft.speech, thought=None)
-    calls.forget_announced(draft, lambda announced: announced.run_id == run_id)
+    calls.forget_announced(draft, run_id)
     runs.close(draft, "failed")
 
 
@@ -230,8 +225,9 @@ def end(draft: Draft) -> None:
 def _finish(draft: Draft, response: Response) -> None:
     """Close a response that did not end by itself: its words stay, its open thought and announced calls go."""
     _write(draft, response)
-    draft.speech = replace(draft.speech, response=None, thought=None)
-    calls.forget_announced(draft, lambda announced: announced.response == response.opened_version)
+    speech = draft.speech
+    draft.speech = Speech(None, None, speech.said, speech.bot_since)
+    calls.forget_announced(draft, None, response.opened_version)
 
 
 def _write(draft: Draft, response: Response) -> Position | None:
