@@ -82,20 +82,23 @@ class Folding:
         A frame without an id is never a repetition. An erasure forgets the ids of the frames before it, but those of
         other erasures.
         """
+        # Each field of a model takes 0.02 us to read, ten times as long as a local name.
+        frame_id = frame.id
         erases = type(frame) is LLMContextEraseFrame
-        if frame.id is not None and (
-            frame.id in self._frame_ids or (erases and frame.id in self._erasure_ids)
+        if frame_id is not None and (
+            frame_id in self._frame_ids or (erases and frame_id in self._erasure_ids)
         ):
             return None
-        if is_of_an_earlier_life(self.state, frame):
+        state = self.state
+        if state.erased is not None and is_of_an_earlier_life(state, frame):
             return None
         if erases:
             self._frame_ids.clear()
-            if frame.id is not None:
-                self._erasure_ids.add(frame.id)
-        elif frame.id is not None:
-            self._frame_ids.add(frame.id)
-        step = evolve(self.state, frame, logged_at)
+            if frame_id is not None:
+                self._erasure_ids.add(frame_id)
+        elif frame_id is not None:
+            self._frame_ids.add(frame_id)
+        step = evolve(state, frame, logged_at)
         self.state = step.state
         if step.changes:
             self.messages.apply(step.changes)
