@@ -177,11 +177,11 @@ def client_functions(tools: Iterable[object]) -> tuple[str, ...]:
     """The names of the functions whose calls a client answers, each once. A name that a service's definition has too
     is the service's, so that no client takes a call away from it."""
     listed = tuple(tools)
-    brought = tool_names([tool for tool in listed if is_of_client(tool)])
+    brought = [tool for tool in listed if is_of_client(tool)]
     if not brought:
         return ()
     served = set(tool_names([tool for tool in listed if not is_of_client(tool)]))
-    return tuple(name for name in brought if name not in served)
+    return tuple(name for name in tool_names(brought) if name not in served)
 
 
 @dataclass(frozen=True, slots=True)
