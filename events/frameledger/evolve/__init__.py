@@ -35,10 +35,6 @@ from frameledger.frames import (
     AnyFrame,
     BotStoppedSpeakingFrame,
     KnownFrame,
-    LLMContextFrame,
-    LLMMessagesAppendFrame,
-    LLMMessagesUpdateFrame,
-    LLMRunFrame,
     UnknownFrame,
 )
 from frameledger.frames.context import ContextFrames
@@ -161,12 +157,13 @@ def _of_context(draft: Draft, frame: ContextFrames) -> Reason | None:
     reason = history.refusal(draft, frame)
     if reason is not None:
         return reason
-    if isinstance(frame, LLMRunFrame) or (
-        isinstance(frame, LLMMessagesAppendFrame | LLMMessagesUpdateFrame | LLMContextFrame) and frame.run_llm
-    ):
-        reason = inputs.taken(draft, frame.second_input)
-        if reason is not None:
-            return reason
+    match frame.type:
+        case "LLMRunFrame":
+            reason = inputs.taken(draft, frame.second_input)
+        case "LLMMessagesAppendFrame" | "LLMMessagesUpdateFrame" | "LLMContextFrame" if frame.run_llm:
+            reason = inputs.taken(draft, frame.second_input)
+    if reason is not None:
+        return reason
     match frame.type:
         case "LLMMessagesAppendFrame":
             history.appended(draft, frame)
