@@ -80,7 +80,7 @@ def _start(draft: Draft, call: Call, frame: FunctionCallInProgressFrame) -> None
         frame.waiting is not None,
         claim=frame.claim,
     )
-    open_calls.put(draft, replace(call, stage="running", running=running))
+    open_calls.put(draft, call.in_stage("running", running))
     draft.changes.append(_started_change(call, frame, running))
     _note_waiting(draft, call, frame)
     if not synchronous:

@@ -84,7 +84,7 @@ def commit(draft: Draft, run_id: RunId, attempt: Attempt) -> None:
         by = call.announced
         if by is not None and by.run_id == run_id and by.attempt == attempt:
             if by.sequential:
-                open_calls.put(draft, replace(call, stage="queued"))
+                open_calls.put(draft, call.in_stage("queued"))
             else:
                 _dispatch(draft, call)
 

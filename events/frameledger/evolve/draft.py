@@ -15,10 +15,9 @@ from frameledger.evolve.changes import (
     MessageEnded,
     MessageReplaced,
 )
-from frameledger.evolve.state import MessageCursor, State
+from frameledger.evolve.state import MessageCursor, Speech, State
 from frameledger.ids import ContextId, Era, Position, RunId, Version
 from frameledger.json_values import size
-from frameledger.values import replace
 
 
 class Draft:
@@ -99,7 +98,9 @@ class Draft:
             self.place = gaps.emptied(self.place, position)
             self.changes.append(MessageEnded(position))
         else:
-            self.place = replace(self.place, bytes=self.place.bytes + size(message))
+            place = self.place
+            length = place.bytes + size(message)
+            self.place = MessageCursor(place.era, place.next_position, place.gaps, place.fixed, length)
             self.changes.append(MessageReplaced(position, message))
         self.changed_version = self.version
 
@@ -107,3 +108,9 @@ class Draft:
         self.place = MessageCursor(Era(self.place.era + 1))
         self.changes.append(EraBegan(self.place.era))
         self.changed_version = self.version
+
+    def keep_said(self) -> None:
+        """The last response's text stays as it is: the user has spoken since, or the history was replaced (R6.7)."""
+        speech = self.speech
+        if speech.said is not None:
+            self.speech = Speech(speech.response, speech.thought, None, speech.bot_since)

@@ -79,7 +79,7 @@ def rewritten(draft: Draft, frame: LLMMessageRewriteFrame) -> Reason | None:
     runs.forget_position(draft, position)
     open_calls.forget_position(draft, position)
     if draft.speech.said is not None and position in draft.speech.said:
-        draft.speech = replace(draft.speech, said=None)
+        draft.keep_said()
     return None
 
 
@@ -164,7 +164,7 @@ def reopen(draft: Draft) -> None:
 def _replace_history(draft: Draft, messages: Iterable[Message]) -> None:
     draft.begin_era()
     runs.forget_positions(draft)
-    draft.speech = replace(draft.speech, said=None)
+    draft.keep_said()
     _write(draft, messages)
 
 
@@ -180,8 +180,8 @@ def _leave_out_what_is_in_the_air(draft: Draft) -> None:
 def _write(draft: Draft, messages: Iterable[Message]) -> None:
     for message in messages:
         draft.take(message)
-        if message.get("role") == "user" and draft.speech.said is not None:
-            draft.speech = replace(draft.speech, said=None)
+        if message.get("role") == "user":
+            draft.keep_said()
 
 
 def _set(draft: Draft, name: SettingName, value: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from frameledger.evolve import calls, responses, runs
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
+from frameledger.evolve.state import Pace
 from frameledger.fold_settings import SECOND_INPUT
 from frameledger.frames.base import SecondInput
 from frameledger.values import replace
@@ -74,8 +75,9 @@ def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:
 
 def noted(draft: Draft) -> None:
     """An input arrived: rounds are counted from 0 again (R8.3)."""
-    if draft.pace.rounds:
-        draft.pace = replace(draft.pace, rounds=0, round_of=None)
+    pace = draft.pace
+    if pace.rounds:
+        draft.pace = Pace(0, None, pace.second, pace.frames)
 
 
 def interrupt(draft: Draft) -> None:

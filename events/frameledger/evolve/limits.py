@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from frameledger.evolve import capacity
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
-from frameledger.evolve.state import Announced
+from frameledger.evolve.state import Announced, Pace
 from frameledger.frames import (
     AnyFrame,
     BotStartedSpeakingFrame,
@@ -23,7 +23,6 @@ from frameledger.frames import (
     UserStartedSpeakingFrame,
 )
 from frameledger.ids import Attempt, RunId, Version
-from frameledger.values import replace
 
 NAMES = (
     "context_messages",
@@ -63,7 +62,7 @@ def count(draft: Draft, frame: AnyFrame, logged_at: datetime | None) -> None:
     if _is_counted(frame):
         second, pace = _second(logged_at), draft.pace
         frames = pace.frames + 1 if second == pace.second else 1
-        draft.pace = replace(pace, second=second, frames=frames)
+        draft.pace = Pace(pace.rounds, pace.round_of, second, frames)
 
 
 def _is_counted(frame: AnyFrame) -> bool:
@@ -89,13 +88,13 @@ def announcement(draft: Draft, frame: FunctionCallsStartedFrame, by: Announced) 
     most = limits.get("calls_per_run")
     if most is not None and new + _open_of(draft, by) > most:
         return "too_many_calls"
-    round_of = _round_of(draft, by)
-    if round_of == draft.pace.round_of:
+    round_of, pace = _round_of(draft, by), draft.pace
+    if round_of == pace.round_of:
         return None
     most = limits.get("rounds")
-    if most is not None and draft.pace.rounds >= most:
+    if most is not None and pace.rounds >= most:
         return "too_many_rounds"
-    draft.pace = replace(draft.pace, rounds=draft.pace.rounds + 1, round_of=round_of)
+    draft.pace = Pace(pace.rounds + 1, round_of, pace.second, pace.frames)
     return None
 
 

@@ -30,7 +30,7 @@ def put(draft: Draft, call: Call) -> None:
 
 def dispatch(draft: Draft, call: Call) -> None:
     """It is this call's turn: a worker may start it."""
-    put(draft, replace(call, stage="dispatched"))
+    put(draft, call.in_stage("dispatched"))
     draft.changes.append(CallDispatched(key(call), call.tool_call_id))
 
 

@@ -37,7 +37,7 @@ def started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason | None:
         runs.open_pending(draft)
     run = draft.runs.open
     if run is not None and run.untouched:
-        draft.runs = replace(draft.runs, open=replace(run, adopted=True))
+        runs.put(draft, replace(run, adopted=True))
         draft.changes.append(RunStarted(run.run_id, run.attempt))
         _open(draft, Response(draft.version, run.run_id))
     else:
@@ -61,11 +61,9 @@ def _attempt_started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason |
     if response is not None and response.run_id != run.run_id:
         _finish(draft, response)
     _retract_earlier_attempts(draft, run, response)
-    draft.runs = replace(
-        draft.runs,
-        open=replace(run, attempt=attempt, positions=(), claim=frame.claim),
-    )
-    draft.changes.append(RunStarted(run.run_id, attempt, frame.claim))
+    claim = frame.claim
+    runs.put(draft, run.in_attempt(attempt, claim))
+    draft.changes.append(RunStarted(run.run_id, attempt, claim))
     _open(draft, Response(draft.version, run.run_id, fenced=True))
     return None
 
@@ -197,7 +195,8 @@ def interrupted(draft: Draft, heard_text: str | None) -> None:
         _correct(draft, positions, response, heard_text.strip())
     elif response is not None:
         _write(draft, response)
-    draft.speech = replace(draft.speech, response=None, thought=None)
+    speech = draft.speech
+    draft.speech = Speech(None, None, speech.said, speech.bot_since)
 
 
 def _correct(draft: Draft, positions: tuple[Position, ...], response: Response | None, heard: str) -> None:

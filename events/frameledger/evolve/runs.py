@@ -77,14 +77,8 @@ def open_pending(draft: Draft) -> None:
     if pending is None or is_busy(draft):
         return
     release(draft)
-    draft.runs = Runs(
-        open=Run(
-            pending.run_id,
-            pending.asked_version,
-            draft.version,
-            client_functions=tools.client_functions(draft.terms.tools),
-        )
-    )
+    of_clients = tools.client_functions(draft.terms.tools)
+    draft.runs = Runs(Run(pending.run_id, pending.asked_version, draft.version, client_functions=of_clients))
     draft.changes.append(RunOpened(pending.run_id))
 
 
@@ -104,16 +98,21 @@ def release(draft: Draft) -> None:
     draft.runs = replace(draft.runs, wanted=replace(pending, held=()))
     for message in pending.held:
         draft.append(message)
-        if message.get("role") == "user" and draft.speech.said is not None:
-            draft.speech = replace(draft.speech, said=None)
+        if message.get("role") == "user":
+            draft.keep_said()
+
+
+def put(draft: Draft, run: Run | None) -> None:
+    """Let this be the open run, or none."""
+    runs = draft.runs
+    draft.runs = Runs(run, runs.wanted, runs.owed_to_turn, runs.owed_to_bot, runs.noted)
 
 
 def close(draft: Draft, end: RunEnd) -> None:
     """Close the open run, if there is one: nothing more of it is accepted."""
     run = draft.runs.open
     if run is not None:
-        runs = draft.runs
-        draft.runs = Runs(None, runs.wanted, runs.owed_to_turn, runs.owed_to_bot, runs.noted)
+        put(draft, None)
         draft.changes.append(RunClosed(run.run_id, end))
 
 
@@ -133,8 +132,7 @@ def remember_position(draft: Draft, run_id: RunId | None, position: Position | N
     """Note a message of the open run, if there is one, so that its next attempt can retract it."""
     run = draft.runs.open
     if position is not None and run is not None and run.run_id == run_id:
-        positions = (*run.positions, position)
-        draft.runs = replace(draft.runs, open=replace(run, positions=positions))
+        put(draft, replace(run, positions=(*run.positions, position)))
 
 
 def forget_position(draft: Draft, position: Position) -> None:
@@ -142,7 +140,7 @@ def forget_position(draft: Draft, position: Position) -> None:
     run = draft.runs.open
     if run is not None and position in run.positions:
         positions = tuple(one for one in run.positions if one != position)
-        draft.runs = replace(draft.runs, open=replace(run, positions=positions))
+        put(draft, replace(run, positions=positions))
 
 
 def forget_positions(draft: Draft) -> None:

@@ -170,6 +170,21 @@ class Call:
     by_client: bool = False
     arguments: Any = None
 
+    def in_stage(self, stage: Stage, running: Running | None = None) -> Call:
+        """The call in its next stage."""
+        return Call(
+            self.tool_call_id,
+            self.function_name,
+            self.requested_version,
+            self.ordinal,
+            self.group,
+            stage,
+            self.announced,
+            running,
+            self.by_client,
+            self.arguments,
+        )
+
 
 @value
 class Group:
@@ -230,6 +245,19 @@ class Run:
     def untouched(self) -> bool:
         """Nothing of it was folded yet."""
         return self.attempt == 0 and not self.adopted
+
+    def in_attempt(self, attempt: Attempt, claim: str | None) -> Run:
+        """The run in its next attempt, which has appended nothing yet."""
+        return Run(
+            self.run_id,
+            self.asked_version,
+            self.opened_version,
+            attempt,
+            self.adopted,
+            (),
+            claim,
+            self.client_functions,
+        )
 
 
 @value

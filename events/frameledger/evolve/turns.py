@@ -130,8 +130,7 @@ def _write(draft: Draft, words: Text | None) -> None:
     text = trimmed(words)
     if text:
         draft.append(_message(text))
-        if draft.speech.said is not None:
-            draft.speech = replace(draft.speech, said=None)
+        draft.keep_said()
 
 
 def _message(text: str) -> Mapping[str, Any]:
