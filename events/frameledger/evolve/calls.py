@@ -92,9 +92,8 @@ def commit(draft: Draft, run_id: RunId, attempt: Attempt) -> None:
 def dispatch_next(draft: Draft) -> None:
     """One sequential queue per context, across batches: the next call is dispatched when the one before it has
     settled or waits (RA5.sequential). One that a client answers waits at once, so that more than one may come."""
-    while not any(_holds_the_queue(call) for call in draft.calls.open.values()):
-        queued = [call for call in draft.calls.open.values() if call.stage == "queued"]
-        if not queued:
+    while queued := [call for call in draft.calls.open.values() if call.stage == "queued"]:
+        if any(_holds_the_queue(call) for call in draft.calls.open.values()):
             return
         _dispatch(draft, min(queued, key=open_calls.place))
 

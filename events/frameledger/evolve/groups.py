@@ -52,7 +52,7 @@ def synchronous_pending(draft: Draft, key: str, besides: ToolCallId | None = Non
 
 
 def any_pending(draft: Draft, key: str, besides: ToolCallId | None = None) -> bool:
-    return any(True for _ in _members(draft, key, besides))
+    return bool(_members(draft, key, besides))
 
 
 def answered(draft: Draft, call: Call, *, run_llm: bool | None, has_result: bool, synchronous: bool) -> None:
@@ -145,8 +145,8 @@ def _request(draft: Draft, key: str) -> None:
     runs.request_for_result(draft)
 
 
-def _members(draft: Draft, key: str, besides: ToolCallId | None) -> Iterable[Call]:
-    return (call for call in draft.calls.open.values() if call.group == key and call.tool_call_id != besides)
+def _members(draft: Draft, key: str, besides: ToolCallId | None) -> list[Call]:
+    return [call for call in draft.calls.open.values() if call.group == key and call.tool_call_id != besides]
 
 
 def _unite(draft: Draft, *, into: str, key: str) -> None:

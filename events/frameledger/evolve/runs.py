@@ -13,9 +13,12 @@ from typing import Any
 from frameledger import derived, tools
 from frameledger.evolve.changes import RunClosed, RunEnd, RunOpened, RunRequested
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.state import PendingRun, Run, Runs
+from frameledger.evolve.state import PendingRun, Run, Runs, Stage
 from frameledger.ids import Position, RunId
 from frameledger.values import replace
+
+_COMMITTED: tuple[Stage, ...] = ("queued", "dispatched")
+"""The stages of a call that was committed and has not started."""
 
 
 def request(draft: Draft) -> None:
@@ -68,7 +71,10 @@ def bot_stopped(draft: Draft) -> None:
 
 def is_busy(draft: Draft) -> bool:
     """Whether a run that is requested now cannot open at once (R4.3)."""
-    return draft.runs.open is not None or _a_committed_call_has_not_started(draft)
+    if draft.runs.open is not None:
+        return True
+    open_calls = draft.calls.open
+    return bool(open_calls) and any(call.stage in _COMMITTED for call in open_calls.values())
 
 
 def open_pending(draft: Draft) -> None:
@@ -147,8 +153,4 @@ def forget_positions(draft: Draft) -> None:
     """The history was replaced: what the open run's attempts wrote is past already."""
     run = draft.runs.open
     if run is not None and run.positions:
-        draft.runs = replace(draft.runs, open=replace(run, positions=()))
-
-
-def _a_committed_call_has_not_started(draft: Draft) -> bool:
-    return any(call.stage in ("queued", "dispatched") for call in draft.calls.open.values())
+        put(draft, replace(run, positions=()))
