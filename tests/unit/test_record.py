@@ -129,6 +129,10 @@ REFUSED = {
         b'{"type":"LLMRunFrame","metadata":NaN,"metadata":{}}',
         "not_a_number",
     ),
+    "NaN under a key that is repeated, with a space behind it": (
+        b'{"type":"LLMRunFrame","pts" :NaN,"pts":1}',
+        "not_a_number",
+    ),
     "1e400": (metadata(b"1e400"), "number_out_of_range"),
     "an integer beyond a double": (metadata(b"9" * 400), "number_out_of_range"),
     "an integer beyond a double in a field": (
