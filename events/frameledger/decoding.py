@@ -16,7 +16,7 @@ from frameledger.frames import (
     parse_frame,
 )
 from frameledger.strict_json import is_surely_strict, loads
-from frameledger.surrogates import has_half, write_out_halves
+from frameledger.surrogates import write_out_halves
 from frameledger.upcasters import upcast
 
 MAX_VALUE_BYTES = 8 * 1024 * 1024
@@ -80,19 +80,18 @@ def _decode_carefully(value: bytes) -> AnyFrame:
     as_sent = loads(value)
     if not isinstance(as_sent, dict):
         raise DecodeError("not_an_object", f"the value is {_kind(as_sent)}; a frame is a JSON object")
-    fields = upcast(as_sent)
-    text = _as_json(fields)
-    if has_half(text):
-        fields = upcast(loads(write_out_halves(value)))
-        text = _as_json(fields)
-    frame = _frame(fields, text)
+    written_out = write_out_halves(value)
+    has_halves = written_out != value
+    storable = loads(written_out) if has_halves else as_sent
+    fields = upcast(storable)
+    frame = _frame(fields, written_out if fields is storable else _as_json(fields))
     _check_ids(frame)
-    if isinstance(frame, TextFrame | LLMThoughtTextFrame):
+    if has_halves and isinstance(frame, TextFrame | LLMThoughtTextFrame):
         return frame.model_copy(update={"text": as_sent["text"]})
     return frame
 
 
-def _frame(fields: dict[str, Any], text: str) -> AnyFrame:
+def _frame(fields: dict[str, Any], text: str | bytes) -> AnyFrame:
     """The frame with these fields, of which `text` is the JSON."""
     frame_type, version = fields.get("type"), fields.get("v", 1)
     if not isinstance(frame_type, str):
