@@ -72,7 +72,8 @@ def evolve(state: State, frame: AnyFrame, logged_at: datetime | None = None) -> 
         reason = _fold(draft, frame)
     if draft.calls is not state.calls:
         calls.dispatch_next(draft)
-        groups.without_empty(draft)
+        if draft.calls.settled is not state.calls.settled:  # Only a call that settles leaves its group empty.
+            groups.without_empty(draft)
     if draft.runs.wanted is not None:
         runs.open_pending(draft)
     if draft.erased is not None:
