@@ -48,10 +48,19 @@ def size(value: Any) -> int:
     otherwise, and half of a surrogate pair is an error there.
     """
     if type(value) is dict and _is_written_alike(value):
-        try:
-            return len(to_json(value))
-        except PydanticSerializationError:
-            pass
+        return size_of_text(value)
+    return _exact_size(value)
+
+
+def size_of_text(value: Mapping[str, Any]) -> int:
+    """The `size` of an object in which nothing is a float."""
+    try:
+        return len(to_json(value))
+    except PydanticSerializationError:
+        return _exact_size(value)
+
+
+def _exact_size(value: Any) -> int:
     return len(_compact(value).encode("utf-8", "surrogatepass"))
 
 

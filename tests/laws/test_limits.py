@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.arbitrary import as_from_a_record
 from tests.laws.author import Author
-from tests.laws.strategies import CONTEXT, MOVES, coming_to_rest
+from tests.laws.strategies import CONTEXT, MOVES, coming_to_rest, conversations, moments
 
 from frameledger import stored
 from frameledger.evolve import evolve
+from frameledger.evolve.changes import ContextErased, EraBegan, MessageAppended, MessageReplaced
 from frameledger.evolve.state import State
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
@@ -73,6 +74,19 @@ def test_no_conversation_exceeds_its_limits(moves, limit):
         if step.reason in ("too_many_calls", "too_many_rounds"):
             assert isinstance(frame, FunctionCallsStartedFrame)
             assert step.state.calls == before.calls
+
+
+@pytest.mark.rule("R8.4")
+@given(conversations(erases=True))
+def test_every_message_that_is_written_counts_with_its_size(frames):
+    for moment in moments(frames):
+        total = moment.before.place.bytes
+        for change in moment.step.changes:
+            if isinstance(change, MessageAppended | MessageReplaced):
+                total += size(change.message)
+            elif isinstance(change, EraBegan | ContextErased):
+                total = 0
+        assert moment.after.place.bytes == total
 
 
 @pytest.mark.rule("R8.5")

@@ -66,9 +66,9 @@ def _may_start(call: Call, *, by_a_worker: bool) -> bool:
 
 def _start(draft: Draft, call: Call, frame: FunctionCallInProgressFrame) -> None:
     call = groups.join(draft, call, groups.id_of(frame))
-    draft.append(call_messages.call(call.tool_call_id, frame.function_name, frame.arguments))
+    draft.append_text(call_messages.call(call.tool_call_id, frame.function_name, frame.arguments))
     synchronous = frame.cancel_on_interruption
-    position = draft.append(call_messages.started(call.tool_call_id, synchronous))
+    position = draft.append_text(call_messages.started(call.tool_call_id, synchronous))
     running = Running(
         draft.version,
         synchronous,

@@ -163,8 +163,8 @@ def _wait_for_client(draft: Draft, call: Call) -> None:
         groups.wait_no_longer(draft, (call.group,))
         return
     key = open_calls.key(call)
-    draft.append(call_messages.call(call.tool_call_id, call.function_name, call.arguments))
-    position = draft.append(call_messages.started(call.tool_call_id, synchronous=True))
+    draft.append_text(call_messages.call(call.tool_call_id, call.function_name, call.arguments))
+    position = draft.append_text(call_messages.started(call.tool_call_id, synchronous=True))
     running = Running(draft.version, True, draft.place.era, position, waiting=True)
     open_calls.put(draft, replace(call, stage="running", running=running, arguments=None))
     started = CallStarted(

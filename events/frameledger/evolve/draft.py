@@ -17,7 +17,7 @@ from frameledger.evolve.changes import (
 )
 from frameledger.evolve.state import MessageCursor, Speech, State
 from frameledger.ids import ContextId, Era, Position, RunId, Version
-from frameledger.json_values import size
+from frameledger.json_values import size, size_of_text
 
 
 class Draft:
@@ -72,10 +72,15 @@ class Draft:
         none: the program that keeps the history writes it (RA5.mirror)."""
         return None if self.terms.mirror is not None else self.take(message, run_id)
 
+    def append_text(self, message: Message, run_id: RunId | None = None) -> Position | None:
+        """`append` for a message in which nothing is a float: nobody has to look for one, which takes 0.1 us."""
+        return None if self.terms.mirror is not None else self._add(message, size_of_text(message), run_id)
+
     def rewrite(self, position: Position, message: Message) -> None:
-        """Let a message of the fold's own, which is there, read otherwise; not in a mirror."""
+        """Let a message of the fold's own, which is there, read otherwise; not in a mirror. Nothing in it is a
+        float."""
         if self.terms.mirror is None:
-            self.put(position, message)
+            self._replace(position, message, size_of_text(message))
 
     def retract(self, position: Position) -> None:
         """Take back a message of the fold's own, which is there; not in a mirror."""
@@ -84,25 +89,16 @@ class Draft:
 
     def take(self, message: Message, run_id: RunId | None = None) -> Position:
         """Write a message that a client brought at the end, also in a mirror."""
-        place = self.place
-        position = place.next_position
-        length = place.bytes + size(message)
-        self.place = MessageCursor(place.era, Position(position + 1), place.gaps, place.fixed, length)
-        self.changes.append(MessageAppended(position, message, run_id))
-        self.changed_version = self.version
-        return position
+        return self._add(message, size(message), run_id)
 
     def put(self, position: Position, message: Message | None) -> None:
         """Let the message that is at a position be this one, also in a mirror; None removes it."""
         if message is None:
             self.place = gaps.emptied(self.place, position)
             self.changes.append(MessageEnded(position))
+            self.changed_version = self.version
         else:
-            place = self.place
-            length = place.bytes + size(message)
-            self.place = MessageCursor(place.era, place.next_position, place.gaps, place.fixed, length)
-            self.changes.append(MessageReplaced(position, message))
-        self.changed_version = self.version
+            self._replace(position, message, size(message))
 
     def begin_era(self) -> None:
         self.place = MessageCursor(Era(self.place.era + 1))
@@ -114,3 +110,18 @@ class Draft:
         speech = self.speech
         if speech.said is not None:
             self.speech = Speech(speech.response, speech.thought, None, speech.bot_since)
+
+    def _add(self, message: Message, length: int, run_id: RunId | None) -> Position:
+        place = self.place
+        position, total = place.next_position, place.bytes + length
+        self.place = MessageCursor(place.era, Position(position + 1), place.gaps, place.fixed, total)
+        self.changes.append(MessageAppended(position, message, run_id))
+        self.changed_version = self.version
+        return position
+
+    def _replace(self, position: Position, message: Message, length: int) -> None:
+        place = self.place
+        total = place.bytes + length
+        self.place = MessageCursor(place.era, place.next_position, place.gaps, place.fixed, total)
+        self.changes.append(MessageReplaced(position, message))
+        self.changed_version = self.version

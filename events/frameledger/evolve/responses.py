@@ -207,7 +207,7 @@ def _correct(draft: Draft, positions: tuple[Position, ...], response: Response |
         draft.rewrite(positions[0], message)
         written = positions[:1]
     elif heard and response is not None:
-        position = draft.append(message, response.run_id)
+        position = draft.append_text(message, response.run_id)
         written = () if position is None else (position,)
     for position in positions[len(written) :]:
         draft.retract(position)
@@ -232,7 +232,7 @@ def _finish(draft: Draft, response: Response) -> None:
 def _write(draft: Draft, response: Response) -> Position | None:
     """Append what the response has said since it was last written; nothing for whitespace (R2.3)."""
     text = trimmed(response.text)
-    position = draft.append({"role": "assistant", "content": text}, response.run_id) if text else None
+    position = draft.append_text({"role": "assistant", "content": text}, response.run_id) if text else None
     if position is None:
         return None
     speech = draft.speech

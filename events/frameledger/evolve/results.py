@@ -37,7 +37,7 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
             return "place_replaced"
         _write(draft, running, call_messages.result(call.tool_call_id, frame.result))
     else:
-        draft.append(call_messages.later_result(call.tool_call_id, frame.result))
+        draft.append_text(call_messages.later_result(call.tool_call_id, frame.result))
     if running.interrupted and frame.call_attempt is not None:
         groups.request_only_for_waiting(draft, call)
     else:
@@ -77,7 +77,7 @@ def settle_cancelled(draft: Draft, call: Call, running: Running) -> None:
     """Settle a running call and say so where it was made; where the history was replaced there is no such place."""
     open_calls.settle(draft, call, "cancelled")
     if not running.synchronous:
-        draft.append(call_messages.later_cancelled(call.tool_call_id))
+        draft.append_text(call_messages.later_cancelled(call.tool_call_id))
     elif not _has_no_place(draft, running):
         _write(draft, running, call_messages.cancelled(call.tool_call_id))
 
@@ -105,7 +105,7 @@ def _resolve(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
         return _over(draft, tool_call_id, frame.opened_version)
     others = tuple(other for other in draft.calls.ambiguous if other is not one)
     draft.calls = replace(draft.calls, ambiguous=others)
-    draft.append(call_messages.later_result(tool_call_id, frame.result))
+    draft.append_text(call_messages.later_result(tool_call_id, frame.result))
     key = CallKey(one.requested_version, one.ordinal)
     draft.changes.append(CallResolved(key, tool_call_id, frame.result))
     run_llm = _run_llm(frame)
@@ -130,7 +130,7 @@ def _intermediate(
         return "intermediate_of_synchronous"
     if frame.result is None:
         return "nothing_said"
-    draft.append(call_messages.intermediate_result(call.tool_call_id, frame.result))
+    draft.append_text(call_messages.intermediate_result(call.tool_call_id, frame.result))
     draft.changes.append(CallProgressed(open_calls.key(call), call.tool_call_id, frame.result))
     groups.answered(draft, call, run_llm=_run_llm(frame), has_result=True, synchronous=False)
     return None

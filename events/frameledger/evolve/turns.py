@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from frameledger.evolve import inputs, runs
 from frameledger.evolve.draft import Draft
@@ -129,9 +128,9 @@ def _say(draft: Draft, words: Text | None, second_input: SecondInput | None) -> 
 def _write(draft: Draft, words: Text | None) -> None:
     text = trimmed(words)
     if text:
-        draft.append(_message(text))
+        draft.append_text(_message(text))
         draft.keep_said()
 
 
-def _message(text: str) -> Mapping[str, Any]:
+def _message(text: str) -> Mapping[str, str]:
     return {"role": "user", "content": text}
