@@ -54,20 +54,27 @@ _WRITES_NOTHING = {
     "BotSpeakingFrame",
     "AggregatedTextProgressFrame",
 }
-_TAKE, _TAKE_NOW, _GENERATED, _SYNC_BEFORE, _SYNC_AFTER, _UNTOLD, _INTERRUPTS = 1, 2, 4, 8, 16, 32, 64
 _REMEMBERED = 4096
 
+Handler = Callable[[Any], None]
+"""Called with the frame. Never raises."""
 
-class _Plans(dict[type, int]):
-    """What to do with frames of a class: decided once per class, not for every token."""
+Handlers = tuple[Handler | None, Handler | None]
+"""What is called before and after a processor processes, or pushes, a frame; None: nothing."""
 
-    def __init__(self, plan: Callable[[type], int]) -> None:
+NO_HANDLERS: Handlers = (None, None)
+
+
+class HandlersByClass(dict[type, Handlers]):
+    """The handlers of one processor by the class of the frame, which are chosen once per class, not for every token."""
+
+    def __init__(self, choose: Callable[[type], Handlers]) -> None:
         super().__init__()
-        self._plan = plan
+        self._choose = choose
 
-    def __missing__(self, kind: type) -> int:
-        plan = self[kind] = self._plan(kind)
-        return plan
+    def __missing__(self, kind: type) -> Handlers:
+        handlers = self[kind] = self._choose(kind)
+        return handlers
 
 
 class Capture:
@@ -110,38 +117,17 @@ class Capture:
         """Add a complete frame. Returns its sequence; None if the buffer is full."""
         return self._append(FIELDS, [fields])
 
-    def handlers(
-        self, at: str, *, pushes: bool, service: ModelService | None = None
-    ) -> tuple[Callable[..., int], Callable[..., None]]:
-        """Returns two handlers for one processor: before and after it processes, or pushes, a frame. The first returns
-        whether the second is to be called; otherwise it does nothing."""
-        plans = _Plans(lambda kind: self._plan(at, kind, pushes=pushes))
-        untold, take, note_failure = self.untold, self._take, self._note_failure
+    def handlers(self, at: str, *, pushes: bool, service: ModelService | None = None) -> HandlersByClass:
+        """Returns the handlers for the frames that one processor processes, or pushes."""
 
-        def before(processor: Any, frame: Any) -> int:
-            plan = 0
+        def choose(kind: type) -> Handlers:
             try:
-                plan = plans[type(frame)]
-                if not plan:
-                    return 0
-                if plan & _SYNC_BEFORE:
-                    self.sync()
-                if plan & _TAKE:
-                    take(at, frame, plan, service)
-                elif plan & _UNTOLD:
-                    untold[type(frame).__name__] += 1
-            except Exception as error:
-                note_failure(error)
-            return plan & _SYNC_AFTER
-
-        def after(processor: Any, frame: Any) -> None:
-            try:
-                if plans[type(frame)] & _SYNC_AFTER:
-                    self.sync()
+                return self._chosen(kind, at, service, pushes=pushes)
             except Exception as error:
                 self._note_failure(error)
+                return NO_HANDLERS
 
-        return before, after
+        return HandlersByClass(choose)
 
     def sync(self) -> None:
         """Compare the context with its copy and add the differences."""
@@ -172,21 +158,19 @@ class Capture:
             self._choice = known_choice
             self.add({"type": "LLMSetToolChoiceFrame", "tool_choice": to_json(known_choice)})
 
-    def _plan(self, at: str, kind: type, *, pushes: bool) -> int:
-        """Decides what to do with frames of this class at this point. Called once per class, not for every token."""
+    def _chosen(self, kind: type, at: str, service: ModelService | None, *, pushes: bool) -> Handlers:
+        """Returns what is to be done with the frames of this class at this point."""
         name = name_of(kind)
-        plan = 0
-        if name == _ASKED:
-            plan |= _SYNC_BEFORE
-        elif not pushes and at != LLM and _WRITES_NOTHING.isdisjoint(one.__name__ for one in kind.__mro__):
-            plan |= _SYNC_AFTER
+        before: Handler | None = None
         if name is None:
-            plan |= _UNTOLD if at == ASSISTANT and not pushes else 0
+            if at == ASSISTANT and not pushes:
+                before = self._counting(kind.__name__)
         elif self._is_taken(at, name, pushes=pushes):
-            plan |= _TAKE | (_TAKE_NOW if name in _NOW else 0)
-            plan |= _GENERATED if at == LLM and name == _TOKENS else 0
-            plan |= _INTERRUPTS if kind.__name__ == _INTERRUPTION else 0
-        return plan
+            before = self._taking(kind, name, at, service)
+        if name == _ASKED:
+            return self._comparing(then=before), None
+        writes = not pushes and at != LLM and _WRITES_NOTHING.isdisjoint(one.__name__ for one in kind.__mro__)
+        return before, self._comparing() if writes else None
 
     def _is_taken(self, at: str, name: str, *, pushes: bool) -> bool:
         if name == _ASKED:
@@ -203,28 +187,62 @@ class Capture:
             return at == ASSISTANT and not pushes
         return True
 
-    def _take(self, at: str, frame: Any, plan: int, service: ModelService | None) -> None:
-        # A broadcast is two frames, one in each direction, that refer to each other: they count as one.
-        sibling, number = frame.broadcast_sibling_id, frame.id
-        if sibling is not None and sibling < number:
-            number = sibling
-        seen = self._seen
-        if number in seen or number in self._seen_before:
-            return
-        seen.add(number)
-        if len(seen) >= _REMEMBERED:
-            self._seen_before, self._seen = seen, set()
+    def _comparing(self, then: Handler | None = None) -> Handler:
+        def compare(frame: Any) -> None:
+            try:
+                self.sync()
+            except Exception as error:
+                self._note_failure(error)
+                return
+            if then is not None:
+                then(frame)
+
+        return compare
+
+    def _counting(self, name: str) -> Handler:
+        def count_untold(frame: Any) -> None:
+            self.untold[name] += 1
+
+        return count_untold
+
+    def _taking(self, kind: type, name: str, at: str, service: ModelService | None) -> Handler:
+        """Returns the handler that takes a frame where it is seen first. It is called for each token."""
+        place = GENERATED if at == LLM and name == _TOKENS else at
+        is_noted_only = name not in _NOW and kind.__name__ != _INTERRUPTION
+
+        def take(frame: Any) -> None:
+            try:
+                # A broadcast is two frames, one in each direction, that refer to each other: they count as one.
+                number, sibling = frame.id, frame.broadcast_sibling_id
+                if sibling is not None and sibling < number:
+                    number = sibling
+                seen = self._seen
+                if number in seen or number in self._seen_before:
+                    return
+                seen.add(number)
+                if len(seen) >= _REMEMBERED:
+                    self._seen_before, self._seen = seen, set()
+                if is_noted_only and not frame.metadata:
+                    self._append(place, frame, service)
+                else:
+                    self._take(place, frame, name, service)
+            except Exception as error:
+                self._note_failure(error)
+
+        return take
+
+    def _take(self, at: str, frame: Any, name: str, service: ModelService | None) -> None:
         if ON_THE_LOG in frame.metadata:
             if type(frame).__name__ in (_START, _END):
                 # Words spoken from now on belong to that answer.
                 self._append(ON_THE_LOG, frame, service)
-        elif plan & _TAKE_NOW:
+        elif name in _NOW:
             for fields in translate(frame, at, time.time_ns(), TranslationState(), service):
                 self.add(fields)
         else:
-            if plan & _INTERRUPTS:
+            if type(frame).__name__ == _INTERRUPTION:
                 self.interruptions += 1
-            self._append(GENERATED if plan & _GENERATED else at, frame, service)
+            self._append(at, frame, service)
 
     def _append(self, at: str, captured: Any, service: ModelService | None = None) -> int | None:
         if len(self.items) > MOST_CAPTURED and at != CHANGES:

@@ -41,11 +41,9 @@ class Hooks:
             at = OUTPUT
         else:
             return
-        before, _ = self._capture.handlers(at, pushes=True, service=service)
-        on_pushing(processor, before)
+        on_pushing(processor, self._capture.handlers(at, pushes=True, service=service))
         if at != OUTPUT:
-            before, after = self._capture.handlers(at, pushes=False, service=service)
-            on_processing(processor, before, after)
+            on_processing(processor, self._capture.handlers(at, pushes=False, service=service))
 
     def _is_ours(self, aggregator: Any) -> bool:
         context = aggregator.context

@@ -11,30 +11,30 @@ gets handlers of the events.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from inspect import signature
 from typing import Any
 
-Before = Callable[[Any, Any], object]
-"""Called with the processor and the frame. Its result is true if `After` is to be called when the frame is processed.
-Neither raises."""
+Handler = Callable[[Any], None]
+"""Called with the frame. Never raises."""
 
-After = Callable[[Any, Any], None]
+Handlers = Mapping[type, tuple[Handler | None, Handler | None]]
+"""By the class of a frame, what is called before and after it is handled. It knows every class."""
 
 
-def on_processing(processor: Any, before: Before, after: After) -> None:
+def on_processing(processor: Any, handlers: Handlers) -> None:
     """Call these handlers before and after the processor processes a frame."""
     try:
         process_frame = processor.process_frame
         _check(process_frame, 2)
-        processor.process_frame = _processing(processor, process_frame, before, after)
+        processor.process_frame = _processing(process_frame, handlers)
     except _NOT_WRAPPED:
-        processor.add_event_handler("on_before_process_frame", before)
-        processor.add_event_handler("on_after_process_frame", after)
+        processor.add_event_handler("on_before_process_frame", _event_handler(handlers, 0))
+        processor.add_event_handler("on_after_process_frame", _event_handler(handlers, 1))
 
 
-def on_pushing(processor: Any, before: Before) -> None:
-    """Call this handler before a frame that the processor pushes is given to its neighbour."""
+def on_pushing(processor: Any, handlers: Handlers) -> None:
+    """Call the first of these handlers before a frame that the processor pushes is given to its neighbour."""
     from pipecat.processors.frame_processor import FrameDirection
 
     ways = ((processor.next, FrameDirection.DOWNSTREAM), (processor.previous, FrameDirection.UPSTREAM))
@@ -42,11 +42,11 @@ def on_pushing(processor: Any, before: Before) -> None:
         for neighbour, _ in ways:
             _check(neighbour.queue_frame, 3)
         for neighbour, way in ways:
-            queue_frame = _queueing(processor, neighbour.queue_frame, before, way, FrameDirection.DOWNSTREAM)
+            queue_frame = _queueing(neighbour.queue_frame, handlers, way, FrameDirection.DOWNSTREAM)
             neighbour.queue_frame = queue_frame
     except _NOT_WRAPPED:
         # If one neighbour was wrapped, the frames for it are seen twice and taken once.
-        processor.add_event_handler("on_before_push_frame", before)
+        processor.add_event_handler("on_before_push_frame", _event_handler(handlers, 0))
 
 
 _NOT_WRAPPED = (AttributeError, NameError, TypeError, ValueError)
@@ -62,28 +62,39 @@ def _check(method: Callable[..., Any], count: int) -> None:
         raise TypeError(method)
 
 
+def _event_handler(handlers: Handlers, place: int) -> Callable[[Any, Any], None]:
+    def handle(processor: Any, frame: Any) -> None:
+        if (handler := handlers[type(frame)][place]) is not None:
+            handler(frame)
+
+    return handle
+
+
 def _processing(
-    processor: Any, process_frame: Callable[..., Awaitable[None]], before: Before, after: After
+    process_frame: Callable[..., Awaitable[None]], handlers: Handlers
 ) -> Callable[..., Awaitable[None]]:
     def intercepted(frame: Any, direction: Any) -> Awaitable[None]:
-        if before(processor, frame):
-            return _followed(process_frame(frame, direction), after, processor, frame)
+        before, after = handlers[type(frame)]
+        if before is not None:
+            before(frame)
+        if after is not None:
+            return _followed(process_frame(frame, direction), after, frame)
         return process_frame(frame, direction)
 
     return intercepted
 
 
-async def _followed(processed: Awaitable[None], after: After, processor: Any, frame: Any) -> None:
+async def _followed(processed: Awaitable[None], after: Handler, frame: Any) -> None:
     await processed
-    after(processor, frame)
+    after(frame)
 
 
 def _queueing(
-    processor: Any, queue_frame: Callable[..., Awaitable[None]], before: Before, way: Any, default: Any
+    queue_frame: Callable[..., Awaitable[None]], handlers: Handlers, way: Any, default: Any
 ) -> Callable[..., Awaitable[None]]:
     def intercepted(frame: Any, direction: Any = default, callback: Any = None) -> Awaitable[None]:
-        if direction is way:
-            before(processor, frame)
+        if direction is way and (before := handlers[type(frame)][0]) is not None:
+            before(frame)
         return queue_frame(frame, direction, callback)
 
     return intercepted

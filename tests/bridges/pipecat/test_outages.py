@@ -146,7 +146,7 @@ def test_a_frame_that_is_refused_is_told_by_its_hash_and_the_others_arrive():
 
 
 @pytest.mark.parametrize(
-    "place", ["_take", "_plan", "_sync_terms", "_append", "mirror", "translate", "encode", "hook", "open"]
+    "place", ["_taking", "_chosen", "_sync_terms", "_append", "mirror", "translate", "encode", "hook", "open"]
 )
 def test_whatever_fails_inside_the_call_goes_on(monkeypatch, place):
     def broken(*_, **__):
