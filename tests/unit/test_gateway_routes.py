@@ -79,6 +79,20 @@ def test_a_route_is_reached_with_its_scope_alone(ask, method, path, route):
         assert ask(method, path, tuple(one for one in SCOPES if one != needed)).status_code == 403
 
 
+HARMLESS, ERASING = {"type": "LLMRunFrame"}, {"type": "LLMContextEraseFrame", "why": "asked for"}
+
+
+@pytest.mark.regression("fault 57")
+@pytest.mark.parametrize("body", [ERASING, [HARMLESS, ERASING], [HARMLESS, {**ERASING, "id": "one"}]])
+def test_a_frame_that_erases_needs_the_scope_that_erasing_needs(ask, body):
+    path = filled("/v1/contexts/{context_id}/frames", "acme%2F1")
+    refused = ask("POST", path, ("append", "read"), json=body)
+    assert (refused.status_code, word(refused)) == (403, "forbidden")
+    assert "admin" in refused.json()["detail"]
+    assert ask("POST", path, ("append", "admin"), json=body).status_code == 503
+    assert ask("POST", path, ("append",), json=HARMLESS).status_code == 503
+
+
 @pytest.mark.parametrize(
     ("method", "path", "route"), [one for one in ROUTES if "{context_id}" in one.values[1]]
 )

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from frameledger.decoding import MAX_VALUE_BYTES
-from frameledger.frames import AnyFrame, encode_frame
+from frameledger.frames import AnyFrame, LLMContextEraseFrame, encode_frame
 from frameledger_services.client import (
     BrokerError,
     EncodedFrame,
@@ -55,7 +55,8 @@ def routes(parts: Parts) -> list[BaseRoute]:
             FRAMES,
             bound(_append, parts),
             scope="append",
-            summary="Append frames to a conversation: one, a JSON array, or NDJSON. The first frame creates it.",
+            summary="Append frames to a conversation: one, a JSON array, or NDJSON. The first frame creates it. "
+            "An `LLMContextEraseFrame` needs the scope `admin` too.",
             parameters=[parameters.CONTEXT, *HEADERS],
             body={
                 "required": True,
@@ -89,6 +90,7 @@ async def _append(parts: Parts, request: Request) -> Response:
         wait = wait or preferences.WAIT_SECONDS
     key = preferences.idempotency_key(request)
     sent = await body.read(request)
+    _check_rights(request, sent)
     frames = [_frame(value, frame, context_id, key, number) for number, (value, frame) in enumerate(sent)]
     published = await _published(parts, request, context_id, frames, expected)
     completed = expected is not None or any(frame.id is None for _, frame in sent)
@@ -150,6 +152,17 @@ HEADERS = (
     ),
     _header("traceparent", "The trace to which the frames belong (W3C Trace Context)."),
 )
+
+
+def _check_rights(request: Request, sent: Sequence[tuple[bytes, AnyFrame]]) -> None:
+    """Raises `forbidden` if one of the frames erases the conversation and the token may not: as `DELETE`, that takes
+    the scope `admin`."""
+    if "admin" in caller.of(request.scope).scopes:
+        return
+    for number, (_, frame) in enumerate(sent, 1):
+        if isinstance(frame, LLMContextEraseFrame):
+            sentence = f"Frame {number} erases the conversation, which needs a token with the scope admin."
+            raise ProblemError("forbidden", sentence)
 
 
 def _frame(
