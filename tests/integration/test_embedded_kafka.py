@@ -124,6 +124,22 @@ def test_a_download_whose_connection_breaks_is_tried_again(tmp_path):
     assert jar.read_bytes() == b"a jar"
 
 
+@pytest.mark.regression("fault 58")
+def test_one_download_that_failed_for_good_ends_all(tmp_path, monkeypatch):
+    attempts = []
+
+    def fetch(jar, **_):
+        attempts.append(jar)
+        raise ConnectionError("nobody listens")
+
+    monkeypatch.setattr(jars, "_fetch", fetch)
+    many = jars.read_lock()
+    with pytest.raises(EmbeddedError, match="could not be downloaded"):
+        jars.fetch(many, tmp_path / "cache", pauses=(0.05, 0.05))
+    # As many as run at once, each with its pauses; none of the others is begun.
+    assert len(attempts) <= jars.AT_ONCE * 3 < len(many.jars)
+
+
 @pytest.mark.parametrize(
     ("cache", "problem"), [("cache", "could not be downloaded"), ("a file", "cannot be stored")]
 )

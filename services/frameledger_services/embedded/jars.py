@@ -9,7 +9,7 @@ them (`class_archive`) is used if no other user can have written it.
 import hashlib
 import os
 import shutil
-import time
+import threading
 import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -70,7 +70,8 @@ def fetch(
     jar; an error that it raises ends the download. A download whose connection fails is tried again after each of the
     `pauses`. Raises `EmbeddedError` without a network, without disk space, or if a jar's sha256 differs from the lock.
     """
-    download = partial(_fetch_with_retries, cache=cache, repository=repository, pauses=pauses)
+    over = threading.Event()
+    download = partial(_fetch_with_retries, cache=cache, repository=repository, pauses=pauses, over=over)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         right = pool.map(lambda jar: _is_right(cache / jar.file_name, jar.sha256), lock.jars)
         missing = [jar for jar, there in zip(lock.jars, right, strict=True) if not there]
@@ -81,7 +82,8 @@ def fetch(
         except OSError as error:
             raise _not_fetched(error, cache) from error
         finally:
-            # After a failure, no further download is started.
+            # After a failure, no further download is started, and none is tried again.
+            over.set()
             pool.shutdown(wait=False, cancel_futures=True)
     return [cache / jar.file_name for jar in lock.jars]
 
@@ -95,15 +97,21 @@ def _is_right(path: Path, sha256: str) -> bool:
     return path.is_file() and digest(path) == sha256
 
 
-def _fetch_with_retries(jar: Jar, *, cache: Path, repository: str | None, pauses: Sequence[float]) -> Jar:
-    for pause in pauses:
+def _fetch_with_retries(
+    jar: Jar, *, cache: Path, repository: str | None, pauses: Sequence[float], over: threading.Event
+) -> Jar:
+    remaining = iter(pauses)
+    while not over.is_set():
         try:
             return _fetch(jar, cache=cache, repository=repository)
         except OSError as error:
-            if not _is_of_the_network(error) or _is_of_a_certificate(error):
+            pause = next(remaining, None) if _is_of_the_network(error) else None
+            if pause is None or _is_of_a_certificate(error) or over.wait(pause):
+                over.set()
                 raise
-            time.sleep(pause)
-    return _fetch(jar, cache=cache, repository=repository)
+    raise ConnectionAbortedError(
+        f"The download of {jar.file_name} was not begun, because another one failed."
+    )
 
 
 def _fetch(jar: Jar, *, cache: Path, repository: str | None) -> Jar:
