@@ -158,7 +158,11 @@ class Settings(BaseModel):
         le=1_000,
     )
     frames_retention_days: int | None = _setting(
-        None, "Kafka `retention.ms` of the frames topic, in days. Not set: unlimited.", ge=1, le=1_000_000
+        None,
+        "Kafka `retention.ms` of the topics of frames and dead letters that Frameledger creates, in days. "
+        "Not set: unlimited.",
+        ge=1,
+        le=1_000_000,
     )
 
     work_lease_secs: float = _setting(

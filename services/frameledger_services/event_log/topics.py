@@ -136,7 +136,8 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
         # What is to stop now is of no use tomorrow.
         names.cancellations: (_DAY_MS, MAX_RECORD_BYTES),
         names.roots: (-1, MAX_RECORD_BYTES),
-        names.dead_letters: (-1, MAX_DEAD_LETTER_BYTES),
+        # A dead letter has the words of a frame: it is kept no longer than one.
+        names.dead_letters: (frames_ms, MAX_DEAD_LETTER_BYTES),
     }
     return tuple(
         TopicSpec(
