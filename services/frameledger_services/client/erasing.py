@@ -14,7 +14,7 @@ class NotErasedError(RefusedError):
     `published` says, or a projector of an older release stored it as a frame of an unknown type.
 
     Remedy: If it was rejected, erase again. Otherwise upgrade the projectors, and fold the conversation again with
-    `frameledger rebuild --outcome unknown`.
+    `frameledger rebuild --outcome unknown --apply`.
     """
 
     def __init__(self, context_id: str, published: PublishedFrame) -> None:
