@@ -72,6 +72,28 @@ def test_whoever_is_cancelled_while_waiting_has_taken_nothing(granted_first):
     asyncio.run(scenario())
 
 
+@pytest.mark.regression("fault 59")
+@pytest.mark.parametrize("amounts", [(10, 2), (4,)], ids=["two at once", "one, and room"])
+def test_whoever_is_cancelled_as_room_is_made_is_told_that_it_is_cancelled(amounts):
+    async def scenario():
+        budget = Budget(10)
+        await budget.take(8)
+        waiting = [asyncio.ensure_future(budget.take(amount)) for amount in amounts]
+        await settled()
+        for one in waiting:
+            one.cancel()
+        if len(waiting) == 1:
+            budget.give(8)
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(one) for one in ended] == [asyncio.CancelledError] * len(amounts)
+        if len(waiting) > 1:
+            budget.give(8)
+        async with asyncio.timeout(IN_PROCESS):
+            await budget.take(10)
+
+    asyncio.run(scenario())
+
+
 def test_a_cancelled_one_in_front_lets_the_next_one_in():
     async def scenario():
         budget = Budget(10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 
 
 class Budget:
@@ -31,7 +32,9 @@ class Budget:
                 # It was granted just before.
                 self.give(amount)
             else:
-                self._waiting.remove((amount, turn))
+                # Unless it was passed over already, by whoever gave something back before this task went on.
+                with suppress(ValueError):
+                    self._waiting.remove((amount, turn))
                 self._grant()
             raise
 
