@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 from frameledger.effects import CallFunction, RunInference
 from frameledger.frames import ErrorFrame, FunctionCallCancelFrame
 from frameledger.record import LogPosition, outgoing
+from frameledger_services import call_words
 from frameledger_services.projector.outbox_rows import effect_row
 from frameledger_services.store.held_effects import UnclaimedCall, UnclaimedRun
 from frameledger_services.store.outbox import OutboxRow
@@ -73,7 +74,9 @@ def closing_row(
         )
     else:
         frame = FunctionCallCancelFrame(
-            id=frame_id, tool_call_id=effect.tool_call_id, function_name=effect.function_name
+            id=frame_id,
+            tool_call_id=effect.tool_call_id,
+            function_name=call_words.shown(effect.function_name),
         )
     record = outgoing(frame, effect.context_id, source=closing.source, causation_id=effect.causation_id)
     return replace(

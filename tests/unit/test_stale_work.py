@@ -1,0 +1,47 @@
+"""Open work that is closed because nobody waits for it any more."""
+
+from uuid import UUID
+
+import pytest
+
+from frameledger.frames import FunctionCallCancelFrame
+from frameledger.record import MAX_VALUE_BYTES, decode
+from frameledger_services.projector.stale_work import Closing, open_work_rows
+from frameledger_services.store.held_effects import UnclaimedCall
+
+CLOSING = Closing("frameledger/projector", "late", "It was requested too long ago.")
+
+
+def unclaimed(function_name):
+    return UnclaimedCall(
+        context_id="call-1",
+        version=2,
+        requested_version=2,
+        ordinal=0,
+        tool_call_id="c1",
+        function_name=function_name,
+        group_id=None,
+        frame_id=UUID(int=1),
+        generation=1,
+        offset=7,
+        is_requested=True,
+        is_closed=False,
+    )
+
+
+@pytest.mark.regression("fault 60")
+@pytest.mark.parametrize("length", [1, MAX_VALUE_BYTES // 6 - 100])
+def test_a_call_is_closed_however_long_its_name_is(length):
+    # A lone surrogate is six bytes in the frame that announced the call, and seven where it is written out again.
+    name = (
+        decode(
+            b'{"type":"FunctionCallsStartedFrame","function_calls":[{"tool_call_id":"c1","arguments":{},'
+            b'"function_name":"' + rb"\ud83d" * length + b'"}]}'
+        )
+        .function_calls[0]
+        .function_name
+    )
+    [row] = open_work_rows("llm.frames", 0, {}, [unclaimed(name)], CLOSING)
+    frame = decode(row.value)
+    assert isinstance(frame, FunctionCallCancelFrame)
+    assert (frame.tool_call_id, len(row.value) < 10_000) == ("c1", True)
