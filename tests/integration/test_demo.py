@@ -74,10 +74,12 @@ def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_
     promised = [without_chance(line) for line in block_of_the_readme()]
     assert len(promised) > 10
     assert [line for line in promised if line not in printed] == []
-    joined = {"".join(line.split()) for line in printed}
+    joined = ["".join(line.split()) for line in printed]
     pictured = ["".join(without_chance(line).split()) for line in lines_of_the_picture()]
     assert len(pictured) > 40
-    assert [line for line in pictured if line not in joined] == []
+    # How much of an answer has come when the program makes a message of it is chance: its lines may be cut elsewhere.
+    said = "".join(joined)
+    assert [line for line in pictured if line not in joined and line.removeprefix("#assistant") not in said] == []
 
 
 def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_alone_to_go_on_with_it(
