@@ -79,7 +79,9 @@ def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_
     assert len(pictured) > 40
     # How much of an answer has come when the program makes a message of it is chance: its lines may be cut elsewhere.
     said = "".join(joined)
-    assert [line for line in pictured if line not in joined and line.removeprefix("#assistant") not in said] == []
+    assert [
+        line for line in pictured if line not in joined and line.removeprefix("#assistant") not in said
+    ] == []
 
 
 def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_alone_to_go_on_with_it(

@@ -230,6 +230,12 @@ Index(
     postgresql_where=tool_calls.c.started_version.is_not(None),
 )
 Index("tool_calls_waiting", tool_calls.c.waiting_deadline, postgresql_where=text("status = 'waiting'"))
+# Those of one conversation, for an interruption and for a tool that cancels.
+Index(
+    "tool_calls_in_progress",
+    tool_calls.c.context_id,
+    postgresql_where=text("status IN ('running', 'waiting')"),
+)
 Index(
     "tool_calls_ambiguous",
     *(tool_calls.c.context_id, tool_calls.c.requested_version, tool_calls.c.ordinal),
