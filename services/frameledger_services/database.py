@@ -52,7 +52,7 @@ UNLIMITED: Mapping[str, str] = {
 }
 """Session settings of projectors and of commands that fold or check whole conversations: limits that an administrator
 gave the role or the database would abort a long statement each time it is tried again, or end a session that owns
-partitions. A connection that falls silent is noticed by itself. `transaction_timeout` is new in PostgreSQL 17."""
+partitions. A connection that falls silent is noticed by itself."""
 
 LISTENERS_ASK_SECONDS = 5.0
 """A connection that only listens sends an empty query after this time without a notification, to detect a dead
@@ -229,6 +229,7 @@ def _hosts(parameters: Mapping[str, Any]) -> int:
     return max(len(str(parameters.get(name) or "").split(",")) for name in ("host", "hostaddr"))
 
 
+# A setting that this server does not know is left out: `transaction_timeout` is new in PostgreSQL 17.
 _BEGIN = """
     SELECT pg_backend_pid(), array(
         SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS chosen (name, value)

@@ -154,7 +154,7 @@ class Broker:
         cluster = self._client.cluster
         controller = cluster.controller if to_controller else None
         nodes = [one.nodeId for one in cluster.brokers()]
-        # Connected ones first: they are up, or were a moment ago.
+        # First the one that answered last, which knows what it has just created; then those that are connected.
         draw = {
             node: (node != self._latest, not is_connected(self._client, node), random.random())
             for node in nodes

@@ -11,18 +11,14 @@ gets handlers of the events.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from inspect import signature
 from typing import Any
 
-Handler = Callable[[Any], None]
-"""Called with the frame. Never raises."""
-
-Handlers = Mapping[type, tuple[Handler | None, Handler | None]]
-"""By the class of a frame, what is called before and after it is handled. It knows every class."""
+from frameledger_services.pipecat.capture import Handler, HandlersByClass
 
 
-def on_processing(processor: Any, handlers: Handlers) -> None:
+def on_processing(processor: Any, handlers: HandlersByClass) -> None:
     """Call these handlers before and after the processor processes a frame."""
     try:
         process_frame = processor.process_frame
@@ -33,7 +29,7 @@ def on_processing(processor: Any, handlers: Handlers) -> None:
         processor.add_event_handler("on_after_process_frame", _event_handler(handlers, 1))
 
 
-def on_pushing(processor: Any, handlers: Handlers) -> None:
+def on_pushing(processor: Any, handlers: HandlersByClass) -> None:
     """Call the first of these handlers before a frame that the processor pushes is given to its neighbour."""
     from pipecat.processors.frame_processor import FrameDirection
 
@@ -62,7 +58,7 @@ def _check(method: Callable[..., Any], count: int) -> None:
         raise TypeError(method)
 
 
-def _event_handler(handlers: Handlers, place: int) -> Callable[[Any, Any], None]:
+def _event_handler(handlers: HandlersByClass, place: int) -> Callable[[Any, Any], None]:
     def handle(processor: Any, frame: Any) -> None:
         if (handler := handlers[type(frame)][place]) is not None:
             handler(frame)
@@ -71,7 +67,7 @@ def _event_handler(handlers: Handlers, place: int) -> Callable[[Any, Any], None]
 
 
 def _processing(
-    process_frame: Callable[..., Awaitable[None]], handlers: Handlers
+    process_frame: Callable[..., Awaitable[None]], handlers: HandlersByClass
 ) -> Callable[..., Awaitable[None]]:
     def intercepted(frame: Any, direction: Any) -> Awaitable[None]:
         before, after = handlers[type(frame)]
@@ -90,7 +86,7 @@ async def _followed(processed: Awaitable[None], after: Handler, frame: Any) -> N
 
 
 def _queueing(
-    queue_frame: Callable[..., Awaitable[None]], handlers: Handlers, way: Any, default: Any
+    queue_frame: Callable[..., Awaitable[None]], handlers: HandlersByClass, way: Any, default: Any
 ) -> Callable[..., Awaitable[None]]:
     def intercepted(frame: Any, direction: Any = default, callback: Any = None) -> Awaitable[None]:
         if direction is way and (before := handlers[type(frame)][0]) is not None:
