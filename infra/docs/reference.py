@@ -1,12 +1,18 @@
-"""Reference lists that are generated from the code: settings, commands, log events, metrics, and database objects.
+"""Reference lists that are generated from the code: settings, commands, log events, metrics, database objects, and the
+Python API.
 
 A line such as `<!-- settings -->` marks the place of a list in a page. The lists are not stored, so they cannot be
 outdated; `frameledger config`, `--help` and psql's `\\d+` print the same.
 """
 
+import ast
+import inspect
 import re
 from collections.abc import Iterator
+from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import typer
 from pydantic_core import PydanticUndefined
@@ -27,7 +33,7 @@ COMMENT = re.compile(r"COMMENT ON (VIEW|FUNCTION) (.+?) IS\s+((?:'(?:[^']|'')*'\
 def filled(markdown: str) -> str:
     """Returns a page with its markers replaced by lists."""
     return re.sub(
-        r"^<!-- (settings|commands|log_events|metrics|tables|views|functions) -->$",
+        r"^<!-- (settings|commands|log_events|metrics|tables|views|functions|python) -->$",
         _listed,
         markdown,
         flags=re.M,
@@ -146,6 +152,63 @@ def _commented(kind: str, title: str) -> Iterator[str]:
         yield f"| `{name}` | {_cell(comment)} |"
 
 
+PYTHON = {
+    "frameledger_services.client": (
+        *("Client", "SyncClient", "HttpClient", "SyncHttpClient"),
+        *("PublishedFrame", "StoredFrame", "StoredContext"),
+    ),
+    "frameledger_services.functions": (
+        *("FunctionService", "FunctionRegistry", "tool_options", "FunctionCallParams"),
+    ),
+    "frameledger_services.inference": ("InferenceService",),
+    "frameledger_services.providers": ("LLMService", "LLMAdapter"),
+}
+"""The names of an application's programs, by the module from which they import them."""
+
+
+def python() -> Iterator[str]:
+    """Each class and function for applications, with its fields and its public methods, and what they promise."""
+    for module, names in PYTHON.items():
+        yield f"## {module}"
+        yield ""
+        for name in names:
+            shown = getattr(import_module(module), name)
+            yield f"### {name}"
+            yield ""
+            yield from _described(name, shown)
+            if not inspect.isclass(shown):
+                continue
+            for field, meaning in _fields(shown):
+                yield f"- `{field}`: {meaning}"
+            yield ""
+            for method, found in inspect.getmembers(shown, inspect.isroutine):
+                if not method.startswith("_") and inspect.getdoc(found):
+                    yield f"#### {name}.{method}"
+                    yield ""
+                    yield from _described(method, found)
+
+
+def _described(name: str, shown: Any) -> Iterator[str]:
+    """How it is called, and its docstring."""
+    takes = str(inspect.signature(shown)).replace("(self, ", "(").replace("(self)", "()")
+    # Annotations are texts, and some defaults are objects that have none.
+    takes = re.sub(r"<[^<>]*>", "...", re.sub(r"(: |-> )'([^']*)'", r"\1\2", takes)).removesuffix(" -> None")
+    yield f"```python\n{name}{takes}\n```"
+    yield ""
+    yield inspect.getdoc(shown) or ""
+    yield ""
+
+
+def _fields(shown: type) -> Iterator[tuple[str, str]]:
+    """The fields of a class that have a docstring, which stands behind each of them."""
+    [definition] = ast.parse(inspect.getsource(shown)).body
+    assert isinstance(definition, ast.ClassDef)
+    for field, behind in pairwise(definition.body):
+        match field, behind:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, " ".join(text.split())
+
+
 def _cell(text: str | None) -> str:
     return (text or "").replace("|", "\\|")
 
@@ -158,4 +221,5 @@ LISTS = {
     "tables": tables,
     "views": views,
     "functions": functions,
+    "python": python,
 }

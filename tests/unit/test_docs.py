@@ -208,6 +208,15 @@ def test_a_recipe_that_names_a_file_of_yesterday_is_found():
             "sql.md",
             [*(f"### {name}\n" for name in metadata.tables), "`transcript`", "`context_at(text, bigint)`"],
         ),
+        (
+            "python.md",
+            [
+                "#### Client.publish\n",
+                "\npublish(context_id: str, ",
+                "- `idempotency_key`: ",
+                "#### LLMAdapter.",
+            ],
+        ),
     ],
 )
 def test_a_list_on_the_site_has_everything_that_the_code_has(page, listed):
