@@ -12,11 +12,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from tests.support.gateway import served
 
-from frameledger.frames import FRAME_TYPES
+from frameledger.frames import FRAME_TYPES, InterruptionFrame
 from frameledger_services.client import (
     BrokerError,
     Client,
     DatabaseUnavailableError,
+    FramesUnacknowledgedError,
     NoSuchContextError,
     NoSuchVersionError,
     SchemaError,
@@ -75,6 +76,11 @@ def test_every_problem_has_a_page_to_which_its_type_leads(word: str) -> None:
         (DatabaseUnavailableError("away"), "database-away"),
         (SchemaError(None, "of another release"), "wrong-schema"),
         (BrokerError("away"), "log-away"),
+        pytest.param(
+            FramesUnacknowledgedError("away", [InterruptionFrame(id="i1")]),
+            "log-away",
+            marks=pytest.mark.regression("fault 66"),
+        ),
         (ValueError("a bug"), "internal-error"),
     ],
 )
