@@ -118,7 +118,7 @@ async def _context(parts: Parts, request: Request) -> Response:
 
 def tag(found: ContextHead) -> str:
     """Returns the entity tag of a context."""
-    return answers.etag(found.version, found.rebuilt, found.parked_version)
+    return answers.etag(found.version, found.rebuilt, found.parked_version, newest=found.newest)
 
 
 def written(context_id: str, found: ContextJson) -> bytes:
