@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from tests.bounds import IN_PROCESS
@@ -20,6 +21,7 @@ class Following:
 
     def __init__(self):
         self.question = AskedQuestion("talk", 3)
+        self.answer = SimpleNamespace(failure=None)
         self.is_over = self.is_closed = False
         self.interruptions = 0
         self.failure = None
