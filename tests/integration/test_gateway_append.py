@@ -51,8 +51,10 @@ def test_what_is_appended_is_read_back_at_every_version(road):
         assert (same.status_code, same.content) == (304, b"")
         head = await http.head(second.headers["location"])
         assert (head.status_code, head.headers["etag"], head.content) == (200, '"3"', b"")
-        before = await http.get("/v1/contexts/acme%2Fcall-1", params={"version": 1})
-        assert before.json()["messages"] == ASK["messages"]
+        known = {"If-None-Match": first.headers["etag"]}
+        before = await http.get("/v1/contexts/acme%2Fcall-1", params={"version": 1}, headers=known)
+        assert (before.status_code, before.headers["etag"]) == (200, '"1.n3"')
+        assert (before.json()["messages"], before.json()["newest"]) == (ASK["messages"], 3)
         at = await http.get("/v1/contexts/acme%2Fcall-1", params={"at": "1999-01-01T00:00:00Z"})
         assert (at.json()["version"], at.json()["messages"]) == (0, [])
         beyond = await http.get("/v1/contexts/acme%2Fcall-1", params={"version": 4})

@@ -16,7 +16,7 @@ from tests.support.turns import turns
 
 from frameledger.partition import partition_for
 from frameledger_services.embedded import ports
-from frameledger_services.gateway.live import event_stream, hub, stream_events
+from frameledger_services.gateway.live import hub, stream_events, timed_send
 from frameledger_services.settings import Settings
 from frameledger_services.store import following
 
@@ -101,7 +101,7 @@ def test_many_followers_cost_one_statement_and_only_those_are_woken_whose_partit
 def test_a_client_that_reads_nothing_holds_nobody_up_and_is_cut_off(settings, monkeypatch):
     sent = 0
     encode = stream_events.frame
-    monkeypatch.setattr(event_stream, "SEND_SECONDS", scaled(0.5))
+    monkeypatch.setattr(timed_send, "SEND_SECONDS", scaled(0.5))
 
     def counting(frame):
         nonlocal sent

@@ -7,6 +7,7 @@ import pytest
 from starlette.requests import Request
 from tests.support.turns import turns
 
+from frameledger_services.client import FramesUnacknowledgedError
 from frameledger_services.gateway.access.caller import LOOPBACK, Caller, set_caller
 from frameledger_services.gateway.ag_ui.presence import Presence
 from frameledger_services.gateway.ag_ui.routes import source_of_stop
@@ -43,12 +44,15 @@ class Marks:
 
 
 class Client:
-    """Notes what is published."""
+    """Notes what is published, unless its broker is away."""
 
     def __init__(self):
         self.published = []
+        self.is_away = False
 
     async def publish(self, context_id, frame, **_):
+        if self.is_away:
+            raise FramesUnacknowledgedError("The broker is away.", [frame])
         self.published.append(frame.type)
 
 
@@ -160,6 +164,23 @@ def test_a_client_that_asks_at_another_gateway_interrupts_the_run_that_it_has_le
         return gateways.interruptions
 
     assert asyncio.run(run()) == stops
+
+
+@pytest.mark.regression("fault 66")
+def test_a_run_that_could_not_be_interrupted_is_interrupted_for_the_next_request():
+    async def run():
+        gateways = Gateways(reconnect_secs=600)
+        gateways.client.is_away = True
+        with pytest.raises(FramesUnacknowledgedError):
+            await gateways.first.asks("shop", "r2")
+        assert await gateways.marks.kinds("shop", "r1") == {"left"}
+        gateways.client.is_away = False
+        await gateways.first.asks("shop", "r2")
+        await gateways.first.asks("shop", "r2")
+        assert +gateways.marks.marks == Counter()
+        return gateways.interruptions
+
+    assert asyncio.run(run()) == 1
 
 
 @pytest.mark.regression("gateway 5")

@@ -12,16 +12,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from tests.support.gateway import served
 
-from frameledger.frames import FRAME_TYPES
+from frameledger.frames import FRAME_TYPES, InterruptionFrame
 from frameledger_services.client import (
     BrokerError,
     Client,
     DatabaseUnavailableError,
+    FramesUnacknowledgedError,
     NoSuchContextError,
     NoSuchVersionError,
     SchemaError,
 )
-from frameledger_services.gateway import answers
+from frameledger_services.gateway import answers, contexts
 from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.gateway.outages import EVERY_SECONDS, Outages
 from frameledger_services.gateway.parts import Parts
@@ -29,6 +30,7 @@ from frameledger_services.gateway.problems import KINDS, ProblemError
 from frameledger_services.gateway.service import _Server
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
+from frameledger_services.store.context_json import ContextHead
 
 
 def ask(address: str, *routes: Route, method: str = "GET", content: bytes | None = None) -> httpx.Response:
@@ -75,6 +77,11 @@ def test_every_problem_has_a_page_to_which_its_type_leads(word: str) -> None:
         (DatabaseUnavailableError("away"), "database-away"),
         (SchemaError(None, "of another release"), "wrong-schema"),
         (BrokerError("away"), "log-away"),
+        pytest.param(
+            FramesUnacknowledgedError("away", [InterruptionFrame(id="i1")]),
+            "log-away",
+            marks=pytest.mark.regression("fault 66"),
+        ),
         (ValueError("a bug"), "internal-error"),
     ],
 )
@@ -194,6 +201,12 @@ def test_a_path_is_matched_as_it_was_sent() -> None:
 )
 def test_a_file_has_the_name_of_its_conversation_whatever_that_is(name: str, header: str) -> None:
     assert answers.as_file(name) == {"Content-Disposition": f"attachment; {header}"}
+
+
+@pytest.mark.regression("fault 68")
+def test_the_tag_of_an_older_version_is_another_one_whenever_there_is_a_newer_one():
+    tags = [contexts.tag(ContextHead(5, newest, 0, 1, 7)) for newest in (5, 6, 300)]
+    assert tags == ['"5.1.parked7"', '"5.n6.1.parked7"', '"5.n300.1.parked7"']
 
 
 def test_what_stands_in_a_path_of_the_document_is_a_parameter_of_it():

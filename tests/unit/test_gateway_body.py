@@ -1,6 +1,7 @@
 """Bodies of requests: those that come slowly, their frames as they were sent, and parameters that are none."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 from starlette.requests import ClientDisconnect, Request
@@ -58,11 +59,11 @@ HALVES = [rb'{"type": "LLMTextFrame", "text": "\ud83d"}', rb'{"type":"LLMTextFra
 """Half a character each: no decoder of arrays that we use takes it, and a model may send it."""
 
 
-def frames_in(content):
+def frames_in(content, kind=b"application/json"):
     async def receive():
         return {"type": "http.request", "body": content, "more_body": False}
 
-    head = {"type": "http", "headers": [(b"content-type", b"application/json")]}
+    head = {"type": "http", "headers": [(b"content-type", kind)]}
     return asyncio.run(body.read(Request(head, receive)))
 
 
@@ -79,6 +80,63 @@ def test_what_is_no_array_is_refused_as_a_whole(array):
         frames_in(array % tuple(HALVES))
     assert (refused.value.word, refused.value.members["code"]) == ("bad-frame", "not_json")
     assert refused.value.members["frame"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b" \n\t\r\n\n", []),
+        (b"one", [b"one"]),
+        (b"one\n", [b"one"]),
+        (b"\n \n  one \r\n\n\ntwo", [b"  one \r", b"two"]),
+    ],
+)
+def test_lines_are_taken_as_they_are_without_the_blank_ones(content, lines):
+    assert body._lines(content) == lines
+
+
+FRAME = b'{"type":"LLMTextFrame","text":"Yes"}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "begin", "separator", "end"),
+    [(b"application/json", b"[", b",", b"]"), (b"application/x-ndjson", b"", b"\n", b"\n")],
+    ids=["an array", "lines"],
+)
+def test_no_more_frames_are_taken_than_are_allowed(kind, begin, separator, end):
+    def sent(count):
+        return frames_in(begin + separator.join([FRAME] * count) + end, kind)
+
+    assert [value for value, _ in sent(body.MOST_FRAMES)] == [FRAME] * body.MOST_FRAMES
+    with pytest.raises(ProblemError, match="more than 500 frames") as refused:
+        sent(body.MOST_FRAMES + 1)
+    assert refused.value.word == "too-large"
+
+
+MANY = 500_000
+
+
+@pytest.mark.regression("fault 65")
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (b"application/json", b"[%s0]" % (b"0," * MANY)),
+        (b"application/json", rb'["\ud83d",%s0]' % (b"0," * MANY)),
+        (b"application/x-ndjson", b"0\n" * MANY),
+        (b"application/x-ndjson", b"\n" * 2 * MANY),
+    ],
+    ids=["an array", "an array with half a character", "lines", "blank lines"],
+)
+def test_a_body_with_far_too_many_frames_takes_no_memory_for_each_of_them(kind, content):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProblemError):
+            frames_in(content, kind)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * len(content)
 
 
 @pytest.mark.regression("gateway 26")

@@ -23,7 +23,7 @@ from frameledger_services.gateway.access.caller import LOOPBACK, set_caller
 from frameledger_services.gateway.access.guard import Guard
 from frameledger_services.gateway.access.live_tokens import LiveTokens
 from frameledger_services.gateway.access.sessions import Sessions
-from frameledger_services.gateway.live import protocol
+from frameledger_services.gateway.live import protocol, timed_send
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import RawPaths
@@ -178,7 +178,7 @@ def test_frames_of_a_megabyte_are_read_one_by_one():
 
 
 def test_a_client_that_reads_nothing_is_cut_off(monkeypatch):
-    monkeypatch.setattr(line_stream, "SEND_SECONDS", scaled(0.1))
+    monkeypatch.setattr(timed_send, "SEND_SECONDS", scaled(0.1))
     was_cut_off = asyncio.Event()
 
     def abort(scope):

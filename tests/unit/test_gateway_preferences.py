@@ -51,7 +51,10 @@ def test_a_key_has_a_length(written):
     assert refused.value.word == "bad-parameter"
 
 
-@pytest.mark.parametrize(("written", "version"), [(None, None), ('"0"', 0), (' "41" ', 41), ('W/"41"', 41)])
+@pytest.mark.parametrize(
+    ("written", "version"),
+    [(None, None), ('"0"', 0), (' "41" ', 41), ('W/"41"', 41), ('"5.n300.1.parked7"', 5)],
+)
 def test_a_version_is_expected_as_an_entity_tag(written, version):
     assert preferences.expected_version(asked(b"if-match", written)) == version
 

@@ -2,21 +2,33 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from tests.unit.frame_examples import EXAMPLES
 
+from frameledger.context import LLMContext
 from frameledger.frames import encode_frame
+from frameledger_services.gateway import contexts, runs
 from frameledger_services.gateway.access.caller import Caller, set_caller
 from frameledger_services.gateway.access.redacted_answers import RedactedAnswers
 from frameledger_services.gateway.access.shapes import ANSWER, FRAME, redacted
 from frameledger_services.gateway.problems import ProblemError, response
+from frameledger_services.inference import recorded_request
+from frameledger_services.providers import plugins
+from frameledger_services.providers.errors import ProviderError
+from frameledger_services.settings import Settings
+from frameledger_services.store import contexts as stored_contexts
+from frameledger_services.store import history
+from frameledger_services.store.context_json import ContextHead, WantedContext
+from frameledger_services.store.contexts import StoredContext
 
 AUDITOR = Caller("auditor", frozenset(("read",)), redact=True)
 WORDS = "the PIN is 4711"
@@ -398,6 +410,37 @@ def test_of_an_erasure_it_is_shown_when_and_not_why_or_for_whom():
         "frames": 3,
     }
     assert WORDS not in answer.text
+
+
+class Stored:
+    """The contexts of conversations, which no provider accepts."""
+
+    async def read(self, *asked):
+        if isinstance(asked[0], WantedContext):
+            return ContextHead(3, 3, 0, 0, None)
+        return {
+            stored_contexts.context: StoredContext("a", 3, LLMContext()),
+            history.runs_named: ["r-1"],
+            recorded_request.recorded_request: SimpleNamespace(config={"provider": "openai"}),
+        }[asked[0]]
+
+
+@pytest.mark.regression("fault 67")
+@pytest.mark.parametrize("is_shown", [False, True], ids=["redacted", "shown"])
+@pytest.mark.parametrize("endpoint", [contexts._context, runs._run_request])
+def test_why_a_request_cannot_be_made_is_not_told_who_may_not_read_words(monkeypatch, endpoint, is_shown):
+    def refuses(*_):
+        raise ProviderError(f"It takes no temperature {WORDS!r}.")
+
+    monkeypatch.setattr(plugins, "create", refuses)
+    path = {"context_id": "a", "run_id": "r-1"}
+    scope = {"type": "http", "query_string": b"form=openai", "headers": [], "path_params": path}
+    set_caller(scope, Caller("reader", frozenset(("read",))) if is_shown else AUDITOR)
+    parts = SimpleNamespace(settings=Settings(), heads=Stored(), database=Stored())
+    with pytest.raises(ProblemError) as problem:
+        asyncio.run(endpoint(parts, Request(scope)))
+    assert problem.value.word == "no-such-form"
+    assert (WORDS in str(problem.value)) is is_shown
 
 
 def test_what_has_no_words_of_conversations_stays():

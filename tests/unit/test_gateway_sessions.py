@@ -61,6 +61,16 @@ def test_on_https_the_cookie_is_bound_to_its_host(tmp_path):
     assert gateway.ask("/v1/contexts", headers=cookie_of(answer)).json() == "admin"
 
 
+@pytest.mark.regression("fault 70")
+def test_on_https_a_cookie_that_another_host_may_have_set_is_no_session(tmp_path):
+    gateway = Gateway(tmp_path, host="https://ledger.example")
+    name, _, signed = cookie_of(begun(gateway, gateway.admin))["Cookie"].partition("=")
+    theirs = f"{name.removeprefix('__Host-')}={signed}"
+    for path in ("/session", "/v1/contexts"):
+        assert said(gateway.ask(path, headers={"Cookie": theirs})) == (401, "unauthorised")
+    assert gateway.ask("/v1/contexts", headers={"Cookie": f"{theirs}; {name}={signed}"}).status_code == 200
+
+
 def test_a_session_is_dead_when_its_token_is(gateway):
     answer = begun(gateway, gateway.token("ci"))
     tokens.revoke(gateway.file, "ci")
@@ -118,8 +128,8 @@ def test_gateways_with_one_key_share_their_sessions(tmp_path):
     one = Gateway(tmp_path, gateway_session_key="k" * 32)
     other = Sessions(one.settings, LiveTokens(one.file, required=True))
     headers = httpx.Headers(cookie_of(begun(one, one.admin)))
-    assert other.token_of(headers).name == "admin"
-    assert Sessions(Settings(), one.live).token_of(headers) is None
+    assert other.token_of(headers, is_https=False).name == "admin"
+    assert Sessions(Settings(), one.live).token_of(headers, is_https=False) is None
 
 
 def test_a_token_that_is_wrong_is_not_helped_by_a_good_cookie(gateway):

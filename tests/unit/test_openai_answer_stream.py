@@ -2,10 +2,13 @@
 
 import asyncio
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from tests.bounds import IN_PROCESS
 
+from frameledger.frames import InterruptionFrame
+from frameledger_services.client import FramesUnacknowledgedError
 from frameledger_services.gateway.access.guard import _RevokedError
 from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.openai.answer_stream import AnswerStream
@@ -18,8 +21,10 @@ class Following:
 
     def __init__(self):
         self.question = AskedQuestion("talk", 3)
+        self.answer = SimpleNamespace(failure=None)
         self.is_over = self.is_closed = False
         self.interruptions = 0
+        self.failure = None
         self.closed = asyncio.Event()
 
     def close(self):
@@ -31,6 +36,8 @@ class Following:
 
     async def interrupt(self):
         self.interruptions += 1
+        if self.failure is not None:
+            raise self.failure
 
 
 class Writer:
@@ -89,6 +96,18 @@ def test_the_answer_that_is_awaited_whole_is_interrupted_too_once_the_token_is_r
             await following.closed.wait()
         await listening.close()
         assert listening.is_refused
+        return following.interruptions
+
+    assert asyncio.run(main()) == 1
+
+
+@pytest.mark.regression("fault 66")
+def test_an_answer_that_cannot_be_interrupted_because_the_log_is_away_is_given_up_all_the_same():
+    async def main():
+        following = Following()
+        following.failure = FramesUnacknowledgedError("The broker is away.", [InterruptionFrame(id="i1")])
+        listening = Listening(following, Counter(), receive, lambda: True, interrupts=True)
+        await listening.close(gave_up=True)
         return following.interruptions
 
     assert asyncio.run(main()) == 1

@@ -49,11 +49,15 @@ def opened(about: Mapping[str, Any]) -> bytes:
     return json_bytes(about)[:-1]
 
 
-def etag(version: int, rebuilt: int = 0, parked_version: int | None = None) -> str:
-    """Returns the entity tag of a conversation at a version. Rows that were made anew are another entity."""
+def etag(
+    version: int, rebuilt: int = 0, parked_version: int | None = None, *, newest: int | None = None
+) -> str:
+    """Returns the entity tag of a conversation at a version, by default the newest one. Rows that were made anew are
+    another entity; so is an older version once there is a newer one, because its answer says what the newest is."""
+    later = "" if newest is None or newest == version else f".n{newest}"
     state = "" if rebuilt == 0 else f".{rebuilt}"
     parked = "" if parked_version is None else f".parked{parked_version}"
-    return f'"{version}{state}{parked}"'
+    return f'"{version}{later}{state}{parked}"'
 
 
 def is_known(request: Request, tag: str) -> bool:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
 from frameledger_services import logs
-from frameledger_services.client import NoSuchContextError, NoSuchVersionError
+from frameledger_services.client import NoSuchContextError, NoSuchVersionError, NotPublishedError
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.gateway import (
     append,
@@ -131,6 +131,16 @@ async def _log_away(request: Request, error: Exception) -> Response:
     )
 
 
+async def _not_published(request: Request, error: Exception) -> Response:
+    """A frame of the gateway's own, such as an interruption."""
+    assert isinstance(error, NotPublishedError)
+    _note(request, "log-away", str(error))
+    unpublished = [one.id for one in error.frames]
+    return problems.answer(
+        request, ProblemError("log-away", str(error), published=[], unpublished=unpublished)
+    )
+
+
 async def _of_starlette(request: Request, error: Exception) -> Response:
     """What the router says by itself."""
     assert isinstance(error, HTTPException)
@@ -170,6 +180,7 @@ _HANDLERS = {
     DatabaseError: _database_away,
     SchemaError: _wrong_schema,
     BrokerError: _log_away,
+    NotPublishedError: _not_published,
     HTTPException: _of_starlette,
     Exception: _bug,
 }

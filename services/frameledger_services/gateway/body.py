@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -25,7 +26,15 @@ LEAST_RATE = 1_000
 JSON_TYPES = ("application/json", "")
 LINES_TYPES = ("application/x-ndjson", "application/jsonl")
 
-_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_ARRAY = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "_ARRAY", [(f"element_{n}", msgspec.Raw, None) for n in range(MOST_FRAMES + 1)], array_like=True
+    )
+)
+"""Takes one element more than frames are allowed. It reads over the others and keeps nothing of them: a list of all
+elements can take sixty times the memory of the body."""
+
+_NOT_BLANK = re.compile(rb"\S")
 _DECODER = json.JSONDecoder()
 _BLANK = " \t\r\n"
 
@@ -41,7 +50,7 @@ async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
     if not values:
         raise ProblemError("bad-frame", "The body has no frame.", code="empty", frame=1)
     if len(values) > MOST_FRAMES:
-        raise ProblemError("too-large", f"The body has {len(values)} frames; {MOST_FRAMES} are allowed.")
+        raise ProblemError("too-large", f"The body has more than {MOST_FRAMES} frames.")
     return [(one, _frame(one, number)) for number, one in enumerate(values, 1)]
 
 
@@ -84,15 +93,25 @@ def _kind(request: Request) -> str:
 
 
 def _lines(body: bytes) -> list[bytes]:
-    return [line for line in body.split(b"\n") if line.strip()]
+    """The lines that are not blank; of more than are allowed, one more than that."""
+    lines = list[bytes]()
+    at = 0
+    while len(lines) <= MOST_FRAMES and (found := _NOT_BLANK.search(body, at)) is not None:
+        begin = max(at, body.rfind(b"\n", at, found.start()) + 1)
+        end = body.find(b"\n", found.start())
+        at = len(body) if end == -1 else end + 1
+        lines.append(body[begin:at].removesuffix(b"\n"))
+    return lines
 
 
 def _elements(body: bytes) -> list[bytes]:
-    """The elements of an array, or the whole body: a frame is an object."""
+    """The elements of an array, of more than are allowed one more than that; or the whole body: a frame is an
+    object."""
     if not body.lstrip(b" \t\r\n").startswith(b"["):
         return [body]
     try:
-        return [bytes(one) for one in _ARRAY.decode(body)]
+        elements = msgspec.structs.astuple(_ARRAY.decode(body))
+        return [bytes(one) for one in elements if one is not None]
     except (msgspec.MsgspecError, RecursionError):
         # It also refuses half a character, which a text may begin or end with.
         return _cut(body) or [body]
@@ -108,6 +127,8 @@ def _cut(body: bytes) -> list[bytes]:
             begin = _behind_spaces(text, at + 1)
             end = _DECODER.raw_decode(text, begin)[1]
             elements.append(text[begin:end].encode())
+            if len(elements) > MOST_FRAMES:
+                return elements
             at = _behind_spaces(text, end)
             separator = text[at]
         is_whole = separator == "]" and _behind_spaces(text, at + 1) == len(text)

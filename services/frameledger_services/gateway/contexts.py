@@ -9,8 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from frameledger.errors import FrameledgerError
 from frameledger_services.client import NoSuchContextError, NoSuchVersionError
 from frameledger_services.gateway import answers, parameters
+from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.answers import JSON, REVALIDATED
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -116,7 +118,7 @@ async def _context(parts: Parts, request: Request) -> Response:
 
 def tag(found: ContextHead) -> str:
     """Returns the entity tag of a context."""
-    return answers.etag(found.version, found.rebuilt, found.parked_version)
+    return answers.etag(found.version, found.rebuilt, found.parked_version, newest=found.newest)
 
 
 def written(context_id: str, found: ContextJson) -> bytes:
@@ -181,9 +183,18 @@ async def _as_request(request: Request, parts: Parts, context_id: str, form: str
     except NoSuchProviderError as error:
         raise ProblemError("bad-parameter", f"form: {error}") from error
     except ProviderError as error:
-        raise ProblemError("no-such-form", str(error), context_id=context_id) from error
+        raise no_such_form(request, context_id, error) from error
     headers = {**REVALIDATED, "ETag": tag(head)}
     return Response(rendered.content, media_type=JSON, headers=headers)
+
+
+def no_such_form(request: Request, context_id: str, error: FrameledgerError) -> ProblemError:
+    """Returns why a conversation cannot be shown as a request. A provider's sentence quotes what it does not accept,
+    such as a tool choice, so a caller with redaction gets another one."""
+    detail = str(error)
+    if caller.of(request.scope).redact:
+        detail = "The request cannot be made. The reason may quote the conversation, so this token is not shown it."
+    return ProblemError("no-such-form", detail, context_id=context_id)
 
 
 def _check_version(context_id: str, found: ContextHead) -> None:

@@ -12,14 +12,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from frameledger_services.gateway.live import protocol
+from frameledger_services.gateway.live import protocol, timed_send
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store.connections import DatabaseError
 
 NDJSON = "application/x-ndjson"
-
-SEND_SECONDS = 20.0
-"""A client that takes nothing for so long is cut off."""
 
 
 class LineStream(Response):
@@ -46,9 +43,8 @@ class LineStream(Response):
             async for piece in self._pieces:
                 if watching.done():
                     return
-                async with asyncio.timeout(SEND_SECONDS):
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await timed_send.send_piece(send, piece)
+            await timed_send.send_end(send)
         except (ProblemError, DatabaseError, TimeoutError):
             if not protocol.abort(scope):
                 raise

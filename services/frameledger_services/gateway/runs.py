@@ -90,7 +90,7 @@ async def _run_request(parts: Parts, request: Request) -> Response:
             recorded, lambda provider: plugins.create(provider, plugins.unspoken(parts.settings))
         )
     except (NoRequestError, NoSuchProviderError, ProviderError) as error:
-        raise ProblemError("no-such-form", str(error), context_id=context_id) from error
+        raise contexts.no_such_form(request, context_id, error) from error
     about = {
         "context_id": context_id,
         "run_id": run_id,

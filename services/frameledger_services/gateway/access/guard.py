@@ -18,7 +18,7 @@ from frameledger_services.gateway.access import caller, policy
 from frameledger_services.gateway.access.caller import LOOPBACK, NOBODY
 from frameledger_services.gateway.access.cross_site import is_forged
 from frameledger_services.gateway.access.repeated_headers import check_single
-from frameledger_services.gateway.access.sessions import Sessions
+from frameledger_services.gateway.access.sessions import Sessions, came_by_https
 from frameledger_services.gateway.access.tokens import Token
 from frameledger_services.gateway.live import protocol
 from frameledger_services.gateway.problems import ProblemError
@@ -73,7 +73,7 @@ class Guard:
                 )
             caller.set_caller(scope, LOOPBACK, self._is_open if need.needs_token else None)
             return
-        token = self._token(headers)
+        token = self._token(headers, is_https=came_by_https(scope))
         if token is None and need.needs_token:
             raise ProblemError("unauthorised", _why_unknown(headers), headers=CHALLENGE)
         asking = NOBODY if token is None else token.caller()
@@ -84,10 +84,10 @@ class Guard:
             raise _not_there(path, need.context_id)
         caller.set_caller(scope, asking, None if token is None else partial(self._is_unchanged, token))
 
-    def _token(self, headers: Headers) -> Token | None:
+    def _token(self, headers: Headers, *, is_https: bool) -> Token | None:
         authorization = headers.get("authorization")
         if authorization is None:
-            return self._sessions.token_of(headers)
+            return self._sessions.token_of(headers, is_https=is_https)
         scheme, _, text = authorization.partition(" ")
         return self._tokens.of_text(text.strip()) if scheme.lower() == "bearer" else None
 

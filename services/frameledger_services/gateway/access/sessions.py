@@ -17,6 +17,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request, cookie_parser
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Scope
 
 from frameledger_services.gateway import body
 from frameledger_services.gateway.access import caller
@@ -30,7 +31,17 @@ SECONDS = 12 * 3600
 MOST_BYTES = 4_096
 """Of a request with a token."""
 
-_NAME = "frameledger-session"
+
+def came_by_https(scope: Scope) -> bool:
+    """Returns whether a request came by https: as uvicorn says, to which a trusted proxy says so
+    (`X-Forwarded-Proto`)."""
+    return scope.get("scheme") == "https"
+
+
+def _name(is_https: bool) -> str:
+    """The cookie's name. On https it has a prefix with which other hosts of the domain, and pages on http, cannot set
+    it; there a cookie without the prefix may be theirs, so it counts for nothing."""
+    return "__Host-frameledger-session" if is_https else "frameledger-session"
 
 
 class Sessions:
@@ -46,10 +57,9 @@ class Sessions:
             signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256},
         )
 
-    def token_of(self, headers: Headers) -> Token | None:
+    def token_of(self, headers: Headers, *, is_https: bool) -> Token | None:
         """Returns the token that a request's cookie stands for; None without one, and if cookie or token is too old."""
-        cookies = cookie_parser(headers.get("cookie", ""))
-        signed = cookies.get(f"__Host-{_NAME}") or cookies.get(_NAME)
+        signed = cookie_parser(headers.get("cookie", "")).get(_name(is_https))
         if signed is None:
             return None
         try:
@@ -69,7 +79,7 @@ class Sessions:
     @staticmethod
     def _set(response: Response, text: str, seconds: int, is_https: bool) -> None:
         response.set_cookie(
-            f"__Host-{_NAME}" if is_https else _NAME,
+            _name(is_https),
             text,
             max_age=seconds,
             path="/",
@@ -93,7 +103,7 @@ def routes(sessions: Sessions) -> list[Route]:
         if token is None:
             raise ProblemError("unauthorised", "The token is unknown, revoked or expired.")
         response = about(token.caller())
-        sessions.begin(response, token, is_https=request.url.scheme == "https")
+        sessions.begin(response, token, is_https=came_by_https(request.scope))
         return response
 
     async def who(request: Request) -> Response:
@@ -104,7 +114,7 @@ def routes(sessions: Sessions) -> list[Route]:
 
     async def end(request: Request) -> Response:
         response = Response(status_code=204)
-        sessions.end(response, is_https=request.url.scheme == "https")
+        sessions.end(response, is_https=came_by_https(request.scope))
         return response
 
     return [

@@ -48,13 +48,17 @@ class Presence:
             self._shared.add("left", thread_id, run_id)
 
     async def asks(self, thread_id: str, run_id: str) -> None:
-        """A client asks for a run: another one that a client of this process has left is interrupted now."""
+        """A client asks for a run: another one that a client of this process has left is interrupted now. It is still
+        waited for if the interruption cannot be published, so that the next request, or the end of the wait,
+        interrupts it."""
         absent = self._absent.get(thread_id)
         if absent is None or absent[1] == run_id:
             return
-        self._wait_no_more(thread_id)
         _, left, source = absent
         await self._interrupt(thread_id, left, source)
+        # Meanwhile the wait may have ended, and a client may have left another run.
+        if self._absent.get(thread_id) is absent:
+            self._wait_no_more(thread_id)
 
     async def asks_again(self, thread_id: str, run_id: str, source: str) -> None:
         """A client still asks for a run, and waits because another one goes on: that is interrupted if its client has

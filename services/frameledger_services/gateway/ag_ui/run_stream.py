@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable
 
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from frameledger_services.gateway.ag_ui.following import FollowedRun
-from frameledger_services.gateway.live import protocol
-from frameledger_services.gateway.live.event_stream import HEADERS, HEARTBEAT_SECONDS, SEND_SECONDS
+from frameledger_services.gateway.live import protocol, timed_send
+from frameledger_services.gateway.live.event_stream import HEADERS, HEARTBEAT_SECONDS
 from frameledger_services.gateway.live.stream_events import HEARTBEAT
 
 
@@ -41,13 +41,13 @@ class RunStream(Response):
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
-            await self._send(send, self._begin)
+            await timed_send.send_piece(send, self._begin)
             while not self._run.is_over and not self._run.is_closed and not self._is_gone.is_set():
                 await self._step(send)
             if not self._run.is_over and not self._is_gone.is_set():
                 # A body that ended here would be taken for the whole answer.
-                await self._send(send, self._run.let_go().written())
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await timed_send.send_piece(send, self._run.let_go().written())
+            await timed_send.send_end(send)
         except TimeoutError:
             protocol.abort(scope)
         finally:
@@ -66,18 +66,13 @@ class RunStream(Response):
                     (coming, disconnect), timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not coming.done() and not disconnect.done():
-                    await self._send(send, HEARTBEAT)
+                    await timed_send.send_piece(send, HEARTBEAT)
             if coming.done():
-                await self._send(send, b"".join(one.written() for one in coming.result()) or HEARTBEAT)
+                events = b"".join(one.written() for one in coming.result())
+                await timed_send.send_piece(send, events or HEARTBEAT)
         finally:
             disconnect.cancel()
             coming.cancel()
-
-    async def _send(self, send: Send, data: bytes) -> None:
-        """Returns when there is room for more. Raises TimeoutError for a client that reads nothing."""
-        message: Message = {"type": "http.response.body", "body": data, "more_body": True}
-        async with asyncio.timeout(SEND_SECONDS):
-            await send(message)
 
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":

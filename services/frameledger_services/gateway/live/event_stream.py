@@ -11,16 +11,13 @@ import asyncio
 import random
 
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from frameledger_services.gateway.live import protocol, stream_events
+from frameledger_services.gateway.live import protocol, stream_events, timed_send
 from frameledger_services.gateway.live.follower import Chunk, Follower
 from frameledger_services.gateway.metrics import StreamEnd
 
 HEARTBEAT_SECONDS = 15.0
-SEND_SECONDS = 20.0
-"""A client that reads nothing for this time is disconnected; it resumes from its version."""
-
 LIFE_SECONDS = 15 * 60.0
 LIFE_JITTER = 0.2
 """The duration of a stream varies randomly by this share, so that streams move to new processes one after another."""
@@ -56,13 +53,15 @@ class EventStream(Response):
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
-            await self._send(send, stream_events.BEGIN + (b"" if self._first is None else self._first.data))
+            begin = stream_events.BEGIN + (b"" if self._first is None else self._first.data)
+            await timed_send.send_piece(send, begin)
             if self._first is None or not self._is_last(self._first):
                 await self._go_on(send)
             if not watching.done():
                 why = "ended"
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await timed_send.send_end(send)
         except TimeoutError:
+            # It comes back, and goes on from its version.
             why = "slow"
             if protocol.abort(scope):
                 # The server treats the response as broken until it has noticed that the client disconnected.
@@ -80,17 +79,11 @@ class EventStream(Response):
             if self._follower.is_closed:
                 return
             if chunk is None:
-                await self._send(send, stream_events.HEARTBEAT)
+                await timed_send.send_piece(send, stream_events.HEARTBEAT)
                 continue
-            await self._send(send, chunk.data)
+            await timed_send.send_piece(send, chunk.data)
             if self._is_last(chunk):
                 return
-
-    async def _send(self, send: Send, data: bytes) -> None:
-        """Returns when there is room for more. Raises TimeoutError for a client that reads nothing."""
-        message: Message = {"type": "http.response.body", "body": data, "more_body": True}
-        async with asyncio.timeout(SEND_SECONDS):
-            await send(message)
 
     async def _close_at_disconnect(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from frameledger_services.gateway.live import event_stream, protocol
+from frameledger_services.gateway.live import event_stream, protocol, timed_send
 from frameledger_services.gateway.openai import conversation, errors
 from frameledger_services.gateway.openai.failures import problem_of
 from frameledger_services.gateway.openai.following import Following
@@ -67,7 +67,7 @@ class AnswerStream(Response):
                 has_more = await following.next(event_stream.HEARTBEAT_SECONDS)
                 await self._send(send, writer.news() if has_more else HEARTBEAT)
             await self._send(send, self._end(following))
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await timed_send.send_end(send)
         except TimeoutError:
             self._listening.is_gone = True
             protocol.abort(scope)
@@ -93,7 +93,5 @@ class AnswerStream(Response):
         return self._writer.broken(errors.written(problem.word, kind.status, str(problem), problem.members))
 
     async def _send(self, send: Send, data: bytes) -> None:
-        """Returns when there is room for more. Raises TimeoutError for a client that reads nothing."""
         if data:
-            async with asyncio.timeout(event_stream.SEND_SECONDS):
-                await send({"type": "http.response.body", "body": data, "more_body": True})
+            await timed_send.send_piece(send, data)

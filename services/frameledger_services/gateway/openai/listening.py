@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from frameledger_services import logs
-from frameledger_services.client import BrokerError
+from frameledger_services.client import BrokerError, NotPublishedError
 from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.question import AskedQuestion
@@ -59,7 +59,7 @@ class Listening:
             return
         try:
             await following.interrupt()
-        except (BrokerError, DatabaseError) as error:
+        except (BrokerError, NotPublishedError, DatabaseError) as error:
             _log.warning(
                 "gateway.not_interrupted", context_id=following.question.context_id, reason=str(error)
             )
