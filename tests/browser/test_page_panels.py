@@ -96,6 +96,27 @@ def test_a_request_is_shown_as_it_was_sent_and_whether_it_is_the_same(web, api):
     assert json.loads(main.locator("pre.json").inner_text()) == made["request"]
 
 
+@pytest.mark.regression("fault 61")
+def test_a_request_has_its_numbers_as_they_were_sent(web, api):
+    run = api(BARGE_IN, "/runs")["runs"][-1]["run_id"]
+    numbers = '"seed": 12345678901234567890, "presence_penalty": 1.0'
+
+    def with_numbers(route):
+        answer = route.fetch()
+        route.fulfill(
+            response=answer,
+            body=answer.text().replace('"request":{', f'"request":{{{numbers},', 1),
+        )
+
+    web.page.route("**/runs/*/request", with_numbers)
+    main = web.open(BARGE_IN, tab="request", run=run, json=1)
+    for number in numbers.split(", "):
+        expect(main.locator("pre.json")).to_contain_text(number)
+    main.get_by_role("link", name="Messages").click()
+    for number in ("12345678901234567890", "1.0"):
+        expect(main.get_by_text(number, exact=True)).to_be_visible()
+
+
 def test_a_reason_leads_from_who_asked_to_what_was_thrown_away(web, api):
     version = 12
     history = api(BARGE_IN, "/history")["rows"]
