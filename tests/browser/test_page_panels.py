@@ -20,6 +20,9 @@ SECOND_ATTEMPT = "second-attempt"
 CHANGED = "cough"
 """Whose frames a test changes: no other one looks at it."""
 
+LOST = "late-words"
+"""Of which a test deletes frames: no other one looks at it."""
+
 INFERENCE = """
 INSERT INTO workers (worker_id, kind, service, host, pid, lease_secs, slots, serves, serves_all, offers)
 VALUES ('inference-1', 'inference', 'inference', 'here', 3, 86400, 1, '{}', true, '{
@@ -180,6 +183,25 @@ def test_a_conversation_is_intact_until_somebody_changes_a_frame(web, filled, ap
     broken = main.locator("[data-intact='false']")
     expect(broken).to_contain_text("Broken at version 3")
     expect(broken).to_contain_text(api(CHANGED, "/verify")["problem"])
+
+
+@pytest.mark.regression("fault 62")
+def test_a_frame_that_is_not_stored_any_more_is_said_to_be_lost_and_not_asked_for_again(web, filled, api):
+    newest = api(LOST)["newest"]
+    lost = {3, 4, newest}
+    with psycopg.connect(filled.database_url.get_secret_value()) as connection:
+        # As whoever owns the server could: frames are an archive to everybody else.
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM frames WHERE context_id = %s AND version = ANY(%s)", (LOST, [*lost]))
+    requests = []
+    web.page.on("request", requests.append)
+    web.open(LOST)
+    frames = web.page.get_by_role("region", name="Frames", exact=True)
+    for version in range(1, newest + 1):
+        row = frames.locator(f"[data-version='{version}']")
+        expect(row).to_contain_text("not stored" if version in lost else re.compile("[a-z]"))
+    asked = [request.url for request in requests if "/frames?" in request.url]
+    assert len(asked) == len(set(asked)) > 0
 
 
 def test_all_frames_are_a_file(web, api):

@@ -84,13 +84,16 @@ const drawn = new WeakMap();
 
 // No component: ten thousand of them would take longer to make than their rows.
 function row(frame, version, at) {
-  if (frame === undefined || version === at) return rowOf(frame, version, version === at);
+  if (!frame || version === at) return rowOf(frame, version, version === at);
   if (!drawn.has(frame)) drawn.set(frame, rowOf(frame, version, false));
   return drawn.get(frame);
 }
 
 function rowOf(frame, version, current) {
-  if (frame === undefined) return html`<li key=${version} data-version=${version}><span class="version">${version}</span></li>`;
+  if (!frame) {
+    return html`<li key=${version} data-version=${version}><span class="version">${version}</span>${frame === null && html` <span
+      class="outcome">not stored any more</span>`}</li>`;
+  }
   return html`
     <li key=${version} data-version=${version} class=${frame.outcome} data-type=${frame.type} data-group=${groupOf(frame.type)}>
       <a ...${to({at: version})} tabindex=${current ? 0 : -1} aria-current=${current ? 'step' : null}>
