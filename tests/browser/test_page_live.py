@@ -136,6 +136,22 @@ def test_who_looks_at_the_past_is_not_taken_away_from_it(speaker, web):
     assert said(web, 2) == ["one", "two"]
 
 
+@pytest.mark.regression("fault 63")
+def test_a_version_can_be_typed_while_frames_come(speaker, web):
+    speaker.say("compared", "one", "two", "three")
+    main = web.open("compared", tab="diff", **{"from": 0})
+    end = main.get_by_role("spinbutton", name="From version")
+    expect(end).to_have_attribute("max", "3")
+    end.fill("2")
+    speaker.say("compared", "four")
+    expect(end).to_have_attribute("max", "4")
+    expect(end).to_have_value("2")
+    end.press("Enter")
+    expect(web.page).to_have_url(re.compile("from=2"))
+    main.get_by_role("slider", name="From version, slider").fill("1")
+    expect(end).to_have_value("1")
+
+
 LIVE = re.compile(r"^\W*live\b")
 
 

@@ -94,16 +94,29 @@ function Filters({address, session}) {
   `;
 }
 
-/** A field whose text goes into the address once nobody types any more. */
+/** A field whose text goes into the address once nobody types any more; until then the list may be drawn many times. */
 function Typed({name, value, input, ...also}) {
+  const [draft, setDraft] = useState(value);
+  const inAddress = useRef(value);
   const later = useRef(null);
-  const set = (event) => {
+  const type = (event) => {
     const {value: now} = event.target;
+    setDraft(now);
     clearTimeout(later.current);
-    later.current = setTimeout(() => go({[name]: now}, {replace: true}), TYPING);
+    later.current = setTimeout(() => {
+      inAddress.current = now;
+      go({[name]: now}, {replace: true});
+    }, TYPING);
   };
+  useEffect(() => {
+    if (value === inAddress.current) return;
+    // The address says something that was not typed here: by a link, or the back button.
+    clearTimeout(later.current);
+    inAddress.current = value;
+    setDraft(value);
+  }, [value]);
   useEffect(() => () => clearTimeout(later.current), []);
-  return html`<input ref=${input} name=${name} value=${value} onInput=${set} spellcheck=${false} ...${also} />`;
+  return html`<input ref=${input} name=${name} value=${draft} onInput=${type} spellcheck=${false} ...${also} />`;
 }
 
 const Page = memo(({page, seen}) => {
