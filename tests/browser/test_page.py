@@ -109,6 +109,27 @@ def test_a_search_is_in_the_address_and_there_again_after_the_back_button(web):
     expect(web.page.get_by_role("searchbox", name="Search")).to_have_value("jazz trio")
 
 
+@pytest.mark.regression("fault 63")
+def test_what_is_typed_stays_while_the_list_is_drawn_anew(web):
+    rows = web.list()
+    for field in (
+        web.page.get_by_role("searchbox", name="Search"),
+        web.page.get_by_role("textbox", name="Model"),
+    ):
+        web.page.evaluate("history.pushState(null, '', location.href)")
+        field.press_sequentially("me")
+        # Another filter draws the list at once. The focus stays: somebody still types.
+        web.page.get_by_role("checkbox", name="experiments").evaluate("one => one.click()")
+        field.press_sequentially("adow")
+        expect(field).to_have_value("meadow")
+        expect(web.page).to_have_url(re.compile("=meadow"))
+        expect(field).to_have_value("meadow")
+        web.page.go_back()
+        expect(field).to_have_value("")
+        expect(web.page).not_to_have_url(re.compile("meadow"))
+    expect(rows.first).to_be_visible()
+
+
 @pytest.mark.parametrize("version", [0, 1, 60, 195])
 def test_the_address_of_a_moment_opens_it(web, version):
     web.open(DESK, at=version)

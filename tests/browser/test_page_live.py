@@ -136,6 +136,59 @@ def test_who_looks_at_the_past_is_not_taken_away_from_it(speaker, web):
     assert said(web, 2) == ["one", "two"]
 
 
+@pytest.mark.regression("fault 63")
+def test_a_version_can_be_typed_while_frames_come(speaker, web):
+    speaker.say("compared", "one", "two", "three")
+    main = web.open("compared", tab="diff", **{"from": 0})
+    end = main.get_by_role("spinbutton", name="From version")
+    expect(end).to_have_attribute("max", "3")
+    end.fill("2")
+    speaker.say("compared", "four")
+    expect(end).to_have_attribute("max", "4")
+    expect(end).to_have_value("2")
+    end.press("Enter")
+    expect(web.page).to_have_url(re.compile("from=2"))
+    main.get_by_role("slider", name="From version, slider").fill("1")
+    expect(end).to_have_value("1")
+
+
+@pytest.mark.regression("fault 64")
+def test_conversations_that_newer_ones_push_off_their_page_stay_true(speaker, web):
+    for number in range(52):
+        speaker.say(f"crowd-{number:02}", "one")
+    rows = web.list(q="crowd-")
+    expect(rows).to_have_count(50)
+    web.page.get_by_role("button", name="More").click()
+    expect(rows).to_have_count(52)
+    pushed = web.page.locator("tr[data-context='crowd-02']")
+    erased = web.page.locator("tr[data-context='crowd-03']")
+    speaker.say("crowd-52", "one")
+    speaker.say("crowd-53", "one")
+    expect(rows).to_have_count(54)
+    # Only what is seen is asked for again.
+    pushed.scroll_into_view_if_needed()
+    speaker.say("crowd-02", "two")
+    speaker.frames("crowd-03", {"type": "LLMContextEraseFrame", "id": "e", "why": "asked for"})
+    expect(pushed).to_contain_text("two")
+    expect(erased).to_have_count(0)
+    names = rows.evaluate_all("rows => rows.map(row => row.dataset.context)")
+    assert names == [f"crowd-{number:02}" for number in reversed(range(54)) if number != 3]
+
+
+@pytest.mark.regression("fault 64")
+def test_a_list_that_nobody_asked_more_of_does_not_grow(speaker, web):
+    for number in range(50):
+        speaker.say(f"few-{number:02}", "one")
+    rows = web.list(q="few-")
+    expect(rows).to_have_count(50)
+    speaker.say("few-50", "one")
+    newest = web.page.locator("tr[data-context='few-50']")
+    expect(newest).to_be_visible()
+    expect(rows).to_have_count(50)
+    web.page.get_by_role("button", name="More").click()
+    expect(rows).to_have_count(51)
+
+
 LIVE = re.compile(r"^\W*live\b")
 
 

@@ -20,6 +20,9 @@ SECOND_ATTEMPT = "second-attempt"
 CHANGED = "cough"
 """Whose frames a test changes: no other one looks at it."""
 
+LOST = "late-words"
+"""Of which a test deletes frames: no other one looks at it."""
+
 INFERENCE = """
 INSERT INTO workers (worker_id, kind, service, host, pid, lease_secs, slots, serves, serves_all, offers)
 VALUES ('inference-1', 'inference', 'inference', 'here', 3, 86400, 1, '{}', true, '{
@@ -96,6 +99,27 @@ def test_a_request_is_shown_as_it_was_sent_and_whether_it_is_the_same(web, api):
     assert json.loads(main.locator("pre.json").inner_text()) == made["request"]
 
 
+@pytest.mark.regression("fault 61")
+def test_a_request_has_its_numbers_as_they_were_sent(web, api):
+    run = api(BARGE_IN, "/runs")["runs"][-1]["run_id"]
+    numbers = '"seed": 12345678901234567890, "presence_penalty": 1.0'
+
+    def with_numbers(route):
+        answer = route.fetch()
+        route.fulfill(
+            response=answer,
+            body=answer.text().replace('"request":{', f'"request":{{{numbers},', 1),
+        )
+
+    web.page.route("**/runs/*/request", with_numbers)
+    main = web.open(BARGE_IN, tab="request", run=run, json=1)
+    for number in numbers.split(", "):
+        expect(main.locator("pre.json")).to_contain_text(number)
+    main.get_by_role("link", name="Messages").click()
+    for number in ("12345678901234567890", "1.0"):
+        expect(main.get_by_text(number, exact=True)).to_be_visible()
+
+
 def test_a_reason_leads_from_who_asked_to_what_was_thrown_away(web, api):
     version = 12
     history = api(BARGE_IN, "/history")["rows"]
@@ -159,6 +183,25 @@ def test_a_conversation_is_intact_until_somebody_changes_a_frame(web, filled, ap
     broken = main.locator("[data-intact='false']")
     expect(broken).to_contain_text("Broken at version 3")
     expect(broken).to_contain_text(api(CHANGED, "/verify")["problem"])
+
+
+@pytest.mark.regression("fault 62")
+def test_a_frame_that_is_not_stored_any_more_is_said_to_be_lost_and_not_asked_for_again(web, filled, api):
+    newest = api(LOST)["newest"]
+    lost = {3, 4, newest}
+    with psycopg.connect(filled.database_url.get_secret_value()) as connection:
+        # As whoever owns the server could: frames are an archive to everybody else.
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM frames WHERE context_id = %s AND version = ANY(%s)", (LOST, [*lost]))
+    requests = []
+    web.page.on("request", requests.append)
+    web.open(LOST)
+    frames = web.page.get_by_role("region", name="Frames", exact=True)
+    for version in range(1, newest + 1):
+        row = frames.locator(f"[data-version='{version}']")
+        expect(row).to_contain_text("not stored" if version in lost else re.compile("[a-z]"))
+    asked = [request.url for request in requests if "/frames?" in request.url]
+    assert len(asked) == len(set(asked)) > 0
 
 
 def test_all_frames_are_a_file(web, api):

@@ -26,7 +26,7 @@ from frameledger_services.embedded import ports
 from frameledger_services.gateway.access import tokens
 
 NOW = datetime.now(UTC)
-CONVERSATIONS = ("answered", "raced", "read")
+CONVERSATIONS = ("answered", "exact", "raced", "read")
 PAINTED = "painted"
 """A conversation in which a model called a function of its client, who did not come back."""
 
@@ -123,6 +123,24 @@ def test_a_call_that_waits_is_answered_from_the_list_of_what_needs_a_person(brow
     [stored] = http.get("/contexts/answered/calls").json()["calls"]
     assert (stored["status"], stored["result"]) == ("done", {"approved": True})
     assert http.get("/contexts/answered/frames/2").json()["source"].endswith("manager")
+
+
+@pytest.mark.regression("fault 61")
+def test_an_answer_in_json_is_sent_and_shown_as_it_was_written(browser, origin, given, http):
+    written = '{ "account": 12345678901234567890, "price": 1.10 }'
+    with signed_in(browser, origin, given[1]["manager"]) as web:
+        web.open("exact", tab="calls", call="c1")
+        call = web.page.locator("article[data-call='c1']")
+        call.get_by_role("textbox", name="Result").fill(written)
+        with web.page.expect_request("**/calls/c1/result") as sending:
+            call.get_by_role("button", name="Answer").press("Enter")
+        assert sending.value.post_data == f'{{"result":{written},"opened_version":1}}'
+        expect(call.get_by_role("status").first).to_contain_text("The call is answered")
+        [stored] = http.get("/contexts/exact/calls").json()["calls"]
+        assert stored["result"] == {"account": 12345678901234567890, "price": 1.1}
+        web.open("exact", at=2)
+        web.page.locator("summary", has_text="Frame 2").press("Enter")
+        expect(web.page.get_by_label("Frame 2 as JSON")).to_contain_text('"account": 12345678901234567890')
 
 
 def test_the_list_of_what_needs_a_person_and_who_works_is_for_everybody(browser, origin, given):

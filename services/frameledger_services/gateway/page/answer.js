@@ -11,14 +11,15 @@ const NOTHING = {path: null, data: null, problem: null};
  * Returns what a path answers. While it is asked again, what it answered before stays.
  * @param {string | null} path null asks nothing
  * @param {unknown} [again] asked again when it changes
+ * @param {typeof get} [ask] `getExactly`, to show numbers as the gateway wrote them
  * @returns {{data: any, problem: any}} both null until there is an answer
  */
-export function useAnswer(path, again) {
+export function useAnswer(path, again, ask = get) {
   const [answer, setAnswer] = useState(NOTHING);
   const asker = useRef(null);
   useEffect(() => {
     if (path === null) return undefined;
-    asker.current = new Asker(path, setAnswer);
+    asker.current = new Asker(path, setAnswer, ask);
     return () => asker.current.end();
   }, [path]);
   useEffect(() => asker.current?.ask(), [path, again]);
@@ -31,16 +32,17 @@ class Asker {
   #isAsking = false;
   #isStale = false;
 
-  constructor(path, tell) {
+  constructor(path, tell, get) {
     this.path = path;
     this.tell = tell;
+    this.get = get;
   }
 
   async ask() {
     this.#isStale = this.#isAsking;
     if (this.#isAsking) return;
     this.#isAsking = true;
-    const found = await get(this.path, {signal: this.#stop.signal}).then(
+    const found = await this.get(this.path, {signal: this.#stop.signal}).then(
       (data) => ({path: this.path, data, problem: null}),
       (problem) => ({path: this.path, data: null, problem}),
     );

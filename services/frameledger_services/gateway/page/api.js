@@ -1,5 +1,7 @@
 /** The gateway's API: JSON in, JSON out, and problems as errors. */
 
+import {parseExactly} from './json.js';
+
 /** Why a request was not done (RFC 9457). */
 export class Problem extends Error {
   /** @param {{status: number, type: string, title: string, detail: string}} about */
@@ -43,6 +45,11 @@ export async function get(path, {signal} = {}) {
   return (await getPage(path, {signal})).value;
 }
 
+/** Returns the JSON of an answer for `pretty` and `text`, which write its numbers as the gateway did. */
+export async function getExactly(path, {signal} = {}) {
+  return parseExactly(await (await ask(path, {signal})).text());
+}
+
 /** Returns the JSON of an answer, and the path of the next page; null if there is none. */
 export async function getPage(path, {signal} = {}) {
   const answer = await ask(path, {signal});
@@ -62,9 +69,14 @@ export async function getAgain(path, {signal}) {
   }
 }
 
-/** Sends JSON. Returns the JSON of the answer, null if it has none. Raises `Problem`. */
-export async function post(path, body) {
-  return bodyOf(await ask(path, {method: 'POST', body: JSON.stringify(body), headers: {'Content-Type': 'application/json'}}));
+/** Sends a value as JSON. Returns the JSON of the answer, null if it has none. Raises `Problem`. */
+export function post(path, value) {
+  return postJson(path, JSON.stringify(value));
+}
+
+/** Sends a text that is JSON, as it is. Returns the JSON of the answer, null if it has none. Raises `Problem`. */
+export async function postJson(path, json) {
+  return bodyOf(await ask(path, {method: 'POST', body: json, headers: {'Content-Type': 'application/json'}}));
 }
 
 /** Returns who asks, as `GET /session` says; asked once. Raises `Problem`. */

@@ -1,6 +1,6 @@
 /** What differs between two versions: messages word by word, tools, settings, and the frames that did it. */
 
-import {html, useEffect} from './html.js';
+import {html, useEffect, useState} from './html.js';
 import {contextPath} from './api.js';
 import {go, href, useAddress} from './address.js';
 import {Missing, useAnswer} from './answer.js';
@@ -46,9 +46,16 @@ function Ends({from, to, first, newest}) {
 }
 
 function End({name, value, first, newest, set}) {
+  // What is being typed, which stays while frames come; null once it is taken, or left.
+  const [draft, setDraft] = useState(null);
   const changed = (event) => event.target.value !== '' && set(Number(event.target.value));
+  const taken = (event) => {
+    changed(event);
+    setDraft(null);
+  };
   return html`<div class="end">
-    <label>${name} <input type="number" min=${first} max=${newest} value=${value} onChange=${changed} /></label>
+    <label>${name} <input type="number" min=${first} max=${newest} value=${draft ?? value}
+      onInput=${(event) => setDraft(event.target.value)} onChange=${taken} onBlur=${() => setDraft(null)} /></label>
     <input type="range" min=${first} max=${newest} value=${value} onInput=${changed} aria-label=${`${name}, slider`}
       aria-valuetext=${`version ${value} of ${newest}`} />
   </div>`;

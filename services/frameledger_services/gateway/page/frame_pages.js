@@ -46,10 +46,11 @@ export class FramePages {
   }
 
   async #page(after, limit) {
+    const {newest} = this.frames;
     const {frames} = await this.get(`/frames?after=${after}&limit=${limit}`);
-    // What is not stored any more will not come: nothing waits for it.
-    if (frames.length === 0) this.frames.here = this.frames.count;
     this.frames.put(frames);
+    // What a page leaves out is not stored any more, and will not come: otherwise it would be asked for without end.
+    this.frames.lose(after, frames.at(-1)?.version ?? newest);
     this.changed();
   }
 }

@@ -33,7 +33,7 @@ export function List({session}) {
             <th scope="col" class="number">tokens in / out</th><th scope="col" class="number">calls</th>
             <th scope="col" class="number"><abbr title="interruptions">✂︎</abbr></th>
           </tr></thead>
-          ${pages.shown.map((page) => html`<${Page} key=${page.path} page=${page} seen=${pages.seen} />`)}
+          ${pages.shown.map(({rows: own}, index) => html`<${Page} key=${index} index=${index} rows=${own} seen=${pages.seen} />`)}
         </table>
       </div>
       ${rows === 0 && !pages.busy && html`<p class="empty">${isNarrow(address) ? 'No conversation matches these filters.' : html`<${First} />`}</p>`}
@@ -94,22 +94,35 @@ function Filters({address, session}) {
   `;
 }
 
-/** A field whose text goes into the address once nobody types any more. */
+/** A field whose text goes into the address once nobody types any more; until then the list may be drawn many times. */
 function Typed({name, value, input, ...also}) {
+  const [draft, setDraft] = useState(value);
+  const inAddress = useRef(value);
   const later = useRef(null);
-  const set = (event) => {
+  const type = (event) => {
     const {value: now} = event.target;
+    setDraft(now);
     clearTimeout(later.current);
-    later.current = setTimeout(() => go({[name]: now}, {replace: true}), TYPING);
+    later.current = setTimeout(() => {
+      inAddress.current = now;
+      go({[name]: now}, {replace: true});
+    }, TYPING);
   };
+  useEffect(() => {
+    if (value === inAddress.current) return;
+    // The address says something that was not typed here: by a link, or the back button.
+    clearTimeout(later.current);
+    inAddress.current = value;
+    setDraft(value);
+  }, [value]);
   useEffect(() => () => clearTimeout(later.current), []);
-  return html`<input ref=${input} name=${name} value=${value} onInput=${set} spellcheck=${false} ...${also} />`;
+  return html`<input ref=${input} name=${name} value=${draft} onInput=${type} spellcheck=${false} ...${also} />`;
 }
 
-const Page = memo(({page, seen}) => {
+const Page = memo(({index, rows, seen}) => {
   const body = useRef(null);
-  useEffect(() => seen(body.current, page.path), [page.path]);
-  return html`<tbody ref=${body}>${page.rows.map((row) => html`<${Row} key=${row.context_id} row=${row} />`)}</tbody>`;
+  useEffect(() => seen(body.current, index), [index, seen]);
+  return html`<tbody ref=${body}>${rows.map((row) => html`<${Row} key=${row.context_id} row=${row} />`)}</tbody>`;
 });
 
 const Row = memo(({row}) => html`

@@ -1,5 +1,5 @@
-/** The pages of the list, and how they stay true: those that are seen are asked for again, and only rows that differ
- * are drawn. */
+/** The pages of the list, and how they stay true: those that are seen are asked for again, and those that begin
+ * elsewhere, because the page before them ends elsewhere. Only rows that differ are drawn. */
 
 import {getPage} from './api.js';
 import {useEffect, useReducer, useRef} from './html.js';
@@ -16,6 +16,7 @@ class Pages {
   busy = true;
   #stop = new AbortController();
   #timer = null;
+  /** The indexes of the pages that are seen. */
   #visible = new Set();
   #before;
   #draw;
@@ -28,11 +29,11 @@ class Pages {
     this.#draw = draw;
     this.#observer = new IntersectionObserver((entries) => {
       for (const {target, isIntersecting} of entries) {
-        if (isIntersecting) this.#visible.add(target.dataset.path);
-        else this.#visible.delete(target.dataset.path);
+        if (isIntersecting) this.#visible.add(Number(target.dataset.page));
+        else this.#visible.delete(Number(target.dataset.page));
       }
     });
-    this.#load(path);
+    this.#load(0, path);
   }
 
   get shown() {
@@ -46,21 +47,24 @@ class Pages {
   more = () => {
     this.busy = true;
     this.#draw();
-    this.#load(this.next);
+    this.#load(this.list.length, this.next);
   };
 
   again = () => {
     this.problem = null;
     this.busy = true;
     this.#draw();
-    this.#load(this.path);
+    this.#load(0, this.path);
   };
 
   /** Notes where a page is drawn. Returns what ends that. */
-  seen = (element, path) => {
-    element.dataset.path = path;
+  seen = (element, index) => {
+    element.dataset.page = index;
     this.#observer.observe(element);
-    return () => this.#observer.unobserve(element);
+    return () => {
+      this.#observer.unobserve(element);
+      this.#visible.delete(index);
+    };
   };
 
   close() {
@@ -69,24 +73,40 @@ class Pages {
     this.#observer.disconnect();
   }
 
-  async #load(path) {
-    await this.#ask(path);
+  async #load(index, path) {
+    await this.#ask(index, path);
     this.busy = false;
     this.#draw();
     this.#timer ??= setTimeout(this.#renew, AGAIN_AFTER);
   }
 
-  /** The first page is always asked for, since conversations begin there. */
   #renew = async () => {
-    const paths = this.list.map((page) => page.path).filter((path) => path === this.path || this.#visible.has(path));
-    if (!document.hidden) for (const path of paths) await this.#ask(path);
+    if (!document.hidden) await this.#renewAll();
     if (!this.#stop.signal.aborted) this.#timer = setTimeout(this.#renew, AGAIN_AFTER);
   };
 
-  async #ask(path) {
+  /**
+   * The first page is always asked for, since conversations begin there. Those that it has no room for any more are on
+   * the page behind it, which then begins with them.
+   */
+  async #renewAll() {
+    let path = this.path;
+    let index = 0;
+    for (; path !== null && index < this.list.length; index += 1) {
+      const isMoved = this.list[index].path !== path;
+      if (index === 0 || isMoved || this.#visible.has(index)) await this.#ask(index, path);
+      path = this.list[index]?.next ?? null;
+    }
+    if (index === this.list.length) return;
+    // There are fewer conversations than there were.
+    this.list = this.list.slice(0, index);
+    this.#draw();
+  }
+
+  async #ask(index, path) {
     try {
       const {value, next} = await getPage(path, {signal: this.#stop.signal});
-      const changed = this.#put(path, value.contexts, next) || this.problem !== null;
+      const changed = this.#put(index, {path, rows: value.contexts, next}) || this.problem !== null;
       this.problem = null;
       if (changed) this.#draw();
     } catch (problem) {
@@ -97,30 +117,20 @@ class Pages {
   }
 
   /** Takes a page in; rows that are as they were stay the same objects. Returns whether anything differs. */
-  #put(path, rows, next) {
-    const index = this.list.findIndex((page) => page.path === path);
-    const before = this.list[index];
-    if (before === undefined) {
-      this.list = [...this.list, {path, rows, next}];
-      return true;
-    }
+  #put(index, {path, rows, next}) {
+    const before = this.list[index] ?? {path: null, rows: [], next: null};
     const known = new Map(before.rows.map((row) => [row.context_id, row]));
-    const now = [...rows, ...(next === null ? [] : displaced(before.rows, rows))].map((row) => {
+    const now = rows.map((row) => {
       const same = known.get(row.context_id);
       return same !== undefined && JSON.stringify(same) === JSON.stringify(row) ? same : row;
     });
-    if (now.length === before.rows.length && now.every((row, at) => row === before.rows[at])) return false;
-    // The page behind it begins where this one ended when it was first asked for.
-    const page = {path, rows: now, next: index === this.list.length - 1 && before.rows.length === 0 ? next : before.next};
-    this.list = this.list.map((one) => (one === before ? page : one));
+    const isSame = now.length === before.rows.length && now.every((row, at) => row === before.rows[at]);
+    if (isSame && path === before.path && next === before.next) return false;
+    // Drawn anew are only pages whose rows are another array.
+    const page = {path, rows: isSame ? before.rows : now, next};
+    this.list = [...this.list.slice(0, index), page, ...this.list.slice(index + 1)];
     return true;
   }
-}
-
-/** Returns the rows that newer ones pushed off the end of a page: the page behind it does not have them. */
-function displaced(before, rows) {
-  const there = new Set(rows.map((row) => row.context_id));
-  return before.filter((row) => !there.has(row.context_id) && row.started_at < rows.at(-1).started_at);
 }
 
 /** Returns the pages of a list, from its path in the API on. */

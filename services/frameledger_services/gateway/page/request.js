@@ -1,7 +1,7 @@
 /** The request of a run, made again from the log: as messages or as JSON, and whether it is the one that was sent. */
 
 import {html} from './html.js';
-import {contextPath} from './api.js';
+import {contextPath, getExactly} from './api.js';
 import {go, href, useAddress} from './address.js';
 import {Missing, useAnswer} from './answer.js';
 import {Copied, Copy, Facts, Value, Version, quoted} from './facts.js';
@@ -38,7 +38,7 @@ function Choice({runs, shown}) {
 }
 
 function Made({id, run, saw, isJson}) {
-  const {data, problem} = useAnswer(contextPath(id, `/runs/${encodeURIComponent(run)}/request`));
+  const {data, problem} = useAnswer(contextPath(id, `/runs/${encodeURIComponent(run)}/request`), undefined, getExactly);
   if (problem?.type === '/problems/no-such-form') return html`<${Unmade} problem=${problem} saw=${saw} />`;
   if (data === null) return html`<${Missing} problem=${problem} what="the request" />`;
   return html`<${Sameness} made=${data} />

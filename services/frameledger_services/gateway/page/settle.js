@@ -1,7 +1,7 @@
 /** A person's word about a call: the answer to one that waits, or what became of one that is ambiguous. */
 
 import {html, useEffect, useRef, useState} from './html.js';
-import {contextPath, post, session} from './api.js';
+import {contextPath, postJson, session} from './api.js';
 import {Trouble} from './answer.js';
 import {Copied, Version, quoted} from './facts.js';
 
@@ -13,15 +13,19 @@ export function Settle({id, call, isOver, done}) {
   return html`<${Form} id=${id} call=${call} isOver=${isOver} who=${who} done=${done} />`;
 }
 
-/** What a text is sent as: JSON where it is some, else the text itself. */
+/**
+ * What a text is sent as: JSON where it is some, else the text itself. What is JSON goes out as it was written: parsed
+ * and written again, a long number would be another one.
+ */
 export function meant(written, isPlain) {
-  if (isPlain) return {value: written, as: 'text'};
+  const text = {json: JSON.stringify(written), as: 'text'};
+  if (isPlain) return text;
   try {
-    const value = JSON.parse(written);
-    return {value, as: 'JSON'};
+    JSON.parse(written);
+    return {json: written, as: 'JSON'};
   } catch (error) {
     const looksLikeJson = /^\s*[[{"]/.test(written);
-    return looksLikeJson ? {as: 'neither', why: error.message} : {value: written, as: 'text'};
+    return looksLikeJson ? {as: 'neither', why: error.message} : text;
   }
 }
 
@@ -31,7 +35,7 @@ function Form({id, call, isOver, who, done}) {
   const [state, become] = useState({step: 'open'});
   const box = useRef(null);
   const name = `settle-${call.requested_version}-${call.ordinal}`;
-  const {value, as, why} = meant(written, isPlain);
+  const {json, as, why} = meant(written, isPlain);
   const isEmpty = written.trim() === '';
 
   const change = (event) => {
@@ -48,7 +52,7 @@ function Form({id, call, isOver, who, done}) {
     become({step: 'sent'});
     try {
       const path = contextPath(id, `/calls/${encodeURIComponent(call.tool_call_id)}/result`);
-      done(await post(path, {result: value, opened_version: call.requested_version}));
+      done(await postJson(path, `{"result":${json},"opened_version":${call.requested_version}}`));
     } catch (problem) {
       become({step: 'open', problem});
     }

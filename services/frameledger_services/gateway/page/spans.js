@@ -25,7 +25,7 @@ const BEGIN = new Set([
 export function spansOf(frames, calls) {
   const found = new Spans(calls);
   for (const chunk of frames.chunks) {
-    for (const one of chunk) if (one !== undefined && one.outcome === 'applied') found.take(one);
+    for (const one of chunk) if (one?.outcome === 'applied') found.take(one);
   }
   return {...found.lanes, marks: found.marks, began: found.began};
 }
