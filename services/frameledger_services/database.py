@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor, AsyncServerCursor
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
@@ -122,6 +122,7 @@ class GuardedConnection(AsyncConnection[Any]):
 
     async def begin(self, where: str, session: Mapping[str, str]) -> None:
         """Set the session's settings and read its server process. Not by `options`, which poolers do not support."""
+        self.server_cursor_factory = _ServerCursor
         info = self.info
         self._where = make_conninfo(
             where, host=info.host, hostaddr=info.hostaddr or None, port=info.port, target_session_attrs="any"
@@ -188,6 +189,17 @@ class GuardedConnection(AsyncConnection[Any]):
 
     def _shown(self) -> str:
         return f"PostgreSQL at {self.info.host}:{self.info.port}"
+
+
+class _ServerCursor(AsyncServerCursor[Any]):
+    """A cursor on the server that is closed here also if its connection turns out to be lost when the server is told:
+    psycopg's own stays open then, and Python warns of it."""
+
+    async def close(self) -> None:
+        try:
+            await super().close()
+        finally:
+            await AsyncCursor.close(self)
 
 
 async def ping(connection: Connection) -> None:
