@@ -193,14 +193,14 @@ def test_a_frame_that_is_not_stored_any_more_is_said_to_be_lost_and_not_asked_fo
         # As whoever owns the server could: frames are an archive to everybody else.
         connection.execute("SET session_replication_role = replica")
         connection.execute("DELETE FROM frames WHERE context_id = %s AND version = ANY(%s)", (LOST, [*lost]))
-    requests = []
-    web.page.on("request", requests.append)
+    requests: list[str] = []
+    web.page.on("request", lambda request: requests.append(request.url))
     web.open(LOST)
     frames = web.page.get_by_role("region", name="Frames", exact=True)
     for version in range(1, newest + 1):
         row = frames.locator(f"[data-version='{version}']")
         expect(row).to_contain_text("not stored" if version in lost else re.compile("[a-z]"))
-    asked = [request.url for request in requests if "/frames?" in request.url]
+    asked = [path for path in requests if "/frames?" in path]
     assert len(asked) == len(set(asked)) > 0
 
 
