@@ -145,9 +145,10 @@ async def _project(
             metrics=metrics,
         )
         client.subscribe([topics.frames], listener=member)
-        await client.start()
-        # In reverse order at the end: what was begun is noted as ended before another member gets the partitions.
+        # In reverse order at the end: what was begun is noted as ended before another member gets the partitions. A
+        # client that could not start has tasks and connections too.
         stack.push_async_callback(lambda: closed(client.stop()))
+        await client.start()
         stack.push_async_callback(lambda: _end_in_order(settings, connections.batches, topics, instance))
         await _run(member, relay, notifier, stopping)
 
