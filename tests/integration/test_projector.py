@@ -6,7 +6,7 @@ import json
 
 import psycopg
 import pytest
-from aiokafka.errors import GroupAuthorizationFailedError
+from aiokafka.errors import GroupAuthorizationFailedError, GroupCoordinatorNotAvailableError
 from tests.bounds import ON_SERVERS
 from tests.support import coordination
 from tests.support.batches import HISTORIES, folded, rows_of, value_of
@@ -164,5 +164,17 @@ def test_a_client_that_could_not_join_the_group_is_closed_before_the_next_one_be
             assert first._client._sync_task is None
             assert not any(one.connected() for one in first._client._conns.values())
             running.cancel()
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 71")
+def test_a_projector_that_cannot_join_its_group_stops_when_it_is_told_to(settings, monkeypatch):
+    asked = coordination.refuse(monkeypatch, GroupCoordinatorNotAvailableError)
+
+    async def run():
+        await make_topics(settings)
+        async with asyncio.timeout(ON_SERVERS), projecting(settings):
+            await asked.get()
 
     asyncio.run(run())
