@@ -28,6 +28,12 @@ EVENTS: Mapping[str, Event] = {
         "warning", "The broker or the database failed. The service restarts after a pause.", _WAIT
     ),
     "ops.started": Event("info", "This process serves `/metrics`, `/livez` and `/readyz` at `address`."),
+    "process.did_not_end": Event(
+        "warning",
+        "The service stopped, but tasks or threads of this process still run (`left`), such as a handler that ignores "
+        "its cancellation. The process ends without them.",
+        "Let handlers end when they are cancelled.",
+    ),
     "up.record_not_written": Event(
         "error", "`up` cannot write its state to the data directory. It retries.", "Check the disk."
     ),

@@ -5,25 +5,77 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
+import sys
+import traceback
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
+from frameledger_services import logs
+
+LEFT_SECONDS = 1.0
+"""How long what a service has left may take to end: its tasks, and then the threads of `asyncio.to_thread`."""
+
+_log = logs.get_logger("process")
 
 Serve = Callable[[asyncio.Event], Awaitable[None]]
 """A service: it stops and returns after the event is set."""
 
 
 def run_service(serve: Serve) -> None:
-    """Run a service until SIGTERM or SIGINT, which stop it cleanly. Raises what the service raises."""
+    """Run a service until SIGTERM or SIGINT, which stop it cleanly. Raises what the service raises.
+
+    Tasks that the service has left are cancelled. If some do not end, such as a handler of an application that ignores
+    its cancellation, the process ends here: asyncio would wait for them without limit.
+    """
 
     async def main() -> None:
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
-        await serve(stopping)
+        try:
+            await serve(stopping)
+        finally:
+            if left := await _left_running():
+                _end_process(left)
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main())
+
+
+async def _left_running() -> list[str]:
+    """Cancel all other tasks. Returns the names of what has not ended in time."""
+    loop, this = asyncio.get_running_loop(), asyncio.current_task()
+    until = loop.time() + LEFT_SECONDS
+    # Again: a task that is cancelled may start another one.
+    while (tasks := asyncio.all_tasks() - {this}) and (seconds := until - loop.time()) > 0:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=seconds)
+    # Not earlier: until then tasks may use threads. It is left to itself if it takes longer, since it would wait for
+    # the threads when it is cancelled, too.
+    threads = asyncio.create_task(loop.shutdown_default_executor(), name="threads of asyncio.to_thread")
+    await asyncio.wait([threads], timeout=LEFT_SECONDS)
+    return sorted(task.get_name() for task in asyncio.all_tasks() - {this})
+
+
+def _end_process(left: list[str]) -> NoReturn:
+    """End this process although tasks or threads still run. Nothing of the service is lost: it has returned, so its
+    work is settled or released, and its connections are closed."""
+    error = sys.exception()
+    try:
+        _log.warning("process.did_not_end", left=left)
+        if error is not None:
+            traceback.print_exception(error)
+        for stream in (sys.stderr, sys.stdout):
+            # None if this process was started without it.
+            if stream is not None:
+                stream.flush()
+    finally:
+        # Also if nobody reads the streams any more.
+        os._exit(0 if error is None else 1)
 
 
 def cancel_on_signals() -> list[int]:

@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.bounds import ON_SERVERS
+from tests.bounds import ON_SERVERS, scaled
 from tests.support import commands, databases
 from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, called, stage, talking
+from tests.support.polling import look_again
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "infra" / "examples"
 
@@ -183,6 +184,50 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
             assert (await asyncio.to_thread(command, *words)).exit_code == 1
 
     asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 73")
+def test_a_handler_that_ignores_its_cancellation_does_not_hold_the_process(settings, tmp_path):
+    (tmp_path / "stubborn_tools.py").write_text(
+        "import asyncio, pathlib\n"
+        "from frameledger_services.functions import FunctionRegistry\n"
+        "registry = FunctionRegistry()\n"
+        "@registry.register_direct_function\n"
+        "async def pay(cents: int):\n"
+        "    'Pays.'\n"
+        "    pathlib.Path('begun').touch()\n"
+        "    while True:\n"
+        "        try:\n"
+        "            await asyncio.Event().wait()\n"
+        "        except asyncio.CancelledError:\n"
+        "            continue\n"
+    )
+
+    async def scenario():
+        async with talking(settings) as talk, asyncio.timeout(2 * ON_SERVERS):
+            pay = called("pay", {"cents": 500})
+            await talk.until_registered(process.pid)
+            await talk.call(pay)
+            while not (tmp_path / "begun").exists():
+                await look_again()
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, ON_SERVERS) == 0
+            assert await talk.settled(pay.tool_call_id) == ["ambiguous"]
+            assert await talk.rows(
+                "SELECT w.stopped_at IS NOT NULL FROM workers AS w JOIN claims USING (worker_id) WHERE context_id = %s"
+            ) == [(True,)]
+
+    hasty = {"FRAMELEDGER_WORK_DRAIN_SECS": "0.1", "FRAMELEDGER_WORK_GRACE_SECS": str(scaled(2.0))}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "frameledger_services", "run", "functions", "--module", "stubborn_tools"],
+        cwd=tmp_path,
+        env=os.environ | environment(settings) | hasty,
+    )
+    try:
+        asyncio.run(scenario())
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.regression("worker 65")

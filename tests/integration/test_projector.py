@@ -6,7 +6,9 @@ import json
 
 import psycopg
 import pytest
+from aiokafka.errors import GroupAuthorizationFailedError, GroupCoordinatorNotAvailableError
 from tests.bounds import ON_SERVERS
+from tests.support import coordination
 from tests.support.batches import HISTORIES, folded, rows_of, value_of
 from tests.support.polling import look_again
 from tests.support.projecting import (  # noqa: F401  # a fixture
@@ -18,6 +20,7 @@ from tests.support.projecting import (  # noqa: F401  # a fixture
 from tests.support.road import die
 
 from frameledger.record import Outgoing
+from frameledger_services.event_log.consumer import consumer
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import crashes, service
@@ -137,3 +140,41 @@ def test_a_log_that_is_not_the_one_that_was_projected_stops_the_projector_and_is
 
     with pytest.raises(LogChangedError, match="another record"):
         asyncio.run(run())
+
+
+@pytest.mark.regression("fault 72")
+def test_a_client_that_could_not_join_the_group_is_closed_before_the_next_one_begins(settings, monkeypatch):
+    asked = coordination.refuse(monkeypatch, GroupAuthorizationFailedError)
+    clients = []
+
+    def made(*arguments, **options):
+        clients.append(consumer(*arguments, **options))
+        return clients[-1]
+
+    monkeypatch.setattr(service, "consumer", made)
+
+    async def run():
+        await make_topics(settings)
+        async with asyncio.timeout(ON_SERVERS), projecting(settings) as running:
+            await asked.get()
+            await asked.get()
+            first = clients[0]
+            assert first is not clients[1]
+            assert first._coordinator._coordination_task.done()
+            assert first._client._sync_task is None
+            assert not any(one.connected() for one in first._client._conns.values())
+            running.cancel()
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 71")
+def test_a_projector_that_cannot_join_its_group_stops_when_it_is_told_to(settings, monkeypatch):
+    asked = coordination.refuse(monkeypatch, GroupCoordinatorNotAvailableError)
+
+    async def run():
+        await make_topics(settings)
+        async with asyncio.timeout(ON_SERVERS), projecting(settings):
+            await asked.get()
+
+    asyncio.run(run())

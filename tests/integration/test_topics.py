@@ -86,7 +86,7 @@ def test_a_worker_whose_topic_is_missing_says_so_and_does_not_make_it(log_settin
             log_settings, topic="unmade", group="it", decode=partial(decode_effect, RunInference)
         )
         with pytest.raises(BrokerError, match="There is no topic unmade: make it with"):
-            await effects.start()
+            await effects.start(asyncio.Event())
         async with broker.connect(log_settings) as connection:
             assert await connection.describe(["unmade"]) == {}
 

@@ -5,7 +5,9 @@ import json
 import time
 
 import pytest
+from aiokafka.errors import GroupCoordinatorNotAvailableError
 from tests.bounds import ON_SERVERS
+from tests.support import coordination
 from tests.support.logs import make
 from tests.support.scene import INTERRUPTION
 from tests.support.worker_harness import (
@@ -17,6 +19,7 @@ from frameledger.effects import Cancel, to_wire
 from frameledger.record import Outgoing
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.functions import FunctionService
 from frameledger_services.work import CALLS, RUNS, Worker
 from frameledger_services.work.cancellations import Cancelled, follow
 
@@ -182,5 +185,34 @@ def test_a_bug_in_a_job_ends_the_worker_and_its_work_can_be_taken_at_once(office
         async with working(office.worker(desk.hold)):
             await office.until_finished(a="done")
         assert desk.jobs["a"].claimed.attempt == 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 71")
+def test_a_worker_that_cannot_join_its_group_stops_when_it_is_told_to(office, monkeypatch):
+    asked = coordination.refuse(monkeypatch, GroupCoordinatorNotAvailableError)
+
+    async def scenario():
+        stopping = asyncio.Event()
+        async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
+            tasks.create_task(office.worker(Desk().hold).run(stopping))
+            await asked.get()
+            stopping.set()
+        assert await office.rows("SELECT FROM workers") == [], "it was none yet"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 71")
+def test_a_program_stops_its_service_that_cannot_join_its_group(office, monkeypatch):
+    asked = coordination.refuse(monkeypatch, GroupCoordinatorNotAvailableError)
+
+    async def scenario():
+        service = FunctionService(office.settings)
+        async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.start())
+            await asked.get()
+            await service.stop()
 
     asyncio.run(scenario())

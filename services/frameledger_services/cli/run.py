@@ -212,5 +212,9 @@ def _run(
     configures it. Tracing starts here, so that a tracer provider set by a module of functions is kept."""
     from frameledger_services.cli import ops
 
-    with recording(name, metrics):
-        ops.run_service(settings, metrics, serve)
+    async def recorded(stopping: asyncio.Event) -> None:
+        # Within the service: the process may end with it, and the last spans are exported before.
+        with recording(name, metrics):
+            await serve(stopping)
+
+    ops.run_service(settings, metrics, recorded)

@@ -27,6 +27,7 @@ __all__ = [
     "KafkaError",
     "TopicPartition",
     "consumer",
+    "join_group",
     "to_record",
 ]
 
@@ -97,6 +98,29 @@ class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # as above
         rate_limited_connections(with_failover(self._client))
         with rate_limited():
             await self._start()
+
+
+async def join_group(client: Any, stopping: asyncio.Event) -> bool:
+    """Start a consumer that has subscribed. Returns whether it has joined its group: False if `stopping` was set first.
+    The caller stops it in any case.
+
+    Until the group has a coordinator, aiokafka asks for it again and again. That may last as long as an outage: brokers
+    answer, but none of them leads the partition of `__consumer_offsets` that has the group.
+    """
+    if stopping.is_set():
+        return False
+    starting, stop = asyncio.create_task(client.start()), asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        starting.cancel()
+        stop.cancel()
+        # It has to end before the client is stopped, also if this task is cancelled.
+        await asyncio.wait((starting, stop))
+    if starting.cancelled():
+        return False
+    starting.result()
+    return True
 
 
 def to_record(received: Any) -> Record:

@@ -15,7 +15,7 @@ from secrets import token_hex
 from frameledger_services import database, exception_groups, failpoints, logs, supervision
 from frameledger_services.database_types import Connection
 from frameledger_services.event_log.closing import closed
-from frameledger_services.event_log.consumer import consumer
+from frameledger_services.event_log.consumer import consumer, join_group
 from frameledger_services.event_log.feed import Feed
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.producer import Producer
@@ -145,9 +145,11 @@ async def _project(
             metrics=metrics,
         )
         client.subscribe([topics.frames], listener=member)
-        await client.start()
-        # In reverse order at the end: what was begun is noted as ended before another member gets the partitions.
+        # In reverse order at the end: what was begun is noted as ended before another member gets the partitions. A
+        # client that could not start has tasks and connections too.
         stack.push_async_callback(lambda: closed(client.stop()))
+        if not await join_group(client, stopping):
+            return
         stack.push_async_callback(lambda: _end_in_order(settings, connections.batches, topics, instance))
         await _run(member, relay, notifier, stopping)
 

@@ -26,6 +26,7 @@ from frameledger_services.event_log.consumer import (
     KafkaError,
     TopicPartition,
     consumer,
+    join_group,
 )
 from frameledger_services.settings import Settings
 from frameledger_services.work.effect_decoding import NoEffectError
@@ -80,18 +81,23 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         self.assigned = asyncio.Event()
         """Set once the group has assigned partitions, or none."""
 
-    async def start(self) -> None:
-        """Join the group. Raises `BrokerError` if there is no such topic, and that or `KafkaError` if no broker
-        answers."""
+    async def start(self, stopping: asyncio.Event) -> bool:
+        """Join the group. Returns False, and is not a member, if `stopping` was set first.
+
+        Raises `BrokerError` if there is no such topic, and that or `KafkaError` if no broker answers.
+        """
         try:
             # aiokafka would look for it for 40 s and not say its name, or create it where brokers do so on request.
             async with broker.connect(self._settings) as brokers:
                 await brokers.topic(self._topic)
             self._client.subscribe([self._topic], listener=self)
-            await self._client.start()
+            has_joined = await join_group(self._client, stopping)
         except BaseException:
             await closed(self._client.stop())
             raise
+        if not has_joined:
+            await self.stop()
+        return has_joined
 
     async def stop(self) -> None:
         """Leave the group, without waiting long for an unreachable broker. Called twice it does nothing more."""

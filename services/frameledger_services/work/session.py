@@ -100,7 +100,8 @@ class SessionRunner(Generic[E, C]):
             await stack.enter_async_context(self._producer)
             stack.push_async_callback(self._database.close)
             await self._database.first(schema.check)
-            await self._consumer.start()
+            if not await self._consumer.start(stopping):
+                return
             stack.push_async_callback(self._consumer.stop)
             sent, registration = self._lease.clock(), self._registration
             await self._database.first(lambda connection: claims.register(connection, registration))

@@ -1,0 +1,55 @@
+"""A process with a service that stops when it is told to, and leaves something behind that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.support.processes import Process, preload
+
+from frameledger_services import logs, process
+
+preload(__name__)
+
+Leaves = Literal["a task that ends", "a task that goes on", "a thread that goes on"]
+
+
+def service(leaves: Leaves, output: Path, *, fails: bool = False) -> Process:
+    """It says `serving`, and `went on` if its program goes on after the service. It writes to `output` what it prints
+    and logs; with `fails` the service raises when it stops."""
+    return Process(_run, leaves, output, fails)
+
+
+def _run(leaves: Leaves, output: Path, fails: bool, said: Any) -> None:
+    # One that is written when it is flushed or closed.
+    sys.stdout = sys.stderr = output.open("w", encoding="utf-8")
+    logs.configure("info", "json")
+
+    async def serve(stopping: asyncio.Event) -> None:
+        begun = asyncio.Event()
+        leaving = asyncio.create_task(_leave(leaves, begun), name=leaves)
+        await begun.wait()
+        said.send("serving")
+        await stopping.wait()
+        print("last words")
+        assert not leaving.done()
+        if fails:
+            raise LookupError("a bug")
+
+    process.run_service(serve)
+    said.send("went on")
+
+
+async def _leave(leaves: Leaves, begun: asyncio.Event) -> None:
+    begun.set()
+    if leaves == "a thread that goes on":
+        await asyncio.to_thread(threading.Event().wait)
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if leaves == "a task that ends":
+                raise
