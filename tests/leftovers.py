@@ -1,0 +1,32 @@
+"""Ends what a run left behind: programs that a test had detached when the run was broken off.
+
+A fixture or a test ends what it has started. If only pytest gets the signal and not the processes of xdist, these are
+killed before they do; a detached `frameledger up` would then run on, and take time from the next run.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In the process that the others belong to, once these have ended."""
+    if not hasattr(session.config, "workerinput"):
+        temporary = session.config._tmp_path_factory  # type: ignore[attr-defined]  # pytest has no public name for it
+        kill_all_of(temporary.getbasetemp())
+
+
+def kill_all_of(folder: Path) -> list[int]:
+    """Kill every process that runs a program of this folder or was given a path in it. Returns their ids."""
+    killed = []
+    for process in psutil.process_iter(["cmdline"]):
+        if any(f"{folder}/" in word for word in process.info["cmdline"] or ()):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+                killed.append(process.pid)
+    return killed
