@@ -25,6 +25,7 @@ from tests.support.processes import CONTEXT, Process, preload
 from frameledger import record as record_module
 from frameledger.evolve import evolve
 from frameledger_services import database, logs
+from frameledger_services.event_log import feed
 from frameledger_services.event_log.consumer import consumer
 from frameledger_services.projector import (
     batch_fold,
@@ -58,6 +59,8 @@ class Plan:
     """Another consumer group than the one of the settings: then nobody takes partitions away from it."""
 
     session_ms: int = 1_000
+    """After so long a silence of the process its partitions are taken over anew, by another one or by itself."""
+
     member: str | None = None
     """A name by which the group knows the process again, so that nobody waits for the one that was killed."""
 
@@ -242,7 +245,7 @@ def _wrap(points: _Points, plan: Plan) -> None:
         vars(group_member)["_log"] = _Log(plan.logging, points.say)
     if plan.is_newer:
         releases.become_newer()
-    vars(instance_id)["WAIT_SECONDS"] = plan.session_ms / 1000
+    vars(instance_id)["WAIT_SECONDS"] = vars(feed)["FROZEN_SECONDS"] = plan.session_ms / 1000
     if plan.deadly is not None:
         vars(batch_fold)["evolve"] = evolve_or_die
     vars(decoded)["read"] = read_or_die
