@@ -5,15 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from frameledger.evolve import runs
+from frameledger.evolve import inputs, runs
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.state import Call, Run, Runs, Speech
+from frameledger.evolve.state import Call, MessageCursor, Pace, Run, Runs, Speech
 from frameledger.values import replace
 
 
-def filled(value_class):
+def filled(value_class, **chosen):
     """A value whose every field is other than its default."""
-    return value_class(**{field.name: f"a {field.name}" for field in fields(value_class)})
+    return value_class(
+        **{field.name: chosen.get(field.name, f"a {field.name}") for field in fields(value_class)}
+    )
 
 
 def next_stage():
@@ -40,7 +42,30 @@ def kept_text():
     return draft.speech, replace(before, said=None)
 
 
-@pytest.mark.parametrize("copied", [next_stage, next_attempt, open_run, kept_text])
+def another_message():
+    before = filled(MessageCursor, next_position=7, bytes=100)
+    draft = SimpleNamespace(place=before, changes=[], version=1)
+    Draft._add(draft, {}, 20, None)
+    return draft.place, replace(before, next_position=8, bytes=120)
+
+
+def another_text():
+    before = filled(MessageCursor, bytes=100)
+    draft = SimpleNamespace(place=before, changes=[], version=1)
+    Draft._replace(draft, 3, {}, 20)
+    return draft.place, replace(before, bytes=120)
+
+
+def no_rounds():
+    before = filled(Pace)
+    draft = SimpleNamespace(pace=before)
+    inputs.noted(draft)
+    return draft.pace, replace(before, rounds=0, round_of=None)
+
+
+@pytest.mark.parametrize(
+    "copied", [next_stage, next_attempt, open_run, kept_text, another_message, another_text, no_rounds]
+)
 def test_a_copy_has_every_field_of_the_value(copied):
     found, expected = copied()
     assert found == expected
