@@ -59,7 +59,10 @@ class Plan:
     """Another consumer group than the one of the settings: then nobody takes partitions away from it."""
 
     session_ms: int = 1_000
-    """After so long a silence of the process its partitions are taken over anew, by another one or by itself."""
+    """After so long a silence of the process the group gives its partitions to another one."""
+
+    frozen_ms: int | None = None
+    """After so long a stand-still it takes its partitions over anew by itself: like the group, if nothing is said."""
 
     member: str | None = None
     """A name by which the group knows the process again, so that nobody waits for the one that was killed."""
@@ -245,7 +248,8 @@ def _wrap(points: _Points, plan: Plan) -> None:
         vars(group_member)["_log"] = _Log(plan.logging, points.say)
     if plan.is_newer:
         releases.become_newer()
-    vars(instance_id)["WAIT_SECONDS"] = vars(feed)["FROZEN_SECONDS"] = plan.session_ms / 1000
+    vars(instance_id)["WAIT_SECONDS"] = plan.session_ms / 1000
+    vars(feed)["FROZEN_SECONDS"] = (plan.session_ms if plan.frozen_ms is None else plan.frozen_ms) / 1000
     if plan.deadly is not None:
         vars(batch_fold)["evolve"] = evolve_or_die
     vars(decoded)["read"] = read_or_die
