@@ -16,11 +16,20 @@ from tests.support.databases import made as database
 from tests.support.killable import projector
 from tests.support.road import Raw, made
 from tests.support.webpage import Webpage
-from tests.unit.rules.dsl import append, committed
+from tests.unit.rules.dsl import append, begin, committed, end, result, start
 from tests.unit.rules.test_client_functions import brought
 
 from frameledger import derived
-from frameledger.frames import FunctionCallInProgressFrame, encode_frame
+from frameledger.frames import (
+    Frame,
+    FunctionCallFromLLM,
+    FunctionCallInProgressFrame,
+    FunctionCallsStartedFrame,
+    LLMMessagesAppendFrame,
+    LLMUpdateSettingsFrame,
+    Usage,
+    encode_frame,
+)
 from frameledger.ids import ContextId, Version
 from frameledger_services.embedded import ports
 from frameledger_services.gateway.access import tokens
@@ -33,6 +42,10 @@ PAINTED = "painted"
 ASKED = "asked"
 """A conversation in which a model answered."""
 
+LARGE = "large"
+"""A conversation whose numbers JavaScript cannot count with, wherever a client may choose one."""
+
+LARGEST = 2**63 - 1
 ARGUMENTS = {"order": "A-17", "cents": 4200}
 
 
@@ -46,6 +59,23 @@ def waiting_call() -> bytes:
             waiting={"for": "a manager"},
         )
     )
+
+
+def large_numbers() -> list[Frame]:
+    run = derived.run_id(ContextId(LARGE), Version(2))
+    said = {"role": "user", "content": [{"type": "text", "text": "Book it.", "account": LARGEST}]}
+    call = FunctionCallFromLLM(
+        tool_call_id="c2", function_name="book", arguments={"account": LARGEST}, builtin=True
+    )
+    return [
+        LLMUpdateSettingsFrame(settings={"seed": LARGEST}, pts=LARGEST),
+        LLMMessagesAppendFrame(messages=[said], run_llm=True, pts=LARGEST),
+        start(run),
+        FunctionCallsStartedFrame(function_calls=[call], run_id=run, pts=LARGEST),
+        end(run, usage=Usage(input_tokens=LARGEST, output_tokens=LARGEST)),
+        begin("c2", function_name="book", arguments={"account": LARGEST}, pts=LARGEST),
+        result("c2", {"account": LARGEST}, run_llm=False, pts=LARGEST),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +92,7 @@ def filled(kafka, database_server, migrated_template):
         run = derived.run_id(ContextId(PAINTED), Version(2))
         left = [brought("paint"), append("Make it blue.", run_llm=True), *committed("paint", run=run)]
         road.publish([Raw(PAINTED.encode(), encode_frame(frame)) for frame in left])
+        road.publish([Raw(LARGE.encode(), encode_frame(frame)) for frame in large_numbers()])
         ask(road, ASKED, "Is the desk open?")
         until_closed(road, ASKED)
         road.until_idle(projecting)
@@ -140,7 +171,25 @@ def test_an_answer_in_json_is_sent_and_shown_as_it_was_written(browser, origin, 
         assert stored["result"] == {"account": 12345678901234567890, "price": 1.1}
         web.open("exact", at=2)
         web.page.locator("summary", has_text="Frame 2").press("Enter")
-        expect(web.page.get_by_label("Frame 2 as JSON")).to_contain_text('"account": 12345678901234567890')
+        exactly = re.compile(r'"account": ?12345678901234567890\b')
+        expect(web.page.get_by_label("Frame 2 as JSON")).to_contain_text(exactly)
+        expect(web.page.get_by_role("region", name="Frames", exact=True)).to_contain_text(exactly)
+        web.open("exact", tab="calls", call="c1")
+        expect(web.page.locator("article[data-call='c1']")).to_contain_text(exactly)
+
+
+@pytest.mark.regression("fault 76")
+def test_numbers_that_javascript_cannot_count_with_stand_on_every_view_as_they_are(
+    browser, origin, given, http
+):
+    stored = http.get(f"/contexts/{LARGE}/frames").json()["frames"]
+    assert [one["outcome"] for one in stored] == ["applied"] * 7
+    with signed_in(browser, origin, given[1]["reader"]) as web:
+        web.open(LARGE, at=7)
+        for view in ("Frames", "Context"):
+            expect(web.page.get_by_role("region", name=view, exact=True)).to_contain_text(str(LARGEST))
+        for tab, state in {"calls": {"call": "c2"}, "diff": {"from": 0, "to": 7}}.items():
+            expect(web.open(LARGE, tab=tab, **state)).to_contain_text(str(LARGEST))
 
 
 def test_the_list_of_what_needs_a_person_and_who_works_is_for_everybody(browser, origin, given):

@@ -1,6 +1,6 @@
 /** The gateway's API: JSON in, JSON out, and problems as errors. */
 
-import {parseExactly} from './json.js';
+import {parse, parseExactly} from './json.js';
 
 /** Why a request was not done (RFC 9457). */
 export class Problem extends Error {
@@ -54,7 +54,7 @@ export async function getExactly(path, {signal} = {}) {
 export async function getPage(path, {signal} = {}) {
   const answer = await ask(path, {signal});
   const link = /<([^>]*)>;\s*rel="next"/.exec(answer.headers.get('Link') ?? '');
-  return {value: await answer.json(), next: link === null ? null : link[1]};
+  return {value: parse(await answer.text()), next: link === null ? null : link[1]};
 }
 
 /** Returns the JSON of an answer, and asks again until there is one. Raises `Problem` for one that does not pass. */
@@ -128,5 +128,5 @@ async function problemOf(answer) {
 
 async function bodyOf(answer) {
   const text = await answer.text();
-  return text === '' ? null : JSON.parse(text);
+  return text === '' ? null : parse(text);
 }

@@ -1,11 +1,9 @@
 /** The frames of a conversation: all of them, in chunks of which the browser lays out those that are seen. */
 
 import {to} from './address.js';
-import {useAnswer} from './answer.js';
-import {contextPath, getExactly, session} from './api.js';
+import {session} from './api.js';
 import {clock, typeName} from './format.js';
 import {html, memo, useEffect, useLayoutEffect, useRef, useState} from './html.js';
-import {isRounded} from './json.js';
 import {CHUNK} from './loaded_frames.js';
 import {frameWords, text} from './words.js';
 
@@ -39,25 +37,22 @@ export function Frames({source, at}) {
             at=${index === current ? at : 0} />`,
         )}
       </div>
-      <${Record} id=${source.id} frame=${frames.at(at)} />
+      <${Record} frame=${frames.at(at)} />
     </section>
   `;
 }
 
 /** The frame that is looked at, as it was published. */
-function Record({id, frame}) {
+function Record({frame}) {
   const [open, setOpen] = useState(false);
   const [traces, setTraces] = useState(null);
   useEffect(() => void session().then((who) => setTraces(who.trace_url ?? null), () => setTraces(null)), []);
-  // Its numbers as they were published are asked for only where they may be others: a step need not wait for it.
-  const asksAgain = open && frame !== undefined && isRounded(frame.frame);
-  const {data} = useAnswer(asksAgain ? contextPath(id, `/frames/${frame.version}`) : null, undefined, getExactly);
   if (frame === undefined) return null;
   return html`
     <details class="record" open=${open} onToggle=${(event) => setOpen(event.target.open)}>
       <summary>Frame ${frame.version} <span class="type">${typeName(frame.type)}</span></summary>
       ${open && traces && frame.trace_id && html`<p><a href=${traces.replace('{trace_id}', frame.trace_id)} target="_blank" rel="noreferrer">Open its trace</a></p>`}
-      ${open && html`<pre tabindex="0" aria-label=${`Frame ${frame.version} as JSON`}>${text((data ?? frame).frame, 2)}</pre>`}
+      ${open && html`<pre tabindex="0" aria-label=${`Frame ${frame.version} as JSON`}>${text(frame.frame, 2)}</pre>`}
     </details>
   `;
 }

@@ -4,21 +4,33 @@
 const SHORT = 96;
 
 /**
- * Returns the value of a JSON text for those who write it again: each number that JavaScript would write otherwise,
- * since it is too long or ends in a zero, is an object that `JSON.stringify` writes as it was. Nobody can count with
- * it. A browser that has no such objects rounds long numbers.
+ * What a text has in it if it may have a whole number that is too long for JavaScript. Each message that still stands has
+ * one, the end of its validity; it is compared with versions, and rounded it is as far away.
  */
-export function parseExactly(json) {
-  if (JSON.rawJSON === undefined) return JSON.parse(json);
-  return JSON.parse(json, (_, value, {source}) => (
-    typeof value === 'number' && String(value) !== source ? JSON.rawJSON(source) : value
+const LONG = /(?<!"valid_to":)(?<!\d)\d{16}/;
+
+/**
+ * Returns the value of a JSON text. A whole number that is too long for JavaScript is an object that `JSON.stringify`
+ * writes as it was; nobody can count with it. A browser that has no such objects rounds it.
+ */
+export function parse(json) {
+  if (!LONG.test(json)) return JSON.parse(json);
+  return parseKeeping(json, (name, value) => (
+    Number.isInteger(value) && !Number.isSafeInteger(value) && name !== 'valid_to'
   ));
 }
 
-/** Returns whether a value has a whole number that is too long for JavaScript, so that it may have been another one. */
-export function isRounded(value) {
-  if (typeof value === 'number') return Math.abs(value) > Number.MAX_SAFE_INTEGER;
-  return value !== null && typeof value === 'object' && Object.values(value).some(isRounded);
+/**
+ * Returns the value of a JSON text for those who write it again: each number that JavaScript would write otherwise is
+ * such an object, also one that ends in a zero.
+ */
+export function parseExactly(json) {
+  return parseKeeping(json, (_, value, source) => typeof value === 'number' && String(value) !== source);
+}
+
+function parseKeeping(json, isKept) {
+  if (JSON.rawJSON === undefined) return JSON.parse(json);
+  return JSON.parse(json, (name, value, {source}) => (isKept(name, value, source) ? JSON.rawJSON(source) : value));
 }
 
 /** Returns a JSON value as text. */

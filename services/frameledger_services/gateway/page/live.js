@@ -7,6 +7,7 @@
  */
 
 import {contextPath} from './api.js';
+import {parse} from './json.js';
 
 const AGAIN_AFTER = 4_000;
 
@@ -52,7 +53,7 @@ export class Live {
     this.told.state('connecting');
     const source = new EventSource(`${contextPath(this.id, '/stream')}?after=${this.after()}`);
     this.#source = source;
-    source.addEventListener('frame', (event) => this.#frame(JSON.parse(event.data)));
+    source.addEventListener('frame', (event) => this.#frame(parse(event.data)));
     source.addEventListener('head', (event) => {
       this.#flush();
       this.told.head(JSON.parse(event.data));
