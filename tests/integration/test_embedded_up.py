@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import chdir, contextmanager
+from contextlib import ExitStack, chdir, contextmanager, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -21,7 +21,7 @@ from tests.support.shared_memory import segments_of
 from typer.testing import CliRunner
 
 from frameledger_services.cli import application
-from frameledger_services.embedded import directory, kafka
+from frameledger_services.embedded import directory, kafka, ports, postgres
 from frameledger_services.embedded.program import EmbeddedError
 
 NAME = "FRAMELEDGER_PROJECTOR_INSTANCE_ID"
@@ -139,6 +139,18 @@ def folder(tmp_path):
         yield made
 
 
+@pytest.fixture
+def usual_ports_in_use():
+    """Nobody takes the ports of servers that were killed before these start again: they have ports of their own."""
+    with ExitStack() as held:
+        for port in (postgres.PREFERRED_PORT, kafka.PREFERRED_PORT):
+            # Another `up` of this machine may have it already.
+            with suppress(OSError):
+                held.enter_context(socket.socket()).bind((ports.HOST, port))
+        yield
+
+
+@pytest.mark.usefixtures("usual_ports_in_use")
 def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_without_a_trace(folder):
     up = folder.run("up", "--detach")
     assert up.returncode == 0, up.stdout + up.stderr
