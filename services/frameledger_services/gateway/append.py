@@ -210,23 +210,23 @@ def publishing(ids: Sequence[str | None]) -> Iterator[None]:
     try:
         yield
     except FramesUnacknowledgedError as error:
-        raise _log_away(str(error), ids, [one.id for one in error.frames]) from error
+        raise not_published("log-away", str(error), [one.id for one in error.frames], ids) from error
     except FramesRefusedError as error:
-        left = [one.id for one in error.frames]
-        if not isinstance(error.__cause__, TooLargeError):
-            raise _log_away(str(error), ids, left) from error
-        published = [one for one in ids if one not in left]
-        raise ProblemError("too-large", str(error), published=published, unpublished=left) from error
+        word = "too-large" if isinstance(error.__cause__, TooLargeError) else "log-away"
+        raise not_published(word, str(error), [one.id for one in error.frames], ids) from error
     except BrokerError as error:
-        raise _log_away(str(error), ids, ids) from error
+        raise not_published("log-away", str(error), ids, ids) from error
     except ValueError as error:
         # What the body or a header says cannot be published so.
         raise ProblemError("bad-parameter", str(error)) from error
 
 
-def _log_away(sentence: str, ids: Sequence[str | None], left: Sequence[str | None]) -> ProblemError:
-    published = [one for one in ids if one not in left]
-    return ProblemError("log-away", sentence, published=published, unpublished=list(left))
+def not_published(
+    word: str, sentence: str, unpublished: Sequence[str | None], ids: Sequence[str | None] = ()
+) -> ProblemError:
+    """Returns the problem that some of the frames with these ids are not on the log."""
+    published = [one for one in ids if one not in unpublished]
+    return ProblemError(word, sentence, published=published, unpublished=list(unpublished))
 
 
 def source_of(request: Request) -> str:
