@@ -29,8 +29,8 @@ from frameledger_services.event_log.frame_defaults import with_defaults
 from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.gateway import answers, body, outcomes, parameters, preferences
 from frameledger_services.gateway.access import caller
-from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.media_types import JSON, NDJSON
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
@@ -60,7 +60,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             parameters=[parameters.CONTEXT, *HEADERS],
             body={
                 "required": True,
-                "content": {JSON: {"schema": _BODY, "example": EXAMPLE}, "application/x-ndjson": {}},
+                "content": {JSON: {"schema": _BODY, "example": EXAMPLE}, NDJSON: {}},
             },
             answers={
                 201: outcomes.APPENDED

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from frameledger_services.gateway.live import event_stream, protocol, timed_send
+from frameledger_services.gateway.media_types import EVENT_STREAM
 from frameledger_services.gateway.openai import conversation, errors
 from frameledger_services.gateway.openai.failures import problem_of
 from frameledger_services.gateway.openai.following import Following
@@ -43,7 +44,7 @@ class AnswerWriter(Protocol):
 class AnswerStream(Response):
     """The answer as it comes, at its client's pace."""
 
-    media_type = "text/event-stream"
+    media_type = EVENT_STREAM
 
     def __init__(self, listening: Listening, writer: AnswerWriter) -> None:
         # Not the base's, which would say how long the body is.

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 
 from frameledger_services.gateway import parameters
 from frameledger_services.gateway.access import policy
-from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
 from frameledger_services.gateway.openai import conversation, models
 from frameledger_services.gateway.openai.completions import Completions
 from frameledger_services.gateway.parts import Parts
@@ -78,7 +78,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
                     "headers": {conversation.HEADER: {"schema": {"type": "string"}}},
                     "content": {
                         JSON: {"schema": {"$ref": "#/components/schemas/Completion"}},
-                        "text/event-stream": {"schema": {"type": "string"}},
+                        EVENT_STREAM: {"schema": {"type": "string"}},
                     },
                 }
             },
