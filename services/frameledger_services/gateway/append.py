@@ -124,11 +124,6 @@ _BODY = {
     ],
 }
 
-
-def _header(name: str, description: str) -> parameters.Parameter[str]:
-    return parameters.Parameter(name, {"type": "string"}, description, str, "header")
-
-
 CAUSE = parameters.Parameter(
     "Frameledger-Causation-Id",
     {"type": "string", "minLength": 1, "maxLength": 255},
@@ -140,17 +135,17 @@ CAUSE = parameters.Parameter(
 HEADERS = (
     outcomes.PREFER,
     CAUSE,
-    _header(
+    parameters.header(
         "If-Match",
         'A version in quotes, such as `"41"`, or the `ETag` of a context. With one frame: it is applied only if '
         "messages, tools and settings have not changed since; otherwise 412.",
     ),
-    _header(
+    parameters.header(
         "Idempotency-Key",
         "1 to 255 characters. Frames without an `id` get one that follows from the key, so that sending the same "
         "request again stores nothing twice; another request with the key is 422.",
     ),
-    _header("traceparent", "The trace to which the frames belong (W3C Trace Context)."),
+    parameters.header("traceparent", "The trace to which the frames belong (W3C Trace Context)."),
 )
 
 

@@ -45,12 +45,9 @@ CALL = parameters.in_path(
     parameters.text("call", ""), "call", "The id of the call (`tool_call_id`).", "call_7"
 )
 
-KEY = parameters.Parameter(
+KEY = parameters.header(
     "Idempotency-Key",
-    {"type": "string"},
     "1 to 255 characters: one result is stored for each key. Without it, the same result can be sent again, too.",
-    str,
-    "header",
 )
 
 SETTLED = (

@@ -84,13 +84,10 @@ ACCEPTED: dict[str, Any] = {
     "content": _schema("Accepted"),
 }
 
-PREFER = parameters.Parameter(
+PREFER = parameters.header(
     "Prefer",
-    {"type": "string"},
     "How long to wait until the frames are stored. `wait=10`: at most so many seconds, and no more than the gateway's "
     "limit; 202 if they are not stored by then. `respond-async`: 202 at once. Default: `wait=5`.",
-    str,
-    "header",
 )
 
 EXAMPLE = {"frames": [{"id": "0198d3c2-7a55-7c11-9b7d-0d3f3a1c9f52", "place": "llm.frames:1:0:17"}]}
