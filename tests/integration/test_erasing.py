@@ -373,7 +373,9 @@ def test_a_new_life_may_be_refused(database, monkeypatch, small):
 
     async def run():
         async with Projecting(database) as projecting:
-            projecting.batches = Batches(projecting.connection, TOPICS, projecting.cache, refuse_erased=True)
+            projecting.batches = Batches(
+                commits.Commits(projecting.connection, TOPICS, projecting.cache, refuse_erased=True)
+            )
             for record in log.records:
                 await projecting.store([record])
             return projecting.outbox

@@ -11,6 +11,7 @@ from frameledger.fold import Conversation, Folding
 from frameledger.partition import partition_for
 from frameledger.record import DecodeError, Record, decode
 from frameledger_services.projector.batches import Batches
+from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorTopics
 from frameledger_services.store import binary_copy, held_effects, projections
@@ -83,7 +84,9 @@ class Projecting:
             taken = await projections.assign(self.connection, TOPIC, partition, self.owner)
             await held_effects.hold(self.connection, TOPIC, partition, taken.epoch, None)
             self.owned[partition] = OwnedPartition(partition, taken.epoch, taken.next_offset)
-        self.batches = Batches(self.connection, TOPICS, self.cache, rebuild_frames=self.rebuild_frames)
+        self.batches = Batches(
+            Commits(self.connection, TOPICS, self.cache, rebuild_frames=self.rebuild_frames)
+        )
         return self
 
     async def __aexit__(self, *_):

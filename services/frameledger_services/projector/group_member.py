@@ -25,6 +25,7 @@ from frameledger_services.event_log.topics import home_partition, missing
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import held_effects, instance_id, takeover, topic_identity
 from frameledger_services.projector.batches import Batches
+from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.crashes import Isolation
 from frameledger_services.projector.decoded import FetchedRecord
 from frameledger_services.projector.head_cache import HeadCache
@@ -86,13 +87,15 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._topics = topics
         self._cache = HeadCache()
         self._batches = Batches(
-            connection,
-            topics,
-            self._cache,
-            failpoint,
-            rebuild_frames=rebuild_frames,
-            refuse_erased=refuse_erased,
-            metrics=metrics,
+            Commits(
+                connection,
+                topics,
+                self._cache,
+                failpoint,
+                rebuild_frames=rebuild_frames,
+                refuse_erased=refuse_erased,
+                metrics=metrics,
+            )
         )
         self._instance = instance
         self._isolation = Isolation(connection, topics.frames, self._batches)
