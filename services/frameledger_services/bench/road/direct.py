@@ -24,7 +24,7 @@ from frameledger_services.store import binary_copy, projections
 PARTITIONS = 8
 BATCH = 100
 
-_LOGGED_AT_MS = 1_772_600_000_000
+LOGGED_AT_MS = 1_772_600_000_000
 
 
 class Direct:
@@ -54,7 +54,7 @@ class Direct:
         partition = partition_for(record.key, PARTITIONS)
         offset = self._ends[partition]
         self._ends[partition] = offset + 1
-        return Record(self._topic, partition, offset, record.key, record.value, record.headers, _LOGGED_AT_MS)
+        return Record(self._topic, partition, offset, record.key, record.value, record.headers, LOGGED_AT_MS)
 
 
 @asynccontextmanager
