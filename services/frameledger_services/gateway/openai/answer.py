@@ -27,6 +27,7 @@ from frameledger.frames import (
     TextFrame,
     Usage,
 )
+from frameledger.surrogates import is_first_half
 from frameledger_services.resumed_text import ResumedText
 
 TYPES = (
@@ -53,9 +54,6 @@ SUPERSEDED = "answer_superseded"
 
 BETWEEN = "\n\n"
 """Between the texts of two runs."""
-
-_FIRST_HALF = ("\ud800", "\udbff")
-"""Between these are the first halves of characters that UTF-16 writes as two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,7 @@ class Answer:
     def text(self) -> str:
         """All that was said, without what was taken back: the words that the context has of it."""
         spoken = self._text
-        if self.is_open and spoken and _FIRST_HALF[0] <= spoken[-1] <= _FIRST_HALF[1]:
+        if self.is_open and spoken and is_first_half(spoken[-1]):
             # Its other half comes with the next piece.
             spoken = spoken[:-1]
         spoken = text.whole(spoken).strip()
