@@ -29,9 +29,9 @@ class Panel(NamedTuple):
     kind: str = "timeseries"
 
 
-def rate(metric: str, *by: str, where: str = "") -> tuple[str, str]:
+def rate(metric: str, *by: str) -> tuple[str, str]:
     """What happens in a second, by these labels."""
-    return f"sum by ({', '.join(by)}) (rate({metric}{where}[$__rate_interval]))", _legend(by)
+    return f"sum by ({', '.join(by)}) (rate({metric}[$__rate_interval]))", _legend(by)
 
 
 def now(metric: str, *by: str) -> tuple[str, str]:
