@@ -13,7 +13,7 @@ from tests.support.function_harness import (
     SETTLED,
     called,
     play,
-    stage,
+    stage_settings,  # noqa: F401  # a fixture
     until_begun,
 )
 
@@ -22,12 +22,6 @@ from frameledger.frames import EndFrame, InterruptionFrame, LLMSetToolsFrame
 from frameledger_services.functions import FunctionRegistry, ResultRefusedError
 
 pytestmark = CONNECTIONS_LEFT_OPEN
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 class Breaks(dict):

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 
 import psycopg
+import pytest
+from tests.support.databases import made
 
 from frameledger.fold import Conversation, Folding
 from frameledger.partition import partition_for
 from frameledger.record import DecodeError, Record, decode
+from frameledger_services.projector import commits
 from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.head_cache import HeadCache
@@ -132,6 +135,20 @@ def histories_interleaved():
                 if one is not None:
                     log.add(*one)
     return log.records
+
+
+@pytest.fixture(params=[0, 64], ids=["each by itself", "all at once"])
+def both_writers(monkeypatch, request):
+    """Runs a test twice: batches are written by a statement for each table, and small ones as one statement."""
+    monkeypatch.setattr(commits, "SMALL_RECORDS", request.param)
+
+
+@pytest.fixture(scope="module", name="filled")
+def database_of_histories(database_server, migrated_template):
+    """The address of a database with all histories, which the tests of a module only read."""
+    with made(database_server, template=migrated_template) as (_, address):
+        project(address, histories_interleaved(), sizes=(500,))
+        yield address
 
 
 def folded(path):
