@@ -26,13 +26,13 @@ class AnswerWriter(Protocol):
     """Writes one answer in the form of an API."""
 
     def whole(self) -> bytes:
-        """Returns an answer that is over."""
+        """Returns an answer that is over, as one body."""
 
     def begin(self) -> bytes:
-        """Returns the first events of one that comes."""
+        """Returns the first events of a streamed answer."""
 
     def news(self) -> bytes:
-        """Returns events of what was said since."""
+        """Returns the events for what was said since the last call; nothing if nothing was."""
 
     def end(self) -> bytes:
         """Returns the last events of an answer that is over."""
