@@ -161,7 +161,7 @@ class LocalCalls:
                         announced = await self._announce(
                             batch, session, context_id, announcement, causation_id
                         )
-                    await entry.first()
+                    await entry.until_first()
                     await self._run_in_order(batch, session, announced.calls)
             if announced.refused:
                 raise CallsRefusedError(context_id, OPEN_ALREADY, announced.refused)
@@ -259,7 +259,7 @@ class LocalCalls:
 async def _stop_with_lease(session: work.Session, lifecycle: CallLifecycle) -> None:
     """A worker stops the calls that it claimed when its lease ends, and knows none without a claim. The timekeeper
     settles those soon after that, and the model may make them again: their handlers must not run any more."""
-    await session.lease.ended()
+    await session.lease.until_ended()
     lifecycle.request_stop("claim_lost")
 
 

@@ -204,8 +204,8 @@ async def _run(member: GroupMember, relay: Relay, notifier: Notifier, stopping: 
         beside = [tasks.create_task(relay.run()), tasks.create_task(notifier.run())]
         await member.run(stopping)
         async with asyncio.timeout(DRAIN_SECONDS):
-            await relay.drained()
-            await notifier.drained()
+            await relay.until_drained()
+            await notifier.until_drained()
         for task in beside:
             task.cancel()
 
