@@ -405,7 +405,7 @@ def test_tools_that_are_set_are_advertised_and_leave_when_they_are_omitted(setti
         await talk.publish(LLMSetToolsFrame(tools=()))
 
         async def left():
-            return True if not registry.advertising() else None
+            return True if not registry.advertising_contexts() else None
 
         await talk.until(left)
         assert service.has_function("search")
