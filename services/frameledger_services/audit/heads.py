@@ -26,7 +26,7 @@ from frameledger_services.store.leaves import StoredLeaf
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What goes on paper."""
+    """The root of a database at one time: what an operator records elsewhere."""
 
     hash: bytes
     conversations: int

@@ -31,7 +31,7 @@ class Server:
     """Sessions whose commit waits for a standby."""
 
     waiting_seconds: float
-    """How long the one that waits longest does."""
+    """How long the longest of these waits has taken."""
 
     oldest_seconds: float
     """How long the session has been in its transaction or statement that keeps the oldest versions of rows alive."""
@@ -41,7 +41,7 @@ class Server:
 
 
 async def look(connection: Connection) -> Server:
-    """What it says now. One statement."""
+    """Returns the state of the server now. One statement."""
     async with connection.cursor(row_factory=class_row(Server)) as cursor:
         await cursor.execute(_LOOK)
         row = await cursor.fetchone()
