@@ -1,7 +1,7 @@
 """The two dashboards, written as Grafana imports them: `road.json` and `work.json` beside this file.
 
 What a panel says about itself is what the list of metrics says. To change one, change it here and run this program;
-`tests/unit/test_dashboards.py` compares.
+`tests/unit/test_alerts.py` compares.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ DRAIN_SECONDS = 10.0
 SESSION = {
     **database.UNLIMITED,
     "idle_in_transaction_session_timeout": "10s",
-    # The server's side of `KEEPALIVE`: until it ends, the session of a machine that is gone counts as alive.
+    # The server's side of `database.KERNEL`: until it ends, the session of a machine that is gone counts as alive.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     # Rows are found by their keys only. No plan needs statistics, which may be those of a table that was empty.
