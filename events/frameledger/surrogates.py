@@ -20,6 +20,11 @@ def has_half(text: str) -> bool:
     return False
 
 
+def is_first_half(character: str) -> bool:
+    """Whether it may become a character with the one that follows it."""
+    return "\ud800" <= character <= "\udbff"
+
+
 def write_out_halves(value: bytes) -> bytes:
     """The same JSON with each half that is alone turned into the six characters of its escape, in lower case.
 

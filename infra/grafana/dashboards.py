@@ -1,7 +1,7 @@
 """The two dashboards, written as Grafana imports them: `road.json` and `work.json` beside this file.
 
 What a panel says about itself is what the list of metrics says. To change one, change it here and run this program;
-`tests/unit/test_dashboards.py` compares.
+`tests/unit/test_alerts.py` compares.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Panel(NamedTuple):
     kind: str = "timeseries"
 
 
-def rate(metric: str, *by: str, where: str = "") -> tuple[str, str]:
+def rate(metric: str, *by: str) -> tuple[str, str]:
     """What happens in a second, by these labels."""
-    return f"sum by ({', '.join(by)}) (rate({metric}{where}[$__rate_interval]))", _legend(by)
+    return f"sum by ({', '.join(by)}) (rate({metric}[$__rate_interval]))", _legend(by)
 
 
 def now(metric: str, *by: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ HUGE = b"9" * 300
 VIEWS = ("conversations", "transcript", "timeline", "turns", "interruptions", "parked", "lag")
 
 # How a record may end beside the code with which it is rejected.
-STORED, UNKNOWN, REPEATED, FORWARDED, PARKED = "stored", "unknown", "repeated", "forwarded", "parked"
+STORED, UNKNOWN, REPEATED, FORWARDED = "stored", "unknown", "repeated", "forwarded"
 
 KEYS = {
     "no key": (None, "bad_key"),

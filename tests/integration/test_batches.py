@@ -13,6 +13,7 @@ from tests.support.batches import (
     Log,
     Projecting,
     again,
+    both_writers,  # noqa: F401  # a fixture
     dump,
     folded,
     histories_interleaved,
@@ -30,7 +31,7 @@ from frameledger.evolve.changes import (
     CallWaiting,
 )
 from frameledger.partition import partition_for
-from frameledger_services.projector import commits, writer
+from frameledger_services.projector import writer
 from frameledger_services.projector.ownership import ProjectorFencedError
 from frameledger_services.store import projections
 
@@ -280,9 +281,8 @@ def test_records_of_a_foreign_partition_are_forwarded_and_what_is_no_frame_is_a_
         ]
 
 
-@pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
-def test_who_lost_one_of_its_partitions_is_fenced_and_stores_nothing_of_any(database, monkeypatch, small):
-    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
+@pytest.mark.usefixtures("both_writers")
+def test_who_lost_one_of_its_partitions_is_fenced_and_stores_nothing_of_any(database):
     log = Log()
     for number in range(2 * PARTITIONS):
         log.add(f"ctx-{number}", b'{"type":"LLMRunFrame"}')

@@ -5,13 +5,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.batches import HISTORIES, Log, folded, histories_interleaved, project
-from tests.support.databases import made
+from tests.support.batches import (
+    HISTORIES,
+    Log,
+    database_of_histories,  # noqa: F401  # a fixture
+    folded,
+    project,
+)
 
 from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
 from frameledger_services.cli.terminal.output import WIDTH_OF_A_FILE
@@ -20,14 +24,6 @@ from frameledger_services.projector import batch_fold
 
 HOSTILE = "\x1b[2Jclear\u202e"
 BARGE_IN = next(path for path in HISTORIES if path.stem == "barge-in")
-
-
-@pytest.fixture(scope="module")
-def filled(database_server, migrated_template) -> Iterator[str]:
-    """A database with all histories, which these tests only read."""
-    with made(database_server, template=migrated_template) as (_, address):
-        project(address, histories_interleaved(), sizes=(500,))
-        yield address
 
 
 def succeeded(result):

@@ -303,13 +303,13 @@ def test_notifications_are_heard_again_after_the_database_ended_the_connection(r
         with psycopg.connect(database, autocommit=True) as connection:
             while (mark := received.mark("frames", 3))[1] != offset:
                 connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"frames 3:{offset}"))
-                await received.moved("frames", 3, mark, often=True)
+                await received.until_moved("frames", 3, mark, often=True)
 
     async def scenario():
         received = Notifications(readable)
         listening = asyncio.create_task(received.listen())
         async with asyncio.timeout(ON_SERVERS):
-            await received.started()
+            await received.until_started()
             await heard(received, 7)
             with psycopg.connect(database, autocommit=True) as connection:
                 connection.execute(
@@ -431,7 +431,7 @@ def test_who_follows_queries_only_when_the_partition_of_the_conversation_moves(
         while (mark := progress.mark(topic, partition))[1] != offset:
             with psycopg.connect(database, autocommit=True) as connection:
                 connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"{topic} {partition}:{offset}"))
-            await progress.moved(topic, partition, mark)
+            await progress.until_moved(topic, partition, mark)
 
     async def scenario(client):
         await client._listen(within=ON_SERVERS)

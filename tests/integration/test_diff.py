@@ -8,7 +8,11 @@ from random import Random
 import psycopg
 import pytest
 from tests.laws.strategies import conversation_of
-from tests.support.batches import Log, histories_interleaved, project
+from tests.support.batches import (
+    Log,
+    database_of_histories,  # noqa: F401  # a fixture
+    project,
+)
 from tests.support.databases import made
 
 from frameledger.fold import Conversation, Folding
@@ -40,22 +44,14 @@ TOOLS = """\
 
 
 @pytest.fixture(scope="module")
-def filled(database_server, migrated_template) -> Iterator[str]:
-    """A database with all histories, and with a generated conversation for each of the seeds."""
+def generated_talks(database_server, migrated_template) -> Iterator[str]:
+    """A database with a generated conversation for each of the seeds."""
     log = Log()
     for seed in SEEDS:
         for value in generated(seed):
             log.add(name(seed), value)
     with made(database_server, template=migrated_template) as (_, address):
         project(address, log.records, sizes=(7, 64))
-        yield address
-
-
-@pytest.fixture(scope="module")
-def histories(database_server, migrated_template) -> Iterator[str]:
-    """A database with all histories."""
-    with made(database_server, template=migrated_template) as (_, address):
-        project(address, histories_interleaved(), sizes=(500,))
         yield address
 
 
@@ -80,19 +76,21 @@ def folded_prefixes(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_context_at_every_version_of_a_random_conversation_is_the_fold_of_the_prefix(filled, seed):
+def test_the_context_at_every_version_of_a_random_conversation_is_the_fold_of_the_prefix(
+    generated_talks, seed
+):
     expected = folded_prefixes(seed)
-    with psycopg.connect(filled) as connection:
+    with psycopg.connect(generated_talks) as connection:
         for version, context in enumerate(expected):
             [(found,)] = connection.execute("SELECT context_at(%s, %s)::text", (name(seed), version))
             assert json.loads(found) == context
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_difference_applied_to_the_one_version_gives_the_other(filled, seed):
+def test_a_difference_applied_to_the_one_version_gives_the_other(generated_talks, seed):
     expected = folded_prefixes(seed)
     chance, last = Random(seed), len(expected) - 1
-    with psycopg.connect(filled) as connection:
+    with psycopg.connect(generated_talks) as connection:
         for _ in range(30):
             a, b = chance.randint(0, last), chance.randint(0, last)
             [(text,)] = connection.execute("SELECT context_diff(%s, %s, %s)::text", (name(seed), a, b))
@@ -132,32 +130,32 @@ def placed(connection, seed, version):
         ("barge-in 6 7", "barge-in from version 6 to 7\nNothing changed.\n"),
     ],
 )
-def test_a_person_reads_what_changed(histories, command, words, expected):
-    result = command(histories, "diff", *words.split())
+def test_a_person_reads_what_changed(filled, command, words, expected):
+    result = command(filled, "diff", *words.split())
     assert result.exit_code == 0, result.output
     assert expected in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 100
 
 
-def test_a_time_is_as_good_as_a_version(histories, command):
-    by_version = command(histories, "diff", "barge-in", 11, 12).stdout
+def test_a_time_is_as_good_as_a_version(filled, command):
+    by_version = command(filled, "diff", "barge-in", 11, 12).stdout
     by_time = command(
-        histories, "diff", "barge-in", "2026-02-02T02:40:02.42Z", "2026-02-02T03:40:02.66+01:00"
+        filled, "diff", "barge-in", "2026-02-02T02:40:02.42Z", "2026-02-02T03:40:02.66+01:00"
     ).stdout
     assert by_time == by_version
 
 
-def test_as_json_it_is_what_sql_says(histories, command):
-    found = json.loads(command(histories, "diff", "ambiguous-payments", 20, "--json").stdout)
-    with psycopg.connect(histories) as connection:
+def test_as_json_it_is_what_sql_says(filled, command):
+    found = json.loads(command(filled, "diff", "ambiguous-payments", 20, "--json").stdout)
+    with psycopg.connect(filled) as connection:
         [(said,)] = connection.execute("SELECT context_diff('ambiguous-payments', 20, 60)")
     assert found == {"context_id": "ambiguous-payments"} | said | {"eras": [2, 3]}
 
 
-def test_a_conversation_or_version_that_is_not_there_is_named(histories, command):
-    assert "It has 0 to 22" in command(histories, "diff", "barge-in", 3, 99).stderr
-    assert "frameledger list" in command(histories, "diff", "nobody", 3).stderr
-    assert command(histories, "diff", "barge-in", "yesterday").exit_code == 2
+def test_a_conversation_or_version_that_is_not_there_is_named(filled, command):
+    assert "It has 0 to 22" in command(filled, "diff", "barge-in", 3, 99).stderr
+    assert "frameledger list" in command(filled, "diff", "nobody", 3).stderr
+    assert command(filled, "diff", "barge-in", "yesterday").exit_code == 2
 
 
 def test_changed_words_are_marked_in_color_on_a_terminal(capsys):

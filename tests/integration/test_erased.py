@@ -4,9 +4,13 @@ import asyncio
 
 import psycopg
 import pytest
-from tests.support.batches import Log, Projecting, value_of
+from tests.support.batches import (
+    Log,
+    Projecting,
+    both_writers,  # noqa: F401  # a fixture
+    value_of,
+)
 
-from frameledger_services.projector import commits
 from frameledger_services.projector.ownership import ProjectorFencedError
 
 RUN = b'{"type":"LLMRunFrame"}'
@@ -42,16 +46,14 @@ def erased_in_between(database, erase, first_version):
 
 
 @pytest.mark.regression("fault 3")
-@pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
-def test_erasing_fences_the_projector_that_remembers_the_conversation(database, monkeypatch, small):
-    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
+@pytest.mark.usefixtures("both_writers")
+def test_erasing_fences_the_projector_that_remembers_the_conversation(database):
     erased_in_between(database, "SELECT erase('ctx', 'the user asked')", first_version=4)
 
 
 @pytest.mark.regression("fault 3")
-@pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
-def test_who_finds_a_conversation_gone_without_a_fence_fences_itself(database, monkeypatch, small):
-    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
+@pytest.mark.usefixtures("both_writers")
+def test_who_finds_a_conversation_gone_without_a_fence_fences_itself(database):
     without_a_fence = """
         SET session_replication_role = replica;
         DELETE FROM messages; DELETE FROM runs; DELETE FROM eras; DELETE FROM frames; DELETE FROM contexts;

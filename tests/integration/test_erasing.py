@@ -8,7 +8,15 @@ import psycopg
 import pytest
 from tests.laws.strategies import random_conversation
 from tests.support import erasing
-from tests.support.batches import TOPIC, TOPICS, Log, Projecting, project, value_of
+from tests.support.batches import (
+    TOPIC,
+    TOPICS,
+    Log,
+    Projecting,
+    both_writers,  # noqa: F401  # a fixture
+    project,
+    value_of,
+)
 
 from frameledger import record
 from frameledger.evolve import evolve
@@ -38,12 +46,18 @@ from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.lost_frames import LostRange
 
 ERASE = encode_frame(LLMContextEraseFrame(id="e1", why="asked", requested_by="desk"))
-EACH_AND_ALL = pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
 
 
 def say(text, *, run_llm=False, frame_id=None):
     message = {"role": "user", "content": text}
     return encode_frame(LLMMessagesAppendFrame(id=frame_id, messages=[message], run_llm=run_llm))
+
+
+def poisoned(state, frame, *others):
+    """`evolve` with a bug: it raises on a frame with the text "kill"."""
+    if "kill" in str(frame):
+        raise ValueError("a bug")
+    return evolve(state, frame, *others)
 
 
 def one(address, query, *parameters):
@@ -86,12 +100,11 @@ def verified(address, context_id):
     return done.differences.in_order()
 
 
-@EACH_AND_ALL
+@pytest.mark.usefixtures("both_writers")
 @pytest.mark.parametrize("seed", range(4))
 def test_the_tables_are_the_fold_of_the_whole_log_however_it_is_cut(
-    database, make_database, migrated_template, monkeypatch, seed, small
+    database, make_database, migrated_template, seed
 ):
-    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
     records = talks_with_erasures(seed)
     live, again = database, make_database(template=migrated_template)
     project(live, records, sizes=(1, 7, 64, 3), cache_bytes=1)
@@ -129,9 +142,8 @@ def test_nothing_of_an_erased_conversation_is_found_in_any_column(database, seed
         assert count(database, "erasures") == 4
 
 
-@EACH_AND_ALL
-def test_the_receipt_says_what_was_erased_where_it_lies_and_by_whom(database, monkeypatch, small):
-    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
+@pytest.mark.usefixtures("both_writers")
+def test_the_receipt_says_what_was_erased_where_it_lies_and_by_whom(database):
     log = Log()
     log.add("ctx", say("hello", run_llm=True))
     log.add("ctx", say("a secret"))
@@ -191,10 +203,9 @@ def test_before_and_behind_it_in_one_batch(database):
     assert one(database, "SELECT context_at('ctx', 2), version_at('ctx', now())") == (erasing.EMPTY, 3)
 
 
-@EACH_AND_ALL
+@pytest.mark.usefixtures("both_writers")
 @pytest.mark.parametrize("cache_bytes", [1, 1 << 20], ids=["loaded", "in memory"])
-def test_an_erasure_that_is_published_twice_erases_once(database, monkeypatch, small, cache_bytes):
-    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
+def test_an_erasure_that_is_published_twice_erases_once(database, cache_bytes):
     log = Log()
     for value in (say("a"), ERASE, ERASE, say("b"), ERASE, say("c")):
         log.add("ctx", value)
@@ -228,11 +239,6 @@ def test_a_parked_conversation_is_erased_and_parked_no_more(database, monkeypatc
     for value in (say("hello", run_llm=True), say("kill"), say("secret"), ERASE, say("new")):
         log.add("ctx", value)
 
-    def poisoned(state, frame, *others):
-        if "kill" in str(frame):
-            raise ValueError("a bug")
-        return evolve(state, frame, *others)
-
     monkeypatch.setattr("frameledger_services.projector.batch_fold.evolve", poisoned)
     project(database, log.records[:3])
     assert one(database, "SELECT parked_version FROM contexts") == (2,)
@@ -244,13 +250,10 @@ def test_a_parked_conversation_is_erased_and_parked_no_more(database, monkeypatc
     assert one(database, "SELECT version, parked_version, parked_error FROM contexts") == (5, None, None)
 
 
-@EACH_AND_ALL
+@pytest.mark.usefixtures("both_writers")
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before the next life", "in it"])
 @pytest.mark.parametrize("cache_bytes", [1, 1 << 20], ids=["loaded", "in memory"])
-def test_late_words_of_a_worker_are_counted_and_nothing_else(
-    database, monkeypatch, small, has_begun, cache_bytes
-):
-    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
+def test_late_words_of_a_worker_are_counted_and_nothing_else(database, has_begun, cache_bytes):
     log = Log()
     log.add("ctx", say("hello", run_llm=True))
     project(database, log.records)
@@ -339,11 +342,6 @@ def test_what_was_said_before_an_erasure_does_not_come_back_through_a_parked_lif
     log.add("ctx", say("of the next life", frame_id="f4"))
     log.add("ctx", say("kill", frame_id="f5"))
 
-    def poisoned(state, frame, *others):
-        if "kill" in str(frame):
-            raise ValueError("a bug")
-        return evolve(state, frame, *others)
-
     with monkeypatch.context() as patched:
         patched.setattr(batch_fold, "evolve", poisoned)
         outbox = project(database, log.records)
@@ -363,9 +361,8 @@ def test_what_was_said_before_an_erasure_does_not_come_back_through_a_parked_lif
     assert [message["content"] for message in spoken] == ["of the next life", "kill", "the last"]
 
 
-@EACH_AND_ALL
-def test_a_new_life_may_be_refused(database, monkeypatch, small):
-    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
+@pytest.mark.usefixtures("both_writers")
+def test_a_new_life_may_be_refused(database):
     log = Log()
     for value in (say("hello"), ERASE, say("a secret"), ERASE.replace(b"e1", b"e2")):
         log.add("ctx", value, headers=(("note", b"a secret"),))
@@ -373,7 +370,9 @@ def test_a_new_life_may_be_refused(database, monkeypatch, small):
 
     async def run():
         async with Projecting(database) as projecting:
-            projecting.batches = Batches(projecting.connection, TOPICS, projecting.cache, refuse_erased=True)
+            projecting.batches = Batches(
+                commits.Commits(projecting.connection, TOPICS, projecting.cache, refuse_erased=True)
+            )
             for record in log.records:
                 await projecting.store([record])
             return projecting.outbox
@@ -471,11 +470,6 @@ def test_an_erasure_that_was_parked_last_leaves_nothing_to_unpark(database):
 
 def parking(database, records):
     """As a release that does not know the type stores it: the conversation is parked before, and stays so."""
-
-    def poisoned(state, frame, *others):
-        if "kill" in str(frame):
-            raise ValueError("a bug")
-        return evolve(state, frame, *others)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(batch_fold, "evolve", poisoned)

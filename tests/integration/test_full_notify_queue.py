@@ -57,7 +57,7 @@ def test_a_full_queue_of_notifications_stops_nobody_who_announces(small_queue):
                 notifier = Notifier(announcing, TOPIC, nothing)
                 running = asyncio.create_task(notifier.run())
                 notifier.notify({0: 1})
-                await notifier.drained()
+                await notifier.until_drained()
                 assert not running.done()
             await listening.execute(f"LISTEN {CHANNEL}")
             # Who was deaf reads what is there; then this makes room.

@@ -7,7 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.bounds import ON_SERVERS, scaled
-from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, called, play, stage
+from tests.support.function_harness import (
+    CONNECTIONS_LEFT_OPEN,
+    called,
+    play,
+    stage_settings,  # noqa: F401  # a fixture
+)
 
 from frameledger.frames import (
     FunctionCallResultFrame,
@@ -20,12 +25,6 @@ BETWEEN = FunctionCallResultProperties(is_final=False, run_llm=False)
 STARTED, RESULT = "FunctionCallInProgressFrame", "FunctionCallResultFrame"
 
 pytestmark = CONNECTIONS_LEFT_OPEN
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 def test_a_direct_function_answers_by_returning(settings):

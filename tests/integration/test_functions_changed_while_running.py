@@ -6,7 +6,15 @@ import json
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.answerers import answering
-from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, called, play, serving, stage, talking
+from tests.support.function_harness import (
+    CONNECTIONS_LEFT_OPEN,
+    called,
+    play,
+    serving,
+    stage,
+    stage_settings,  # noqa: F401  # a fixture
+    talking,
+)
 
 from frameledger.frames import (
     FunctionCallCancelFrame,
@@ -25,12 +33,6 @@ from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
 
 pytestmark = CONNECTIONS_LEFT_OPEN
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 def held():

@@ -12,19 +12,18 @@ from pathlib import Path
 import pytest
 from tests.bounds import ON_SERVERS, scaled
 from tests.support import commands, databases
-from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, called, stage, talking
+from tests.support.function_harness import (
+    CONNECTIONS_LEFT_OPEN,
+    called,
+    stage_settings,  # noqa: F401  # a fixture
+    talking,
+)
 from tests.support.polling import look_again
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "infra" / "examples"
 
 
 pytestmark = CONNECTIONS_LEFT_OPEN
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 def environment(settings):

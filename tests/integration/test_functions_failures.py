@@ -8,19 +8,20 @@ from time import monotonic
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, Gate, called, play, stage, until_begun
+from tests.support.function_harness import (
+    CONNECTIONS_LEFT_OPEN,
+    Gate,
+    called,
+    play,
+    stage_settings,  # noqa: F401  # a fixture
+    until_begun,
+)
 
 from frameledger.frames import LLMSetToolsFrame
 from frameledger_services.functions import FunctionCallParams, FunctionRegistry, ResultRefusedError
 
 CANCEL = "FunctionCallCancelFrame"
 pytestmark = CONNECTIONS_LEFT_OPEN
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 def test_one_that_raises_says_only_that_it_failed_and_the_details_are_on_the_log(settings):

@@ -7,7 +7,6 @@ import threading
 import time
 from functools import partial
 
-import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.function_harness import (
     CONNECTIONS_LEFT_OPEN,
@@ -15,7 +14,7 @@ from tests.support.function_harness import (
     Gate,
     called,
     play,
-    stage,
+    stage_settings,  # noqa: F401  # a fixture
     until_begun,
 )
 from tests.support.killable import projector
@@ -31,12 +30,6 @@ from frameledger_services.functions import FunctionRegistry, handler
 STARTED, RESULT, CANCEL = "FunctionCallInProgressFrame", "FunctionCallResultFrame", "FunctionCallCancelFrame"
 
 pytestmark = CONNECTIONS_LEFT_OPEN
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 def test_an_interruption_cancels_what_may_be_cancelled_and_spares_the_rest(settings):

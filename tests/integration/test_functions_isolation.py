@@ -13,7 +13,7 @@ from tests.support.function_harness import (
     SETTLED,
     called,
     play,
-    stage,
+    stage_settings,  # noqa: F401  # a fixture
     until_begun,
 )
 
@@ -22,12 +22,6 @@ from frameledger.frames import EndFrame, InterruptionFrame, LLMSetToolsFrame
 from frameledger_services.functions import FunctionRegistry, ResultRefusedError
 
 pytestmark = CONNECTIONS_LEFT_OPEN
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 class Breaks(dict):
@@ -288,7 +282,7 @@ def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings):
 
     async def scenario(service, talk):
         async def left():
-            return True if not registry.advertising() else None
+            return True if not registry.advertising_contexts() else None
 
         await service.set_tools(talk.context_id, [search])
         await talk.publish(EndFrame())
@@ -316,7 +310,11 @@ def test_a_tool_list_that_was_not_published_leaves_no_question_and_no_handler_be
             await service.set_tools("x" * 300, [search])
 
         async def left():
-            return True if not registry.advertising() and not service._running.statuses._questions else None
+            return (
+                True
+                if not registry.advertising_contexts() and not service._running.statuses._questions
+                else None
+            )
 
         await talk.until(left)
 

@@ -12,7 +12,7 @@ from tests.support.function_harness import (
     play,
     returning,
     serving,
-    stage,
+    stage_settings,  # noqa: F401  # a fixture
 )
 
 from frameledger.frames import FunctionCallResultProperties, LLMSetToolsFrame
@@ -22,13 +22,6 @@ from frameledger_services.functions import FunctionCallParams, FunctionRegistry,
 pytestmark = CONNECTIONS_LEFT_OPEN
 
 STARTED, RESULT = "FunctionCallInProgressFrame", "FunctionCallResultFrame"
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    """Without a timekeeper."""
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 def named(*names):
@@ -412,7 +405,7 @@ def test_tools_that_are_set_are_advertised_and_leave_when_they_are_omitted(setti
         await talk.publish(LLMSetToolsFrame(tools=()))
 
         async def left():
-            return True if not registry.advertising() else None
+            return True if not registry.advertising_contexts() else None
 
         await talk.until(left)
         assert service.has_function("search")

@@ -10,7 +10,7 @@ from tests.support.function_harness import (
     called,
     play,
     serving,
-    stage,
+    stage_settings,  # noqa: F401  # a fixture
     talking,
 )
 
@@ -21,12 +21,6 @@ from frameledger_services.functions import FunctionRegistry, ResultRefusedError
 STARTED, RESULT = "FunctionCallInProgressFrame", "FunctionCallResultFrame"
 
 pytestmark = CONNECTIONS_LEFT_OPEN
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 @pytest.mark.parametrize(("safe", "ending"), [(False, "ambiguous"), (True, "done")])

@@ -7,8 +7,13 @@ from hashlib import sha256
 
 import psycopg
 import pytest
-from tests.support.batches import HISTORIES, Log, histories_interleaved, project, value_of
-from tests.support.databases import made
+from tests.support.batches import (
+    HISTORIES,
+    Log,
+    database_of_histories,  # noqa: F401  # a fixture
+    project,
+    value_of,
+)
 from tests.support.rows import link
 
 from frameledger import heads_file, proofs
@@ -36,14 +41,6 @@ ODD_IDS = [
     "a\tb",
 ]
 """Whose order differs between bytes, UTF-16 and languages."""
-
-
-@pytest.fixture(scope="module")
-def filled(database_server, migrated_template):
-    """A database with all histories, which these tests only read."""
-    with made(database_server, template=migrated_template) as (_, address):
-        project(address, histories_interleaved(), sizes=(500,))
-        yield address
 
 
 def succeeded(result):

@@ -68,11 +68,11 @@ def split(rows):
     return runs, calls
 
 
-def ended_run(log, context_id, name="pay", count=1):
+def ended_run(log, context_id, count=1):
     """A run that has ended, and whose calls one frame dispatches."""
     run = {"run_id": derived.run_id(ContextId(context_id), Version(1)), "attempt": 1}
     calls = [
-        {"tool_call_id": f"{context_id}-{number}", "function_name": name, "arguments": {}}
+        {"tool_call_id": f"{context_id}-{number}", "function_name": "pay", "arguments": {}}
         for number in range(count)
     ]
     for frame in (

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, Gate, called, play, returning, stage
+from tests.support.function_harness import (
+    CONNECTIONS_LEFT_OPEN,
+    Gate,
+    called,
+    play,
+    returning,
+    stage_settings,  # noqa: F401  # a fixture
+)
 
 from frameledger.frames import InterruptionFrame, LLMSetLimitsFrame
 from frameledger_services.functions import CallsRefusedError, FunctionRegistry
@@ -19,12 +26,6 @@ ANNOUNCED, STARTED, RESULT, CANCEL = (
     "FunctionCallResultFrame",
     "FunctionCallCancelFrame",
 )
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 class Booking:

@@ -5,14 +5,16 @@ import asyncio
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.batches import Log, Projecting, value_of
+from tests.support.batches import (
+    Log,
+    Projecting,
+    both_writers,  # noqa: F401  # a fixture
+    value_of,
+)
 
 from frameledger import stored
 from frameledger.frames import LLMMessagesAppendFrame, encode_frame
-from frameledger_services.projector import commits
 from frameledger_services.projector.stored_heads import NewerHeadError
-
-BOTH_WAYS = pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
 
 
 def said(*contexts):
@@ -27,9 +29,8 @@ def said(*contexts):
 REBUILT = "UPDATE contexts SET rebuilt = rebuilt + 1 WHERE context_id = 'ctx'"
 
 
-@BOTH_WAYS
-def test_a_rebuilt_conversation_is_loaded_again_and_no_partition_is_lost(database, monkeypatch, small):
-    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
+@pytest.mark.usefixtures("both_writers")
+def test_a_rebuilt_conversation_is_loaded_again_and_no_partition_is_lost(database):
     records = said("ctx", "other", "ctx", "other", "ctx", "ctx")
 
     async def run():
@@ -49,9 +50,8 @@ def test_a_rebuilt_conversation_is_loaded_again_and_no_partition_is_lost(databas
     check(database, {"ctx": (4, 1), "other": (2, 0)})
 
 
-@BOTH_WAYS
-def test_a_batch_waits_for_the_rebuild_of_its_conversation_and_is_folded_again(database, monkeypatch, small):
-    monkeypatch.setattr(commits, "SMALL_RECORDS", small)
+@pytest.mark.usefixtures("both_writers")
+def test_a_batch_waits_for_the_rebuild_of_its_conversation_and_is_folded_again(database):
     records = said("ctx", "other", "ctx", "other")
 
     async def run():

@@ -8,7 +8,11 @@ import psycopg
 import pytest
 from tests.support.answerers import answering
 from tests.support.batches import value_of
-from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, play, stage
+from tests.support.function_harness import (
+    CONNECTIONS_LEFT_OPEN,
+    play,
+    stage_settings,  # noqa: F401  # a fixture
+)
 from typer.testing import CliRunner
 
 from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame
@@ -34,12 +38,6 @@ BERGEN = [
     *RECORDED[1:],
 ]
 PRICES = {"scripted": {"input": 1, "output": 2}}
-
-
-@pytest.fixture(scope="module", name="settings")
-def a_stage(kafka, database_server, migrated_template):
-    with stage(kafka, database_server, migrated_template) as settings:
-        yield settings
 
 
 @pytest.fixture

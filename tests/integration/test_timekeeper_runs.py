@@ -232,12 +232,12 @@ def test_a_partition_that_is_not_projected_to_its_end_is_not_judged(database):
 
 
 class Broker:
-    """A log that is away when its ends are first asked for, if `away`, and then answers `looks` times."""
+    """A log that is away when its ends are first asked for, if `away`, and then answers three times."""
 
     topic = "llm.frames"
 
-    def __init__(self, ends, stopping, *, away, looks=3):
-        self._ends, self._stopping, self._away, self._looks = ends, stopping, away, looks
+    def __init__(self, ends, stopping, *, away):
+        self._ends, self._stopping, self._away, self._looks = ends, stopping, away, 3
         self.published = []
 
     async def ends(self, _):

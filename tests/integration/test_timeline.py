@@ -5,15 +5,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import islice
 
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
 from tests.support import rows
-from tests.support.batches import HISTORIES, Log, folded, histories_interleaved, project
-from tests.support.databases import made
+from tests.support.batches import (
+    HISTORIES,
+    Log,
+    database_of_histories,  # noqa: F401  # a fixture
+    folded,
+    project,
+)
 from typer.testing import CliRunner
 
 from frameledger.evolve import changes
@@ -49,14 +53,6 @@ barge-in up to version 22
 21  02:40:04.820  LLMFullResponseEnd      d548691a   message 5 (assistant), run d548691a ended
 22  02:40:05.060  BotStoppedSpeaking
 """
-
-
-@pytest.fixture(scope="module")
-def filled(database_server, migrated_template) -> Iterator[str]:
-    """A database with all histories, which these tests only read."""
-    with made(database_server, template=migrated_template) as (_, address):
-        project(address, histories_interleaved(), sizes=(500,))
-        yield address
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def stored(database_server, projected):
         yield address
 
 
-def run_many(address, context_ids=None, *, again=False, jobs=2):
+def run_many(address, context_ids=None, *, again=False):
     """Returns the results of `verify_many` by conversation."""
     found = {}
 
@@ -48,7 +48,7 @@ def run_many(address, context_ids=None, *, again=False, jobs=2):
         found[one.context_id] = one
 
     settings = Settings(database_url=address)
-    asyncio.run(verify_many(settings, context_ids, report, jobs=jobs, again=again))
+    asyncio.run(verify_many(settings, context_ids, report, jobs=2, again=again))
     return found
 
 

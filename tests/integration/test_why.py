@@ -6,8 +6,12 @@ from functools import partial
 
 import psycopg
 import pytest
-from tests.support.batches import HISTORIES, Log, histories_interleaved, project
-from tests.support.databases import made
+from tests.support.batches import (
+    HISTORIES,
+    Log,
+    database_of_histories,  # noqa: F401  # a fixture
+    project,
+)
 from tests.unit.rules import dsl
 from tests.unit.rules.dsl import ask, begin, committed, end, flat, result, start, tokens
 
@@ -102,14 +106,6 @@ version  run       status          try  model           text_s  took_s      in  
      27  392486d1  ended             1  meadow-2-thin…     0.4     1.1     133      10  There are 4…
      34  118b43f3  failed            2  meadow-2-thin…     0.7     0.8                  The other c…
 """
-
-
-@pytest.fixture(scope="module")
-def filled(database_server, migrated_template) -> Iterator[str]:
-    """A database with all histories, which these tests only read."""
-    with made(database_server, template=migrated_template) as (_, address):
-        project(address, histories_interleaved(), sizes=(500,))
-        yield address
 
 
 @pytest.fixture

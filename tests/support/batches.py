@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 
 import psycopg
+import pytest
+from tests.support.databases import made
 
 from frameledger.fold import Conversation, Folding
 from frameledger.partition import partition_for
 from frameledger.record import DecodeError, Record, decode
+from frameledger_services.projector import commits
 from frameledger_services.projector.batches import Batches
+from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorTopics
 from frameledger_services.store import binary_copy, held_effects, projections
@@ -83,7 +87,9 @@ class Projecting:
             taken = await projections.assign(self.connection, TOPIC, partition, self.owner)
             await held_effects.hold(self.connection, TOPIC, partition, taken.epoch, None)
             self.owned[partition] = OwnedPartition(partition, taken.epoch, taken.next_offset)
-        self.batches = Batches(self.connection, TOPICS, self.cache, rebuild_frames=self.rebuild_frames)
+        self.batches = Batches(
+            Commits(self.connection, TOPICS, self.cache, rebuild_frames=self.rebuild_frames)
+        )
         return self
 
     async def __aexit__(self, *_):
@@ -129,6 +135,20 @@ def histories_interleaved():
                 if one is not None:
                     log.add(*one)
     return log.records
+
+
+@pytest.fixture(params=[0, 64], ids=["each by itself", "all at once"])
+def both_writers(monkeypatch, request):
+    """Runs a test twice: batches are written by a statement for each table, and small ones as one statement."""
+    monkeypatch.setattr(commits, "SMALL_RECORDS", request.param)
+
+
+@pytest.fixture(scope="module", name="filled")
+def database_of_histories(database_server, migrated_template):
+    """The address of a database with all histories, which the tests of a module only read."""
+    with made(database_server, template=migrated_template) as (_, address):
+        project(address, histories_interleaved(), sizes=(500,))
+        yield address
 
 
 def folded(path):

@@ -71,6 +71,13 @@ def stage(kafka, database_server, template):
     gc.collect()
 
 
+@pytest.fixture(scope="module", name="settings")
+def stage_settings(kafka, database_server, migrated_template):
+    """Settings of a stage that the tests of a module share. No timekeeper runs there."""
+    with stage(kafka, database_server, migrated_template) as settings:
+        yield settings
+
+
 def called(name: str, arguments: Any = None, tool_call_id: str | None = None, **more: Any):
     """Returns a call as a model asks for it."""
     return FunctionCallFromLLM(

@@ -173,6 +173,23 @@ def _project(settings: Settings, plan: Plan, armed: Any, may_be_stopped: Any, sa
 
 
 def _wrap(points: _Points, plan: Plan) -> None:
+    """Put this module's parts in the place of the projector's own, in this process."""
+    _wrap_statements(points)
+    _wrap_broker(points, plan)
+    _wrap_fold(plan)
+    if plan.logging is not None:
+        vars(group_member)["_log"] = _Log(plan.logging, points.say)
+    if plan.is_newer:
+        releases.become_newer()
+    if plan.hanging:
+        vars(watchdog)["SECONDS"] = 0.2
+    if plan.small is not None:
+        vars(commits)["SMALL_RECORDS"] = plan.small
+
+
+def _wrap_statements(points: _Points) -> None:
+    """Each statement and COPY is a point."""
+
     class Cursor(AsyncCursor[Any]):
         async def execute(self, query: Any, *args: Any, **options: Any) -> Any:
             await points.reach(_named(query, self.connection))
@@ -220,6 +237,12 @@ def _wrap(points: _Points, plan: Plan) -> None:
                 points.connection = connection
             return connection
 
+    vars(single_statement)["AsyncRawCursor"] = RawCursor
+    vars(database)["GuardedConnection"] = Connection
+
+
+def _wrap_broker(points: _Points, plan: Plan) -> None:
+    """Each record that is sent is a point. Silences are noticed after the times of the plan."""
     sent = AIOKafkaProducer.send
 
     async def send(self: Any, topic: str, *args: Any, **options: Any) -> Any:
@@ -231,35 +254,32 @@ def _wrap(points: _Points, plan: Plan) -> None:
         return consumer(settings, group=plan.group or group, **options)
 
     AIOKafkaProducer.send = send
+    vars(service)["consumer"] = grouped
+    vars(instance_id)["WAIT_SECONDS"] = plan.session_ms / 1000
+    vars(feed)["FROZEN_SECONDS"] = (plan.session_ms if plan.frozen_ms is None else plan.frozen_ms) / 1000
+
+
+def _wrap_fold(plan: Plan) -> None:
+    """Folding or decoding a frame with the plan's text kills the process, or does not end."""
+    if plan.deadly is None:
+        return
+    deadly = plan.deadly
 
     def evolve_or_die(state: Any, frame: Any, *others: Any) -> Any:
-        if plan.deadly is not None and getattr(frame, "text", None) == plan.deadly:
+        if getattr(frame, "text", None) == deadly:
             while plan.hanging:
                 pass
             os.kill(os.getpid(), signal.SIGKILL)
         return evolve(state, frame, *others)
 
     def read_or_die(record: Any) -> Any:
-        if plan.deadly is not None and plan.decoding and plan.deadly.encode() in (record.value or b""):
+        if deadly.encode() in (record.value or b""):
             os.kill(os.getpid(), signal.SIGKILL)
         return record_module.read(record)
 
-    if plan.logging is not None:
-        vars(group_member)["_log"] = _Log(plan.logging, points.say)
-    if plan.is_newer:
-        releases.become_newer()
-    vars(instance_id)["WAIT_SECONDS"] = plan.session_ms / 1000
-    vars(feed)["FROZEN_SECONDS"] = (plan.session_ms if plan.frozen_ms is None else plan.frozen_ms) / 1000
-    if plan.deadly is not None:
-        vars(batch_fold)["evolve"] = evolve_or_die
-    vars(decoded)["read"] = read_or_die
-    vars(single_statement)["AsyncRawCursor"] = RawCursor
-    if plan.hanging:
-        vars(watchdog)["SECONDS"] = 0.2
-    if plan.small is not None:
-        vars(commits)["SMALL_RECORDS"] = plan.small
-    vars(database)["GuardedConnection"] = Connection
-    vars(service)["consumer"] = grouped
+    vars(batch_fold)["evolve"] = evolve_or_die
+    if plan.decoding:
+        vars(decoded)["read"] = read_or_die
 
 
 class _Log:

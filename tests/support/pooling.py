@@ -25,15 +25,17 @@ _SAYS = b"".join(
 )
 _SSL, _GSS = 80877103, 80877104
 
+SESSIONS = 4
+
 
 @asynccontextmanager
-async def transactions_pooled(address: str, sessions: int = 4, *, whole: bool = False) -> AsyncIterator[str]:
-    """The address of a pooler before the server at an address; it pools sessions with `whole`."""
-    made = [psycopg.connect(make_conninfo(address, sslmode="disable")) for _ in range(sessions)]
+async def transactions_pooled(address: str, *, whole: bool = False) -> AsyncIterator[str]:
+    """The address of a pooler of `SESSIONS` before the server at an address; it pools sessions with `whole`."""
+    made = [psycopg.connect(make_conninfo(address, sslmode="disable")) for _ in range(SESSIONS)]
     # The sessions go on without psycopg, which has said who we are.
     plain = [socket.socket(fileno=os.dup(one.fileno())) for one in made]
     free = [await asyncio.open_connection(sock=one) for one in plain]
-    room = asyncio.Semaphore(sessions)
+    room = asyncio.Semaphore(SESSIONS)
 
     open_here: set[asyncio.StreamWriter] = {server for _, server in free}
 

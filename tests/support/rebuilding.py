@@ -68,8 +68,6 @@ def rebuild_in(
     names=NAMES,
     apply=True,
     selection="all",
-    again=False,
-    jobs=2,
     failpoint=failpoints.none,
     sent=None,
     **options,
@@ -79,12 +77,12 @@ def rebuild_in(
     chosen = RebuildOptions(names, apply=apply, why="a test", failpoint=failpoint, **options)
 
     async def run():
-        async with pairs_of(address, jobs) as pairs:
+        async with pairs_of(address) as pairs:
             if context_ids:
                 done.progress = await rebuild_some(pairs, chosen, context_ids, done.sent, done.report)
             else:
                 done.progress = await rebuild_many(
-                    pairs, chosen, selection, done.sent, done.report, done.begun, again=again
+                    pairs, chosen, selection, done.sent, done.report, done.begun
                 )
 
     asyncio.run(run())

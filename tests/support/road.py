@@ -37,6 +37,7 @@ from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, TopicNames, topic_specs
 from frameledger_services.projector.batches import Batches
+from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorTopics
 from frameledger_services.settings import Settings
@@ -313,7 +314,7 @@ class Road:
                     taken = await projections.assign(connection, names.frames, partition, "offline")
                     await held_effects.hold(connection, names.frames, partition, taken.epoch, None)
                     owned[partition] = OwnedPartition(partition, taken.epoch, taken.next_offset)
-                batches = Batches(connection, topics, HeadCache())
+                batches = Batches(Commits(connection, topics, HeadCache()))
                 for start in range(0, len(records), 1_000):
                     some = records[start : start + 1_000]
                     positions = {one.partition: one.offset + 1 for one in some}

@@ -98,9 +98,9 @@ def record(offset, value=b"v", *, key=b"ctx", after=0):
     return Record("llm.frames", 3, offset, key, value, timestamp_ms=round(moment.timestamp() * 1000))
 
 
-def kept(offset, value=b"v", *, context="ctx", after=0, partition=3):
+def kept(offset, value=b"v", *, after=0, partition=3):
     return FrameDigest(
-        partition, offset, context, AT + timedelta(seconds=offset + after), sha256(value).digest()
+        partition, offset, "ctx", AT + timedelta(seconds=offset + after), sha256(value).digest()
     )
 
 
@@ -256,9 +256,9 @@ def test_an_offset_that_comes_again_is_another_place():
     assert read(Record("llm.frames", 3, 118, b"ctx", b'{"type":"LLMRunFrame"}', generation=2)).frame_id in ids
 
 
-def stored_from(logged, partition=3, offset=118, generation=1):
+def stored_from(logged, offset=118, generation=1):
     return LostFrame(
-        partition,
+        3,
         generation,
         offset,
         logged.context_id,

@@ -69,7 +69,7 @@ def test_an_advertised_function_leaves_with_its_tool():
     assert registry.has_function("search")
     registry.keep_advertised("a", ["something else"])
     assert not registry.has_function("search")
-    assert registry.advertising() == frozenset()
+    assert registry.advertising_contexts() == frozenset()
 
 
 def test_each_context_has_the_function_that_it_was_given():

@@ -53,7 +53,8 @@ def test_without_tokens_there_is_no_limit(tmp_path):
 class Stream:
     """A request for a stream that goes on in a task."""
 
-    def __init__(self, gateway, token, path="/v1/contexts/a/stream"):
+    def __init__(self, gateway, token):
+        path = "/v1/contexts/a/stream"
         self.sent: asyncio.Queue[dict] = asyncio.Queue()
         self._gone = asyncio.Event()
         scope = {

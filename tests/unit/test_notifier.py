@@ -75,13 +75,13 @@ def test_it_is_not_finished_before_the_last_is_announced(monkeypatch):
 
     async def run():
         async with running_notifier() as (one, said):
-            await one.drained()
+            await one.until_drained()
             for offset in (6, 7):
                 one.notify({0: offset}, soon=True)
                 await turns(3)
             assert said == ["frames 0:6"]
             for _ in range(2):
-                await one.drained()
+                await one.until_drained()
                 assert said[1:] == ["frames 0:7"]
 
     asyncio.run(run())

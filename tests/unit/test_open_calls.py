@@ -112,13 +112,13 @@ def test_an_interruption_is_for_calls_that_have_not_begun_on_the_log():
 def test_calls_made_one_after_the_other_wait_for_the_one_before(lets_go, by_the_worker):
     async def scene():
         calls = calls_of("a", "b", parallel=not by_the_worker, one_by_one=not by_the_worker)
-        await calls.turn("a")
+        await calls.until_turn_of("a")
         if not isinstance(lets_go, InterruptionFrame):
             take(calls, begun("a"))
         order = []
 
         async def second():
-            await calls.turn("b")
+            await calls.until_turn_of("b")
             order.append("b")
 
         async def log():
@@ -134,7 +134,7 @@ def test_calls_made_one_after_the_other_wait_for_the_one_before(lets_go, by_the_
 
 
 def test_calls_made_at_once_wait_for_none():
-    asyncio.run(calls_of("a", "b").turn("b"))
+    asyncio.run(calls_of("a", "b").until_turn_of("b"))
 
 
 def test_a_start_that_is_not_heard_of_is_not_known():

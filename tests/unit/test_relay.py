@@ -60,7 +60,7 @@ def test_a_cancellation_is_sent_while_the_broker_has_not_acknowledged_what_was_s
         assert broker.sent == [1, 2]
         broker.acknowledges["runs"].set()
         await broker.until(3)
-        drained = asyncio.create_task(relay.drained())
+        drained = asyncio.create_task(relay.until_drained())
         relay.enqueue([row(4, "cancellations")])
         broker.acknowledges["cancellations"].set()
         await drained
@@ -154,7 +154,7 @@ def test_what_is_committed_faster_than_the_broker_acknowledges_it_is_read_again_
         kept = relay._destinations["runs"]._waiting
         assert sum(one.size for one in kept) <= 7 * SIZE
         broker.acknowledges["runs"].set()
-        await relay.drained()
+        await relay.until_drained()
         assert broker.sent == list(range(50))
         running.cancel()
         await asyncio.wait([running])
@@ -171,7 +171,7 @@ def test_a_page_whose_rows_were_published_by_another_owner_is_passed_over(monkey
         relay = Relay(None, broker.send, nothing)
         running = asyncio.create_task(relay.run())
         relay.enqueue_pages(pages_of([row(1, "runs")]))
-        await relay.drained()
+        await relay.until_drained()
         assert broker.sent == []
         running.cancel()
         await asyncio.wait([running])

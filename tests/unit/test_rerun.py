@@ -27,9 +27,9 @@ TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type
 ORIGIN = ForkedFrom(context_id="old", version=2, chain="0f" * 32)
 
 
-def moment(*calls, answer=None, settings=None, said="Weather?"):
+def moment(*calls, answer=None, settings=None):
     """A moment whose user asks, with calls on record: the arguments and the result of each."""
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": said}]
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Weather?"}]
     context = LLMContext(messages, [TOOL], settings or {})
     stored = StoredContext(ContextId("old"), Version(2), context, answers=(None, None))
     recorded = tuple(RecordedCall("run", "weather", arguments, "done", result) for arguments, result in calls)

@@ -72,7 +72,7 @@ async def names_after(error):
             await service.set_tools("c", [search])
         await turns()
         assert not lists._publishing
-    return service.registry.advertised_names("c")
+    return service.registry.advertised("c").names
 
 
 @pytest.mark.regression("worker 12")
@@ -182,7 +182,7 @@ def test_lists_of_one_conversation_that_are_set_at_once_take_effect_one_after_th
             assert names == ["search"]
             end.set_result(None)
             assert await asyncio.gather(*setting, return_exceptions=True) == [error, None]
-        assert service.registry.advertised_names("c") == {"search"}
+        assert service.registry.advertised("c").names == {"search"}
 
     asyncio.run(run())
 
@@ -234,7 +234,7 @@ def test_a_list_waits_for_no_other_conversation_and_sets_nothing_once_the_servic
             await first
             with pytest.raises(NotRunningError):
                 await waiting
-        assert service.registry.advertised_names("c") == {"look"}
+        assert service.registry.advertised("c").names == {"look"}
         assert service._tools._queues._queues == {}
 
     asyncio.run(run())

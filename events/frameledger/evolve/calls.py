@@ -27,7 +27,7 @@ from frameledger.ids import Attempt, RunId, ToolCallId, Version
 from frameledger.values import replace
 
 WAITS_FOR_CLIENT = "the client"
-"""Who is waited for where a client answers the call."""
+"""`Waiting.for_` of a call that a client answers."""
 
 
 def announced(draft: Draft, frame: FunctionCallsStartedFrame) -> Reason | None:
@@ -141,8 +141,8 @@ def forget_announced(draft: Draft, run_id: RunId | None, response: Version | Non
 
 
 def _is_of_client(draft: Draft, by: Announced, call: FunctionCallFromLLM) -> bool:
-    """Whether a client answers a call, by what the run's model was offered: what the tools are by now is another
-    matter (RA5.client)."""
+    """Whether a client answers a call, by the tools that the run's model was offered and not by those of now
+    (RA5.client)."""
     run = draft.runs.open
     if run is None or by.run_id != run.run_id or call.builtin:
         return False
@@ -150,7 +150,7 @@ def _is_of_client(draft: Draft, by: Announced, call: FunctionCallFromLLM) -> boo
 
 
 def _dispatch(draft: Draft, call: Call) -> None:
-    """It is this call's turn: a worker may start it; or a client answers it, and it waits for that from now on."""
+    """Let a worker start the call, or let it wait from now on for the client that answers it."""
     open_calls.dispatch(draft, call)
     if call.by_client:
         _wait_for_client(draft, call)

@@ -40,7 +40,7 @@ OF_A_CALL = 3
 """Messages of a call that has not started: the call, its tool message, and the result of an asynchronous one."""
 
 Need = tuple[int, int]
-"""Messages and bytes."""
+"""A number of messages and of bytes."""
 
 
 def is_limited(draft: Draft) -> bool:
@@ -52,7 +52,8 @@ def is_limited(draft: Draft) -> bool:
 
 
 def fits(draft: Draft, need: Need, *, anew: bool = False) -> bool:
-    """Whether there is room for this beside what there is and what is open; with `anew` what there is goes."""
+    """Whether `need` fits under the limits beside what is written and what is open. With `anew` it replaces what is
+    written."""
     limits = draft.terms.limits
     messages, length = (0, 0) if anew else (draft.place.next_position - 1, draft.place.bytes)
     open_messages, open_length = _promised(draft)
@@ -62,8 +63,8 @@ def fits(draft: Draft, need: Need, *, anew: bool = False) -> bool:
 
 
 def refusal(draft: Draft, frame: AnyFrame) -> Reason | None:
-    """Whether there is no room for what this frame adds. A start and a final result of a call, and a text that was
-    heard, settle more than they add: their own rules ask `fits`."""
+    """`context_full` if there is no room for what this frame adds, else None. A start and a final result of a call, and
+    a text that was heard, settle more than they add: their own rules ask `fits`."""
     if not is_limited(draft):
         return None
     need = _need(draft, frame)
@@ -72,15 +73,15 @@ def refusal(draft: Draft, frame: AnyFrame) -> Reason | None:
 
 
 def of_start(start: FunctionCallInProgressFrame | Call, call: Call | None) -> Need:
-    """What the start of a call adds to what is open: one that was announced has its messages already. `start` says the
-    words of it: the frame, or the call itself if no worker starts it (RA5.client)."""
+    """What the start of a call adds to what is open. A call that was announced has reserved its messages. `start` has
+    its names and arguments: the frame, or the call itself if no worker starts it (RA5.client)."""
     messages = OF_A_CALL if call is None or call.running is not None else 0
     words = size(start.arguments) + 2 * size(start.tool_call_id) + size(start.function_name)
     return messages, messages * ENVELOPE + CHARACTER * words
 
 
 def of_result(frame: FunctionCallResultFrame) -> Need:
-    """What the result of a call adds, whose message there is, or is open."""
+    """What the result of a call adds, whose message is written or reserved."""
     return 0, CHARACTER * (size(frame.result) + size(frame.tool_call_id)) + ENVELOPE
 
 
@@ -125,13 +126,13 @@ def _need(draft: Draft, frame: AnyFrame) -> Need | None:
 
 
 def _words(text: str, before: Text | None) -> Need:
-    """A piece of text, with the space of its seam; the first one brings the message."""
+    """What a piece of text adds, with the space of its seam; the first piece also adds the message."""
     first = before is None
     return int(first), CHARACTER * (len(text) + 1) + first * ENVELOPE
 
 
 def _promised(draft: Draft) -> Need:
-    """What is open and will be written."""
+    """What everything open will write: turn, response, thought, calls and held inputs."""
     turn, speech, wanted = draft.turn, draft.speech, draft.runs.wanted
     texts = [
         None if turn is None else turn.words,

@@ -79,7 +79,7 @@ def unstarted(draft: Draft) -> list[Call]:
 
 
 def place(call: Call) -> tuple[int, int]:
-    """What calls are ordered by: the version that requested them, then their place in it."""
+    """The key by which calls are ordered: the version that requested them, then their place in it."""
     return call.requested_version, call.ordinal
 
 

@@ -26,7 +26,7 @@ from frameledger_services.store.leaves import StoredLeaf
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What goes on paper."""
+    """The root of a database at one time: what an operator records elsewhere."""
 
     hash: bytes
     conversations: int
@@ -84,7 +84,7 @@ async def compute(connection: Connection, each: Callable[[Living | Erased], None
 
 
 async def trace(
-    connection: Connection, context_id: str, each: Callable[[Living | Erased], None] | None = None
+    connection: Connection, context_id: str, each: Callable[[Living | Erased], None]
 ) -> Traced | None:
     """Returns the root of what this transaction sees, with the leaf and path of a conversation: of its head, or of its
     newest receipt if it was erased and does not live again. None if it has neither."""

@@ -27,7 +27,7 @@ from frameledger_services.projector.batch_fold import is_at_home
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.late_frames import may_be_late
 from frameledger_services.projector.log_check import LogChangedError
-from frameledger_services.projector.rows import at, clean
+from frameledger_services.projector.rows import at, clean_or_none
 from frameledger_services.recovery.diagnosis import ByPartition, generation_at, spans
 from frameledger_services.settings import Settings
 from frameledger_services.store import erasures, logged_frames, projections, recovery, topics
@@ -196,7 +196,7 @@ class _Partition:
                 ("context_id", row.context_id, logged.context_id),
                 ("payload", row.sha256, sha256(record.value or b"").digest()),
                 ("frame_id", row.frame_id, frame_uuid(logged.frame_id)),
-                ("source", row.source, None if logged.source is None else clean(logged.source)),
+                ("source", row.source, clean_or_none(logged.source)),
                 ("trace_id", row.trace_id, logged.trace_id),
                 (
                     "causation_id",

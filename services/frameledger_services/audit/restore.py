@@ -29,7 +29,7 @@ from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.frame_row import named_id
 from frameledger_services.projector.rebuild_fold import DamagedFramesError
-from frameledger_services.projector.rows import FrameRow, at, clean, time_of
+from frameledger_services.projector.rows import FrameRow, at, clean, clean_or_none, time_of
 from frameledger_services.recovery.diagnosis import NO_END, generation_at, spans
 from frameledger_services.settings import Settings
 from frameledger_services.store import dead_letters, frame_ids, missing_frames, recovery, tables, topics
@@ -128,7 +128,7 @@ class Restoring:
                     reason=None,
                     run_id=named_id(logged.frame, "run_id"),
                     tool_call_id=named_id(logged.frame, "tool_call_id"),
-                    source=None if logged.source is None else clean(logged.source),
+                    source=clean_or_none(logged.source),
                     trace_id=logged.trace_id,
                     chain=chain,
                     payload=record.value or b"",

@@ -9,7 +9,6 @@ from asyncio.subprocess import Process
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from statistics import quantiles
 from typing import Any
 
 import psutil
@@ -146,7 +145,3 @@ def cpu_seconds(processes: Iterable[Process]) -> float:
 def monotonic_offset() -> float:
     """Returns the offset from `time.monotonic` to Unix time."""
     return time.time() - time.monotonic()
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    return quantiles(values, n=100, method="inclusive")[percent - 1]

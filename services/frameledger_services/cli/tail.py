@@ -30,8 +30,6 @@ commands = typer.Typer()
 LEAST_WORDS = 20
 """Columns that the words of a frame have at least, unless they are shorter."""
 
-_COLOURS = {"applied": "", "ignored": "yellow", "unknown": "magenta", "parked": "red"}
-
 
 @commands.command()
 def tail(
@@ -109,7 +107,7 @@ def _print_frame(console: Console, frame: StoredFrame) -> None:
         f"{_short(frame.type):<26}",
         f"{outcome:<10}",
     )
-    _print(console, cells, _words(frame), _COLOURS.get(frame.outcome, ""))
+    _print(console, cells, _words(frame), format_frame.OUTCOME_COLORS.get(frame.outcome, ""))
 
 
 def _words(frame: StoredFrame) -> str:

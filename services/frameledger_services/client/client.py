@@ -311,7 +311,7 @@ class Client(Conversations):
                 if frame.partition >= 0:  # what was imported lies in none
                     partition = frame.partition
             if not page:
-                await self._notifications.moved(self._topic, partition, mark)
+                await self._notifications.until_moved(self._topic, partition, mark)
 
     async def newest_version(self, context_id: str) -> int:
         """Returns how many frames of a conversation are stored; 0 for one that does not exist. Raises what `frames`
@@ -352,7 +352,7 @@ class Client(Conversations):
             self._listening = asyncio.create_task(self._notifications.listen())
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await self._notifications.started()
+                await self._notifications.until_started()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -31,7 +31,7 @@ class Notifications:
         mark = notifications.mark(topic, partition)
         if await look():
             return
-        await notifications.moved(topic, partition, mark)
+        await notifications.until_moved(topic, partition, mark)
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -48,7 +48,9 @@ class Notifications:
             return self._received, None
         return self._unspecific, self._offsets.get((topic, partition))
 
-    async def moved(self, topic: str, partition: int | None, mark: Mark, *, often: bool = False) -> None:
+    async def until_moved(
+        self, topic: str, partition: int | None, mark: Mark, *, often: bool = False
+    ) -> None:
         """Return when the mark is another one, or when it is time to poll: with `often` each `POLL_SECONDS`."""
         rarely = self._is_listening and not often
         with suppress(TimeoutError):
@@ -56,14 +58,14 @@ class Notifications:
                 while self.mark(topic, partition) == mark:
                     await self._notified()
 
-    async def passed(self, place: LogPosition, *, within: float) -> None:
+    async def until_passed(self, place: LogPosition, *, within: float) -> None:
         """Return when a projector has notified that it is past a place, or when it is time to poll."""
         with suppress(TimeoutError):
             async with asyncio.timeout(min(within, POLL_SECONDS)):
                 while self._offsets.get((place.topic, place.partition), 0) <= place.offset:
                     await self._notified()
 
-    async def started(self) -> None:
+    async def until_started(self) -> None:
         """Return when notifications are received, or cannot be for now: waiting works without them too."""
         await self._tried.wait()
 

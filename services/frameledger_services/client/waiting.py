@@ -34,7 +34,7 @@ async def until_stored(
     try:
         async with bound:
             # The first query waits for it: earlier it would compete with the projector for the database.
-            await notifications.passed(last, within=deadline - asyncio.get_running_loop().time())
+            await notifications.until_passed(last, within=deadline - asyncio.get_running_loop().time())
             while True:
                 mark = notifications.mark(last.topic, last.partition)
                 try:
@@ -46,7 +46,7 @@ async def until_stored(
                     await asyncio.sleep(POLL_SECONDS)
                 else:
                     progress = _progress(reached, last)
-                    await notifications.moved(last.topic, last.partition, mark, often=True)
+                    await notifications.until_moved(last.topic, last.partition, mark, often=True)
     except TimeoutError as error:
         if not bound.expired():
             raise

@@ -133,7 +133,7 @@ class Producer:
                     sent.append((index, answer))
                     if batch.sizes[index] > ALONE_BYTES:
                         # After an error a new producer is used, whose records the broker takes whatever came before.
-                        await _answered([answer])
+                        await _until_answered([answer])
                         if (failure := failure_of(answer)) is not None:
                             if is_retriable(failure):
                                 break
@@ -141,7 +141,7 @@ class Producer:
             except kafka_errors.KafkaError as error:
                 # Not queued. What follows in the same partition must not overtake it.
                 failures.append(error)
-            await _answered(answer for _, answer in sent)
+            await _until_answered(answer for _, answer in sent)
         finally:
             # Also after the deadline.
             failures += batch.acknowledge(sent)
@@ -229,7 +229,7 @@ class Producer:
         return str(self._settings.kafka_bootstrap_servers)
 
 
-async def _answered(answers: Iterable[asyncio.Future[Any]]) -> None:
+async def _until_answered(answers: Iterable[asyncio.Future[Any]]) -> None:
     """Returns when all of these are done. A caller that is cancelled cancels none of them."""
     for answer in answers:
         if not answer.done():

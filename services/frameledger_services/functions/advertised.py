@@ -85,7 +85,8 @@ class AdvertisedHandlers:
             name: contexts[context_id] for name, contexts in self._by_name.items() if context_id in contexts
         }
         newest = frozenset(name for name in items if next(reversed(self._by_name[name])) == context_id)
-        return Advertised(self.names_of(context_id), items, newest)
+        kept_away = {name for context, name in self._kept_away if context == context_id}
+        return Advertised(frozenset(items.keys() | kept_away), items, newest)
 
     def restore(self, context_id: str, before: Advertised) -> None:
         """Take back what was added since `before`. What was unregistered by hand since then stays unregistered."""
@@ -102,8 +103,3 @@ class AdvertisedHandlers:
         """Returns the contexts whose lists registered handlers, or still list some that were unregistered."""
         listed = {context_id for contexts in self._by_name.values() for context_id in contexts}
         return frozenset(listed | {context_id for context_id, _ in self._kept_away})
-
-    def names_of(self, context_id: str) -> frozenset[str]:
-        """Returns the functions that a context's lists registered, also those that were unregistered since."""
-        registered = {name for name, contexts in self._by_name.items() if context_id in contexts}
-        return frozenset(registered | {name for context, name in self._kept_away if context == context_id})

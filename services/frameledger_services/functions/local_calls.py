@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
@@ -40,15 +41,20 @@ from frameledger_services.store.tool_calls import CallSnapshot
 _log = logs.get_logger("functions")
 
 
+@dataclass(eq=False, slots=True)
 class _Batch:
     """The calls of one announcement, while they run or wait for their turn."""
 
-    def __init__(self) -> None:
-        self.running: set[CallLifecycle] = set()
-        self.stopping = False
-        """Nobody waits for its calls any more, or the process ends."""
-        self.error: Exception | None = None
-        """What ended it before its calls, if anything did."""
+    session: work.Session
+    context_id: str
+    announcement: FunctionCallsStartedFrame
+    causation_id: UUID | str | None
+    running: set[CallLifecycle] = field(default_factory=set)
+    stopping: bool = False
+    """Nobody waits for its calls any more, or the process ends."""
+
+    error: Exception | None = None
+    """What ended it before its calls, if anything did."""
 
     def stop(self) -> None:
         """Ask its calls to stop, also those whose turn comes later. May be called again."""
@@ -110,8 +116,8 @@ class LocalCalls:
             run_in_parallel=run_in_parallel,
             group_parallel_tools=group_parallel_tools,
         )
-        batch = _Batch()
-        working = self._note_end(batch, session, context_id, announcement, causation_id)
+        batch = _Batch(session, context_id, announcement, causation_id)
+        working = self._note_end(batch)
         try:
             task = self._deps.background.start(working)
         except RuntimeError as error:
@@ -129,61 +135,40 @@ class LocalCalls:
         if batch.error is not None:
             raise batch.error
 
-    async def _note_end(
-        self,
-        batch: _Batch,
-        session: work.Session,
-        context_id: str,
-        announcement: FunctionCallsStartedFrame,
-        causation_id: UUID | str | None,
-    ) -> None:
+    async def _note_end(self, batch: _Batch) -> None:
         """Run a batch, in a task of the service: an error is that of whoever waits, and ends no service."""
         try:
-            await self._run_batch(batch, session, context_id, announcement, causation_id)
+            await self._run_batch(batch)
         except Exception as error:
             batch.error = error
 
-    async def _run_batch(
-        self,
-        batch: _Batch,
-        session: work.Session,
-        context_id: str,
-        announcement: FunctionCallsStartedFrame,
-        causation_id: UUID | str | None,
-    ) -> None:
+    async def _run_batch(self, batch: _Batch) -> None:
         with self._registered(batch):
-            if announcement.run_in_parallel:
-                announced = await self._announce(batch, session, context_id, announcement, causation_id)
-                await self._run_parallel(batch, session, announced.calls)
+            if batch.announcement.run_in_parallel:
+                announced = await self._announce(batch)
+                await self._run_parallel(batch, announced.calls)
             else:
-                async with self._queues.entry(context_id) as entry:
+                async with self._queues.entry(batch.context_id) as entry:
                     async with entry.enter_lock:
-                        announced = await self._announce(
-                            batch, session, context_id, announcement, causation_id
-                        )
-                    await entry.first()
-                    await self._run_in_order(batch, session, announced.calls)
+                        announced = await self._announce(batch)
+                    await entry.until_first()
+                    await self._run_in_order(batch, announced.calls)
             if announced.refused:
-                raise CallsRefusedError(context_id, OPEN_ALREADY, announced.refused)
+                raise CallsRefusedError(batch.context_id, OPEN_ALREADY, announced.refused)
 
-    async def _announce(
-        self,
-        batch: _Batch,
-        session: work.Session,
-        context_id: str,
-        announcement: FunctionCallsStartedFrame,
-        causation_id: UUID | str | None,
-    ) -> Announced:
+    async def _announce(self, batch: _Batch) -> Announced:
         if batch.stopping:
             return Announced([], [])
-        return await announce(self._deps.statuses, session, context_id, announcement, causation_id)
+        return await announce(
+            self._deps.statuses, batch.session, batch.context_id, batch.announcement, batch.causation_id
+        )
 
-    async def _run_parallel(self, batch: _Batch, session: work.Session, calls: Sequence[CallAttempt]) -> None:
+    async def _run_parallel(self, batch: _Batch, calls: Sequence[CallAttempt]) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for call in calls:
                     in_progress = asyncio.Event()
-                    task = tasks.create_task(self._run_call(batch, session, call, in_progress.set))
+                    task = tasks.create_task(self._run_call(batch, call, in_progress.set))
                     # In-progress frames are published in the order of the calls.
                     waiting = tasks.create_task(in_progress.wait())
                     await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -193,10 +178,10 @@ class LocalCalls:
                 raise work.LeaseLostError from None
             raise sole(errors) from None
 
-    async def _run_in_order(self, batch: _Batch, session: work.Session, calls: Sequence[CallAttempt]) -> None:
+    async def _run_in_order(self, batch: _Batch, calls: Sequence[CallAttempt]) -> None:
         for call in calls:
             if await self._may_start(call):
-                await self._run_call(batch, session, call)
+                await self._run_call(batch, call)
 
     async def _may_start(self, call: CallAttempt) -> bool:
         """Returns whether the call was neither forgotten nor cancelled while it waited for its turn. If the database
@@ -211,10 +196,10 @@ class LocalCalls:
     async def _run_call(
         self,
         batch: _Batch,
-        session: work.Session,
         call: CallAttempt,
         start_next: Callable[[], None] = lambda: None,
     ) -> None:
+        session = batch.session
         lifecycle = CallLifecycle(
             call,
             await read_while_leased(session, lambda: self._plan(call), **call.names()),
@@ -259,7 +244,7 @@ class LocalCalls:
 async def _stop_with_lease(session: work.Session, lifecycle: CallLifecycle) -> None:
     """A worker stops the calls that it claimed when its lease ends, and knows none without a claim. The timekeeper
     settles those soon after that, and the model may make them again: their handlers must not run any more."""
-    await session.lease.ended()
+    await session.lease.until_ended()
     lifecycle.request_stop("claim_lost")
 
 

@@ -40,10 +40,10 @@ class QueueEntry:
 
         self._first = asyncio.Event()
 
-    async def first(self) -> None:
+    async def until_first(self) -> None:
         """Wait until all that came before have left."""
         await self._first.wait()
 
     def become_first(self) -> None:
-        """Let `first` return."""
+        """Let `until_first` return."""
         self._first.set()

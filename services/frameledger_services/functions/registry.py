@@ -184,13 +184,9 @@ class FunctionRegistry:
             return known.handler
         return DirectFunction.of(function)
 
-    def advertising(self) -> frozenset[str]:
+    def advertising_contexts(self) -> frozenset[str]:
         """Returns the contexts whose tool lists registered handlers, or still list some that were unregistered."""
         return self._advertised.contexts()
-
-    def advertised_names(self, context_id: str) -> frozenset[str]:
-        """Returns the functions that a context's tool lists registered, also those that were unregistered since."""
-        return self._advertised.names_of(context_id)
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` after each change, in the thread that makes it. Returns a function that unsubscribes."""

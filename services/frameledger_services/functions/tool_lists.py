@@ -46,7 +46,7 @@ class ToolListFollower:
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
-            advertising = self._registry.advertising()
+            advertising = self._registry.advertising_contexts()
             followed = advertising - self._publishing.keys()
             self._seen = {
                 key: seen for key, seen in self._seen.items() if key in advertising or key in self._publishing

@@ -61,7 +61,7 @@ class ToolSetter:
         handlers = [one for one in tools if isinstance(one, DirectFunction)]
         # Overlapping ones would each unregister the handlers of the other.
         async with self._queues.entry(context_id) as entry:
-            await entry.first()
+            await entry.until_first()
             await self._set_tools(context_id, frame, handlers)
 
     async def _set_tools(

@@ -15,9 +15,8 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.problems import ProblemError
-
-JSON = "application/json"
 
 REVALIDATED = {"Cache-Control": "private, no-cache", "Vary": "Authorization, Cookie, Accept"}
 """Kept by whoever read it, and never shown without asking: what is erased is gone from the next answer on."""

@@ -125,20 +125,13 @@ async def _wrong_schema(request: Request, error: Exception) -> Response:
 
 
 async def _log_away(request: Request, error: Exception) -> Response:
+    """Kafka does not respond, or did not take a frame of the gateway's own, such as an interruption."""
     _note(request, "log-away", str(error))
-    return problems.answer(
-        request, ProblemError("log-away", "Kafka does not respond.", published=[], unpublished=[])
-    )
-
-
-async def _not_published(request: Request, error: Exception) -> Response:
-    """A frame of the gateway's own, such as an interruption."""
-    assert isinstance(error, NotPublishedError)
-    _note(request, "log-away", str(error))
-    unpublished = [one.id for one in error.frames]
-    return problems.answer(
-        request, ProblemError("log-away", str(error), published=[], unpublished=unpublished)
-    )
+    if isinstance(error, NotPublishedError):
+        problem = append.not_published("log-away", str(error), [one.id for one in error.frames])
+    else:
+        problem = append.not_published("log-away", "Kafka does not respond.", [])
+    return problems.answer(request, problem)
 
 
 async def _of_starlette(request: Request, error: Exception) -> Response:
@@ -180,7 +173,7 @@ _HANDLERS = {
     DatabaseError: _database_away,
     SchemaError: _wrong_schema,
     BrokerError: _log_away,
-    NotPublishedError: _not_published,
+    NotPublishedError: _log_away,
     HTTPException: _of_starlette,
     Exception: _bug,
 }

@@ -29,8 +29,8 @@ from frameledger_services.event_log.frame_defaults import with_defaults
 from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.gateway import answers, body, outcomes, parameters, preferences
 from frameledger_services.gateway.access import caller
-from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.media_types import JSON, NDJSON
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
@@ -60,7 +60,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             parameters=[parameters.CONTEXT, *HEADERS],
             body={
                 "required": True,
-                "content": {JSON: {"schema": _BODY, "example": EXAMPLE}, "application/x-ndjson": {}},
+                "content": {JSON: {"schema": _BODY, "example": EXAMPLE}, NDJSON: {}},
             },
             answers={
                 201: outcomes.APPENDED
@@ -124,11 +124,6 @@ _BODY = {
     ],
 }
 
-
-def _header(name: str, description: str) -> parameters.Parameter[str]:
-    return parameters.Parameter(name, {"type": "string"}, description, str, "header")
-
-
 CAUSE = parameters.Parameter(
     "Frameledger-Causation-Id",
     {"type": "string", "minLength": 1, "maxLength": 255},
@@ -140,17 +135,17 @@ CAUSE = parameters.Parameter(
 HEADERS = (
     outcomes.PREFER,
     CAUSE,
-    _header(
+    parameters.header(
         "If-Match",
         'A version in quotes, such as `"41"`, or the `ETag` of a context. With one frame: it is applied only if '
         "messages, tools and settings have not changed since; otherwise 412.",
     ),
-    _header(
+    parameters.header(
         "Idempotency-Key",
         "1 to 255 characters. Frames without an `id` get one that follows from the key, so that sending the same "
         "request again stores nothing twice; another request with the key is 422.",
     ),
-    _header("traceparent", "The trace to which the frames belong (W3C Trace Context)."),
+    parameters.header("traceparent", "The trace to which the frames belong (W3C Trace Context)."),
 )
 
 
@@ -210,23 +205,23 @@ def publishing(ids: Sequence[str | None]) -> Iterator[None]:
     try:
         yield
     except FramesUnacknowledgedError as error:
-        raise _log_away(str(error), ids, [one.id for one in error.frames]) from error
+        raise not_published("log-away", str(error), [one.id for one in error.frames], ids) from error
     except FramesRefusedError as error:
-        left = [one.id for one in error.frames]
-        if not isinstance(error.__cause__, TooLargeError):
-            raise _log_away(str(error), ids, left) from error
-        published = [one for one in ids if one not in left]
-        raise ProblemError("too-large", str(error), published=published, unpublished=left) from error
+        word = "too-large" if isinstance(error.__cause__, TooLargeError) else "log-away"
+        raise not_published(word, str(error), [one.id for one in error.frames], ids) from error
     except BrokerError as error:
-        raise _log_away(str(error), ids, ids) from error
+        raise not_published("log-away", str(error), ids, ids) from error
     except ValueError as error:
         # What the body or a header says cannot be published so.
         raise ProblemError("bad-parameter", str(error)) from error
 
 
-def _log_away(sentence: str, ids: Sequence[str | None], left: Sequence[str | None]) -> ProblemError:
-    published = [one for one in ids if one not in left]
-    return ProblemError("log-away", sentence, published=published, unpublished=list(left))
+def not_published(
+    word: str, sentence: str, unpublished: Sequence[str | None], ids: Sequence[str | None] = ()
+) -> ProblemError:
+    """Returns the problem that some of the frames with these ids are not on the log."""
+    published = [one for one in ids if one not in unpublished]
+    return ProblemError(word, sentence, published=published, unpublished=list(unpublished))
 
 
 def source_of(request: Request) -> str:

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from frameledger_services.event_log.asyncapi import document
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.parts import Parts
 
 
@@ -19,6 +20,6 @@ def routes(parts: Parts) -> list[Route]:
     async def answer(_: Request) -> Response:
         if not encoded:
             encoded.append(json.dumps(document(parts.settings), ensure_ascii=False).encode())
-        return Response(encoded[0], media_type="application/json")
+        return Response(encoded[0], media_type=JSON)
 
     return [Route("/asyncapi.json", answer, methods=["GET"])]

@@ -14,6 +14,7 @@ from frameledger.decode_error import DecodeError
 from frameledger.decoding import MAX_VALUE_BYTES
 from frameledger.frames import AnyFrame
 from frameledger.record import decode
+from frameledger_services.gateway.media_types import JSON, NDJSON
 from frameledger_services.gateway.problems import ProblemError
 
 MOST_BYTES = MAX_VALUE_BYTES
@@ -23,8 +24,8 @@ MOST_SECONDS = 30.0
 LEAST_RATE = 1_000
 """Bytes a second: a body that comes as slowly keeps its connection so much longer, and one that stops does not."""
 
-JSON_TYPES = ("application/json", "")
-LINES_TYPES = ("application/x-ndjson", "application/jsonl")
+JSON_TYPES = (JSON, "")
+LINES_TYPES = (NDJSON, "application/jsonl")
 
 _ARRAY = msgspec.json.Decoder(
     msgspec.defstruct(

@@ -22,10 +22,10 @@ from frameledger.frames import FunctionCallResultFrame
 from frameledger.record import decode
 from frameledger_services.client import NotVisibleError, PublishedFrame
 from frameledger_services.gateway import answers, body, contexts, parameters, preferences
-from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.append import KEYS, publishing, source_of
 from frameledger_services.gateway.contexts import PATH
 from frameledger_services.gateway.frames import PAGE_BYTES
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
@@ -45,12 +45,9 @@ CALL = parameters.in_path(
     parameters.text("call", ""), "call", "The id of the call (`tool_call_id`).", "call_7"
 )
 
-KEY = parameters.Parameter(
+KEY = parameters.header(
     "Idempotency-Key",
-    {"type": "string"},
     "1 to 255 characters: one result is stored for each key. Without it, the same result can be sent again, too.",
-    str,
-    "header",
 )
 
 SETTLED = (

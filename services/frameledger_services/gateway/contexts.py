@@ -13,7 +13,8 @@ from frameledger.errors import FrameledgerError
 from frameledger_services.client import NoSuchContextError, NoSuchVersionError
 from frameledger_services.gateway import answers, parameters
 from frameledger_services.gateway.access import caller
-from frameledger_services.gateway.answers import JSON, REVALIDATED
+from frameledger_services.gateway.answers import REVALIDATED
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound

@@ -14,8 +14,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from frameledger_services.gateway import document_page
-from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.document_schemas import SCHEMAS
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.routes import DescribedRoute
 
 DESCRIPTION = (

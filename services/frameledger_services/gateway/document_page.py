@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from frameledger_services.gateway import text_page
-from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
 from frameledger_services.gateway.parameters import INT64_MAX
 from frameledger_services.gateway.problems import KINDS, PAGES
 from frameledger_services.gateway.routes import ALWAYS
@@ -19,8 +19,6 @@ BEGIN = (
     "`GATEWAY` in the examples is the address of this gateway, and `TOKEN` a token of `frameledger token new` with the "
     "scope of the route. A gateway without tokens needs none, and serves its own machine only."
 )
-
-EVENTS = "text/event-stream"
 
 
 def page(document: dict[str, Any]) -> str:
@@ -68,7 +66,7 @@ def example(path: str, method: str, operation: Mapping[str, Any]) -> str:
         path = path.replace(f"{{{name}}}", _quoted(parameter))
     address = f"$GATEWAY{path}{'?' if query else ''}{'&'.join(query)}"
     words = ["curl", *_OPTIONS.get(method, ())]
-    if any(EVENTS in answer.get("content", {}) for answer in operation["responses"].values()):
+    if any(EVENT_STREAM in answer.get("content", {}) for answer in operation["responses"].values()):
         words.append("-N")
     words += ['-H "Authorization: Bearer $TOKEN"', f'"{address}"']
     content = operation.get("requestBody", {}).get("content", {}).get(JSON, {})

@@ -9,9 +9,9 @@ from starlette.routing import BaseRoute
 from frameledger_services.client import NotVisibleError
 from frameledger_services.gateway import answers, contexts, parameters
 from frameledger_services.gateway.access import caller
-from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.append import publishing
 from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound

@@ -10,10 +10,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from frameledger_services.gateway import answers, contexts, parameters
-from frameledger_services.gateway.answers import JSON, REVALIDATED
+from frameledger_services.gateway.answers import REVALIDATED
 from frameledger_services.gateway.append import FRAMES
 from frameledger_services.gateway.frame_json import written
-from frameledger_services.gateway.line_stream import NDJSON, LineStream
+from frameledger_services.gateway.line_stream import LineStream
+from frameledger_services.gateway.media_types import JSON, NDJSON
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound

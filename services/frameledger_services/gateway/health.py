@@ -15,13 +15,7 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.schema import SchemaError
-
-CHECK_SECONDS = 5.0
-"""A check that takes longer has failed."""
-
-OK = "ok"
-# Anybody may ask, so addresses and what servers say are for `frameledger doctor`.
-AWAY = "It does not answer."
+from frameledger_services.telemetry.health import AWAY, CHECK_SECONDS, OK
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
@@ -35,6 +29,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         checks = dict(zip(("database", "log"), results, strict=True))
         checks["draining"] = "yes" if parts.stopping.is_set() else "no"
         is_ready = checks == {"database": OK, "log": OK, "draining": "no"}
+        # Anybody may ask, so addresses and what servers say are for `frameledger doctor`.
         return JSONResponse({"ready": is_ready, "checks": checks}, status_code=200 if is_ready else 503)
 
     return [Route("/livez", live, methods=["GET"]), Route("/readyz", ready, methods=["GET"])]

@@ -13,10 +13,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from frameledger_services.gateway.live import protocol, timed_send
+from frameledger_services.gateway.media_types import NDJSON
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store.connections import DatabaseError
-
-NDJSON = "application/x-ndjson"
 
 
 class LineStream(Response):

@@ -21,8 +21,8 @@ from frameledger_services.client import NotVisibleError, PublishedFrame
 from frameledger_services.client import outcomes as client_outcomes
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway import answers, body, parameters, preferences
-from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
@@ -84,13 +84,10 @@ ACCEPTED: dict[str, Any] = {
     "content": _schema("Accepted"),
 }
 
-PREFER = parameters.Parameter(
+PREFER = parameters.header(
     "Prefer",
-    {"type": "string"},
     "How long to wait until the frames are stored. `wait=10`: at most so many seconds, and no more than the gateway's "
     "limit; 202 if they are not stored by then. `respond-async`: 202 at once. Default: `wait=5`.",
-    str,
-    "header",
 )
 
 EXAMPLE = {"frames": [{"id": "0198d3c2-7a55-7c11-9b7d-0d3f3a1c9f52", "place": "llm.frames:1:0:17"}]}

@@ -126,6 +126,11 @@ def text(name: str, description: str, *, most: int = 255) -> Parameter[str]:
     )
 
 
+def header(name: str, description: str) -> Parameter[str]:
+    """Returns a header for the document; its text is read as it is."""
+    return Parameter(name, {"type": "string"}, description, str, "header")
+
+
 def read_text(text: str, most: int = 255) -> str:
     """Returns the text itself. Raises ValueError for an empty or too long one, and for what no database takes."""
     if not 0 < len(text) <= most or "\x00" in text:

@@ -16,6 +16,7 @@ from frameledger_services.gateway.access.policy import CONTEXTS
 from frameledger_services.gateway.access.rate_limit import RateLimit
 from frameledger_services.gateway.access.response_headers import ENCODED
 from frameledger_services.gateway.live import complete_response
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
@@ -30,7 +31,7 @@ _HEAD = b"".join(
     for one in (
         *_ALWAYS,
         (b"etag", b"%b"),
-        (b"content-type", answers.JSON.encode()),
+        (b"content-type", JSON.encode()),
         (b"content-length", b"%d"),
     )
 )

@@ -14,11 +14,10 @@ from starlette.routing import Route
 from frameledger.errors import RefusedError
 from frameledger_services.gateway import text_page
 from frameledger_services.gateway.access import policy
+from frameledger_services.gateway.media_types import JSON, PROBLEM_JSON
 from frameledger_services.gateway.openai import errors as openai_errors
 from frameledger_services.gateway.text_page import prose
 
-MEDIA_TYPE = "application/problem+json"
-JSON = "application/json"
 PAGES = "/problems/"
 
 
@@ -247,7 +246,7 @@ def response(url: URL, problem: ProblemError) -> Response:
             "instance": url.path,
             **problem.members,
         }
-    media_type = JSON if is_openai else MEDIA_TYPE
+    media_type = JSON if is_openai else PROBLEM_JSON
     headers = {"Cache-Control": "no-store", **(problem.headers or {})}
     if kind.status in (429, 503):
         headers.setdefault("Retry-After", "1")

@@ -12,9 +12,10 @@ from starlette.routing import Route
 
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.access.caller import Scope
+from frameledger_services.gateway.media_types import PROBLEM_JSON
 from frameledger_services.gateway.parameters import Parameter
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.gateway.problems import KINDS, MEDIA_TYPE, ProblemError
+from frameledger_services.gateway.problems import KINDS, ProblemError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 PartsEndpoint = Callable[[Parts, Request], Awaitable[Response]]
@@ -90,7 +91,7 @@ def problem_answers(*words: str) -> dict[str, Any]:
     return {
         str(status): {
             "description": ", ".join(meanings),
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
         for status, meanings in sorted(by_status.items())
     }

@@ -44,7 +44,7 @@ class AnswerListener:
         # Frames that arrive before the request has an id belong to no answer and are dropped.
         try:
             async with asyncio.timeout(self._begin_secs):
-                await self._requests.ready()
+                await self._requests.until_ready()
         except TimeoutError:
             raise AskingError("The database does not respond.") from None
         self._run = RunAnswer(self._requests.ask(settings))

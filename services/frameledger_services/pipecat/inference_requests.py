@@ -101,7 +101,7 @@ class InferenceRequests:
         if self._following is not None:
             self._following.cancel()
 
-    async def ready(self) -> None:
+    async def until_ready(self) -> None:
         """Return once frames that are published from now on are received. Raises `AskingError` if following failed."""
         assert self._following is not None
         if self._following.done() and (error := self._following.exception()) is not None:

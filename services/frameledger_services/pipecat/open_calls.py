@@ -136,7 +136,7 @@ class OpenCalls:
         others = (self.get(other) for other in self._calls[id_].group if other != id_)
         return [one for one in others if one is not None and not one.is_answered]
 
-    async def turn(self, id_: str) -> None:
+    async def until_turn_of(self, id_: str) -> None:
         """Wait until no earlier sequential call blocks this one."""
         call = self._calls[id_]
         if not call.is_sequential:

@@ -23,7 +23,7 @@ from frameledger_services.client import FramesRefusedError
 from frameledger_services.client.delivery import Delivery
 from frameledger_services.pipecat.capture import Item
 from frameledger_services.pipecat.outgoing import Encoder
-from frameledger_services.pipecat.pending import MOST_BYTES, MOST_FRAMES, Pending, Waiting
+from frameledger_services.pipecat.pending import Pending, Waiting
 
 TICK_SECONDS = 0.02
 FRAMES_AT_ONCE = 8
@@ -54,20 +54,13 @@ class Outbox:
         connect: Callable[[], Any],
         *,
         retell: Callable[[], None] = lambda: None,
-        most_frames: int = MOST_FRAMES,
-        most_bytes: int = MOST_BYTES,
     ) -> None:
         self._context_id = context_id
         self._items = items
         self._connect = connect
         self._retell = retell
         self.encoder = Encoder(session)
-        self._pending = Pending(
-            self.encoder.gap,
-            lambda: self.encoder.history(time.time_ns()),
-            most_frames=most_frames,
-            most_bytes=most_bytes,
-        )
+        self._pending = Pending(self.encoder.gap, lambda: self.encoder.history(time.time_ns()))
         self._sending: list[Waiting] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

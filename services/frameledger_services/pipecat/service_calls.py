@@ -119,7 +119,7 @@ class ServiceCalls:
 
     async def _run(self, calls: Sequence[FunctionCallFromLLM], context: Any) -> None:
         """Run the functions of the application whose start frames are applied."""
-        await self._calls.turn(calls[0].tool_call_id)
+        await self._calls.until_turn_of(calls[0].tool_call_id)
         interruptions = self._requests.interruptions
         starts = await asyncio.gather(*(self._start(one) for one in calls))
         run = []
@@ -146,7 +146,7 @@ class ServiceCalls:
     async def _serve(self, llm_call: FunctionCallFromLLM) -> None:
         """Report the progress of a call that a service runs to Pipecat."""
         call = self._calls[llm_call.tool_call_id]
-        await self._calls.turn(llm_call.tool_call_id)
+        await self._calls.until_turn_of(llm_call.tool_call_id)
         try:
             async with asyncio.timeout(self._begin_secs):
                 frame = await call.frames.get()

@@ -8,46 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from frameledger.record import Record
-from frameledger_services.database_types import Connection
-from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.batch_span import batch_span
 from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.decoded import FetchedRecord, decode_record
-from frameledger_services.projector.head_cache import HeadCache
-from frameledger_services.projector.metrics import ProjectorMetrics
-from frameledger_services.projector.ownership import OwnedPartition, ProjectorTopics
+from frameledger_services.projector.ownership import OwnedPartition
 from frameledger_services.projector.unstorable_records import UnstorableRecords
 from frameledger_services.projector.watchdog import deadline
 from frameledger_services.store.outbox import OutboxRow
 
 
 class Batches:
-    """Folds and stores batches over one connection, whose transactions are all its own."""
+    """Folds and stores batches, each in one of these commits or, around a record that cannot be stored, in several."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        topics: ProjectorTopics,
-        cache: HeadCache,
-        failpoint: Failpoint | None = None,
-        *,
-        rebuild_frames: int = 0,
-        refuse_erased: bool = False,
-        metrics: ProjectorMetrics | None = None,
-    ) -> None:
-        """`rebuild_frames` as in the settings. `refuse_erased`: a frame to the id of an erased conversation is a dead
-        letter, and begins no other."""
-        self._topics = topics
-        self._commits = Commits(
-            connection,
-            topics,
-            cache,
-            failpoint,
-            rebuild_frames=rebuild_frames,
-            refuse_erased=refuse_erased,
-            metrics=metrics,
-        )
-        self._unstorable = UnstorableRecords(self._commits)
+    def __init__(self, commits: Commits) -> None:
+        self._commits = commits
+        self._unstorable = UnstorableRecords(commits)
 
     async def store(
         self,
@@ -65,7 +40,8 @@ class Batches:
             batch = [
                 decode_record(record) if logged is None else (record, logged) for record, logged in records
             ]
-        with batch_span(self._topics.frames, self._topics.group, batch) as self._commits.span:
+        topics = self._commits.topics
+        with batch_span(topics.frames, topics.group, batch) as self._commits.span:
             stored = await self._unstorable.store(batch, owned, positions)
         return self._commits.rows_of_rebuilds() + stored
 

@@ -22,7 +22,7 @@ from frameledger.evolve.changes import (
 )
 from frameledger.ids import ToolCallId
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.rows import Rows, clean, time_of
+from frameledger_services.projector.rows import Rows, clean, clean_or_none, time_of
 
 CallChange = (
     CallAnnounced
@@ -110,7 +110,7 @@ class _Writing:
             status="running",
             worker=change.worker,
             attempt=change.call_attempt or 0,
-            claim=None if change.claim is None else clean(change.claim),
+            claim=clean_or_none(change.claim),
             synchronous=change.synchronous,
         )
         if change.group_id is not None:

@@ -77,7 +77,7 @@ class Commits:
         letter, and begins no other."""
         self._connection = connection
         self._refuse_erased = refuse_erased
-        self._topics = topics
+        self.topics = topics
         self._cache = cache
         self._failpoint = failpoint or failpoints.none
         self._rebuild_frames = rebuild_frames
@@ -153,7 +153,7 @@ class Commits:
     async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         await self._failpoint("before lock")
         began = clock()
-        held = await write_single_statement(self._cursor, self._topics.frames, progress, rows, heads)
+        held = await write_single_statement(self._cursor, self.topics.frames, progress, rows, heads)
         _check_held(progress, held)
         self._metrics.write.observe(clock() - began)
 
@@ -163,7 +163,7 @@ class Commits:
         async with self._connection.transaction():
             await self._failpoint("before lock")
             began = clock()
-            _check_held(progress, await checkpoints.advance(self._connection, self._topics.frames, progress))
+            _check_held(progress, await checkpoints.advance(self._connection, self.topics.frames, progress))
             await self._failpoint("after lock")
             await write_parts(self._connection, parts, heads)
             written = clock()
@@ -189,13 +189,13 @@ class Commits:
     def at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:
         """Yields the records that are frames of a conversation in its own partition."""
         for record, logged in batch:
-            if isinstance(logged, LoggedFrame) and is_at_home(record, self._topics.partitions):
+            if isinstance(logged, LoggedFrame) and is_at_home(record, self.topics.partitions):
                 yield record, logged
 
     def _folding(
         self, heads: dict[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, OwnedPartition]
     ) -> BatchFold:
-        topics = self._topics
+        topics = self.topics
         held = {one.partition for one in owned.values() if one.held_until is not None}
         return BatchFold(
             heads,
@@ -225,7 +225,7 @@ class Commits:
 
     async def _rebuild(self, context_id: ContextId) -> None:
         """Rebuild a conversation that an older release folded; one that cannot be is folded on from its old state."""
-        topics = self._topics
+        topics = self.topics
         try:
             rebuilt = await rebuild(self._connection, topics.frames, topics.effects, context_id, REBUILT_FOR)
         except Exception as error:

@@ -18,7 +18,7 @@ from frameledger.frames import (
     Usage,
 )
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.rows import Rows, clean
+from frameledger_services.projector.rows import Rows, clean, clean_or_none
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
@@ -64,9 +64,9 @@ def write_counted(
         if isinstance(frame, LLMFullResponseStartFrame):
             row.update(
                 worker=frame.worker,
-                provider=_clean(frame.provider),
-                model=_clean(frame.model),
-                request_sha256=_clean(frame.request_sha256),
+                provider=clean_or_none(frame.provider),
+                model=clean_or_none(frame.model),
+                request_sha256=clean_or_none(frame.request_sha256),
             )
 
 
@@ -91,7 +91,7 @@ def _going_on(frame: AnyFrame, before: State, now: Response | None, logged_at: A
     if isinstance(frame, LLMTextFrame) and frame.usage is not None:
         changed |= used(frame.usage, partial=True)
     if isinstance(frame, ErrorFrame):
-        changed |= {"error": clean(frame.message), "error_code": _clean(frame.code)}
+        changed |= {"error": clean(frame.message), "error_code": clean_or_none(frame.code)}
     return changed
 
 
@@ -104,10 +104,6 @@ def _ended(frame: AnyFrame, was: Response) -> Row:
         heard = None if frame.heard_text is None else clean(trimmed(was.text)) or None
         return {"status": "interrupted", "said": heard}
     if isinstance(frame, ErrorFrame):
-        return {"status": "failed", "error": clean(frame.message), "error_code": _clean(frame.code)}
+        return {"status": "failed", "error": clean(frame.message), "error_code": clean_or_none(frame.code)}
     # Another answer began, or the conversation ended.
     return {"status": "context_ended" if isinstance(frame, EndFrame | CancelFrame) else "replaced"}
-
-
-def _clean(text: str | None) -> str | None:
-    return None if text is None else clean(text)

@@ -14,7 +14,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from frameledger_services import logs, supervision
+from frameledger_services import database, logs, supervision
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
@@ -25,6 +25,7 @@ from frameledger_services.event_log.topics import home_partition, missing
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import held_effects, instance_id, takeover, topic_identity
 from frameledger_services.projector.batches import Batches
+from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.crashes import Isolation
 from frameledger_services.projector.decoded import FetchedRecord
 from frameledger_services.projector.head_cache import HeadCache
@@ -35,7 +36,7 @@ from frameledger_services.projector.ownership import OwnedPartition, ProjectorFe
 from frameledger_services.projector.prefetch import Prefetch, RecordChunk
 from frameledger_services.projector.relay import Relay
 from frameledger_services.projector.stored_heads import NewerHeadError
-from frameledger_services.store import outbox, server
+from frameledger_services.store import outbox
 
 MAX_RECORDS = 2_000
 """Of one read of the prefetch buffer, and so of a batch. A head is written once for all of its frames in a batch: with
@@ -86,13 +87,15 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._topics = topics
         self._cache = HeadCache()
         self._batches = Batches(
-            connection,
-            topics,
-            self._cache,
-            failpoint,
-            rebuild_frames=rebuild_frames,
-            refuse_erased=refuse_erased,
-            metrics=metrics,
+            Commits(
+                connection,
+                topics,
+                self._cache,
+                failpoint,
+                rebuild_frames=rebuild_frames,
+                refuse_erased=refuse_erased,
+                metrics=metrics,
+            )
         )
         self._instance = instance
         self._isolation = Isolation(connection, topics.frames, self._batches)
@@ -141,7 +144,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         """Raise psycopg's error if the session has ended."""
         now = asyncio.get_running_loop().time()
         if now >= self._session_checked_at + SESSION_CHECK_SECONDS:
-            await server.ping(self._connection)
+            await database.ping(self._connection)
             self._session_checked_at = now
 
     async def _revalidate(self, offsets: Mapping[int, int]) -> None:

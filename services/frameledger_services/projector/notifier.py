@@ -65,7 +65,7 @@ class Notifier:
         elif self._timer is None:
             self._timer = loop.call_later(left, self._wake.set)
 
-    async def drained(self) -> None:
+    async def until_drained(self) -> None:
         """Returns when everything is notified, without further delay."""
         if not self._idle.is_set():
             self._wake.set()

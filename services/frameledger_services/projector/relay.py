@@ -85,7 +85,7 @@ class Relay:
             self._wake.set()
         return destination
 
-    async def drained(self) -> None:
+    async def until_drained(self) -> None:
         """Returns when all rows are published and deleted, without further delay, except those that their topic
         refuses: they stay in the outbox for the next owner."""
         self._hurry = True

@@ -184,13 +184,18 @@ def erasure_of(
     context_id: str, version: int, frame: LLMContextEraseFrame, partition: int, offset: int
 ) -> Erasure:
     """What a frame erases that is stored at this version, of a record at this place."""
-    requested_by = None if frame.requested_by is None else clean(frame.requested_by)
+    requested_by = clean_or_none(frame.requested_by)
     return Erasure(context_id, version, clean(frame.why), requested_by, partition, offset)
 
 
 def clean(text: str) -> str:
     """Returns the text without NUL, the one character of JSON that a `text` column refuses."""
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}") if "\x00" in text else text
+
+
+def clean_or_none(text: str | None) -> str | None:
+    """As `clean`; None stays None."""
+    return None if text is None else clean(text)
 
 
 def _text_of_item(item: dict[str, Any]) -> str | None:

@@ -42,7 +42,7 @@ DRAIN_SECONDS = 10.0
 SESSION = {
     **database.UNLIMITED,
     "idle_in_transaction_session_timeout": "10s",
-    # The server's side of `KEEPALIVE`: until it ends, the session of a machine that is gone counts as alive.
+    # The server's side of `database.KERNEL`: until it ends, the session of a machine that is gone counts as alive.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     # Rows are found by their keys only. No plan needs statistics, which may be those of a table that was empty.
@@ -204,8 +204,8 @@ async def _run(member: GroupMember, relay: Relay, notifier: Notifier, stopping: 
         beside = [tasks.create_task(relay.run()), tasks.create_task(notifier.run())]
         await member.run(stopping)
         async with asyncio.timeout(DRAIN_SECONDS):
-            await relay.drained()
-            await notifier.drained()
+            await relay.until_drained()
+            await notifier.until_drained()
         for task in beside:
             task.cancel()
 

@@ -45,7 +45,7 @@ from frameledger.frames import (
 from frameledger_services.projector.call_rows import write_call
 from frameledger_services.projector.counted_rows import used, write_counted
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.rows import Rows, clean, open_row
+from frameledger_services.projector.rows import Rows, clean, clean_or_none, open_row
 
 Row = dict[str, Any]
 
@@ -150,7 +150,7 @@ class _Writing:
                 if run.run_id == _answered_run(after):
                     self._notice_text(frame, run)
             elif type(frame) is ErrorFrame and frame.run_id in (None, run.run_id):
-                self._run(run.run_id).update(error=clean(frame.message), error_code=_clean(frame.code))
+                self._run(run.run_id).update(error=clean(frame.message), error_code=clean_or_none(frame.code))
         wanted = before.runs.wanted
         if wanted is not None and after.runs.wanted is None:
             opened = after.runs.open is not None and after.runs.open.run_id == wanted.run_id
@@ -199,7 +199,7 @@ class _Writing:
                 row = self._run(change.run_id)
                 row.update(
                     attempt=change.attempt,
-                    claim=_clean(change.claim),
+                    claim=clean_or_none(change.claim),
                     started_version=self.version,
                     started_at=self.logged_at,
                     first_text_at=None,
@@ -207,9 +207,9 @@ class _Writing:
                 if isinstance(self.frame, LLMFullResponseStartFrame):
                     row.update(
                         worker=self.frame.worker,
-                        provider=_clean(self.frame.provider),
-                        model=_clean(self.frame.model),
-                        request_sha256=_clean(self.frame.request_sha256),
+                        provider=clean_or_none(self.frame.provider),
+                        model=clean_or_none(self.frame.model),
+                        request_sha256=clean_or_none(self.frame.request_sha256),
                     )
             case RunClosed():
                 row = self._run(change.run_id)
@@ -258,7 +258,3 @@ def _counted(state: State) -> str | None:
 
 def _answered_run(state: State) -> str | None:
     return None if state.speech.response is None else state.speech.response.run_id
-
-
-def _clean(text: str | None) -> str | None:
-    return None if text is None else clean(text)

@@ -12,6 +12,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Generic, Literal, Protocol, TypeVar
 
+from frameledger.headers import milliseconds
 from frameledger.record import Record
 from frameledger_services.projector.log_check import LogState, symptom
 from frameledger_services.store.lost_frames import FrameDigest
@@ -78,7 +79,7 @@ async def last_common_offset(
             if not _is(next_stored, record, read_until is not None):
                 return reached
             next_stored = await anext(stored_frames, None)
-        elif read_until is None or _time(record) > _milliseconds(read_until):
+        elif read_until is None or _time(record) > milliseconds(read_until):
             continue  # a later one that agrees vouches for it
         reached = record.offset + 1
     return reached
@@ -169,13 +170,9 @@ def _is(stored: FrameDigest, record: Record, times_count: bool) -> bool:
         and record.key == stored.context_id.encode()
         and sha256(record.value or b"").digest() == stored.sha256
         # A frame's time is the broker's, but never before that of the frame before it.
-        and not (times_count and _time(record) > _milliseconds(stored.logged_at))
+        and not (times_count and _time(record) > milliseconds(stored.logged_at))
     )
 
 
 def _time(record: Record) -> int:
     return record.timestamp_ms or 0
-
-
-def _milliseconds(time: datetime) -> int:
-    return round(time.timestamp() * 1_000)

@@ -124,7 +124,7 @@ async def first_beyond(connection: Connection, context_id: str, version: int) ->
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """What publishers say of themselves may be anything."""
+    """Returns a mapping as it is, and an empty one for any other value: publishers may write anything."""
     return value if isinstance(value, Mapping) else {}
 
 

@@ -57,8 +57,8 @@ class StoredContext:
     """What `LLMSetLimitsFrame` said last, by name; empty if there was none."""
 
     answers: tuple[str | None, ...] = ()
-    """For each message the answer of a model that it is of, as text that two of one answer have in common; None where
-    it is of none, or nobody said."""
+    """For each message, text that stands for the model's answer that it belongs to, the same for all messages of one
+    answer; None if it belongs to none, or if that was not published."""
 
     positions: tuple[int, ...] = ()
     """For each message its place in the history, which `LLMMessageRewriteFrame` names. There are gaps."""

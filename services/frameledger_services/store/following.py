@@ -18,7 +18,7 @@ TYPES_SEPARATOR = ","
 
 @dataclass(frozen=True, slots=True)
 class StreamCursor:
-    """How far somebody has read a conversation, and which of its frames."""
+    """How far a client has read a conversation, and which types of its frames it wants."""
 
     context_id: str
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
+from frameledger_services.database import backend
 from frameledger_services.database_types import Connection
 
 THIS_DATABASE = "(SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -30,7 +31,7 @@ class Server:
     """Sessions whose commit waits for a standby."""
 
     waiting_seconds: float
-    """How long the one that waits longest does."""
+    """How long the longest of these waits has taken."""
 
     oldest_seconds: float
     """How long the session has been in its transaction or statement that keeps the oldest versions of rows alive."""
@@ -39,13 +40,8 @@ class Server:
     """Its name and its pid."""
 
 
-async def ping(connection: Connection) -> None:
-    """Returns when the server answers. Raises `psycopg.OperationalError` if the session has ended."""
-    await connection.execute("SELECT")
-
-
 async def look(connection: Connection) -> Server:
-    """What it says now. One statement."""
+    """Returns the state of the server now. One statement."""
     async with connection.cursor(row_factory=class_row(Server)) as cursor:
         await cursor.execute(_LOOK)
         row = await cursor.fetchone()
@@ -55,8 +51,7 @@ async def look(connection: Connection) -> Server:
 
 async def is_pooled(connection: Connection) -> bool:
     """Whether a pooler stands between: it gives each client a process's number that is not the server's."""
-    row = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
-    return row is not None and row[0] != connection.info.backend_pid
+    return await backend(connection) != connection.info.backend_pid
 
 
 _LOOK = """

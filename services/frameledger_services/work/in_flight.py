@@ -183,7 +183,7 @@ class InFlight(Generic[C]):
             if entry.ticket is not None and self._executor.withdraw(entry.ticket):
                 self._on_end(entry, "untried")
 
-    async def all_settled(self) -> None:
+    async def until_all_settled(self) -> None:
         """Returns when every claim of an ended job is settled."""
         while self._ended:
             await self._all_settled.wait()

@@ -103,7 +103,7 @@ class Lease:
                 raise LeaseLostError from None
             raise
 
-    async def ended(self) -> None:
+    async def until_ended(self) -> None:
         """Returns when the lease has ended."""
         try:
             async with self.held():

@@ -152,7 +152,7 @@ class SessionRunner(Generic[E, C]):
             follow(self._settings, self._names.cancellations, self._in_flight.cancel, following)
         )
         claiming = self._start_claiming(tasks, following)
-        expiry = tasks.create_task(self._lease.ended())
+        expiry = tasks.create_task(self._lease.until_ended())
         await self._until_stopped(tasks, stopping, expiry, beating)
         await _end(*claiming)
         if not expiry.done() and not beating.done():
@@ -219,7 +219,7 @@ class SessionRunner(Generic[E, C]):
             await self._in_flight.stop_all("draining")
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
-                await self._in_flight.all_settled()
+                await self._in_flight.until_all_settled()
 
     async def _deregister(self) -> None:
         with suppress(TimeoutError, *transient.DATABASE):

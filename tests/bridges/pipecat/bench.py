@@ -214,9 +214,9 @@ def test_memory_after_ten_minutes_without_a_broker():
     shown("memory after 24,000 frames without a broker, MiB", found, MEMORY_MIB)
 
 
-async def first_words(llm, context, observers=()):
+async def first_words(llm, context):
     """Returns the milliseconds from each question to the first word in the pipeline."""
-    bot = Bot(context=context, service=llm, observers=list(observers))
+    bot = Bot(context=context, service=llm)
     took: list[float] = []
     asked = since = 0.0
     ended = 0

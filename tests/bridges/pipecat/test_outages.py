@@ -17,7 +17,7 @@ from frameledger_services.client import (
     FramesUnacknowledgedError,
     delivery,
 )
-from frameledger_services.pipecat import FramesLostError, Restored, observer, outbox
+from frameledger_services.pipecat import FramesLostError, Restored, observer
 from frameledger_services.pipecat.mirror import Positions
 from frameledger_services.pipecat.restore import RestoredConversation
 
@@ -96,8 +96,7 @@ def test_a_broker_that_stays_away_costs_the_pipeline_nothing_but_five_seconds_at
     assert isinstance(lost.value.__cause__, BrokerError | FramesUnacknowledgedError)
 
 
-def test_beyond_the_bound_evidence_goes_and_the_messages_stay_right(monkeypatch):
-    monkeypatch.setattr(outbox, "MOST_FRAMES", 200)
+def test_beyond_the_bound_evidence_goes_and_the_messages_stay_right():
     broker = AwayBroker()
     recording = Recording(broker=broker)
     recording.observer._outbox._pending._most_frames = 200

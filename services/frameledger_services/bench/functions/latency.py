@@ -16,9 +16,9 @@ from frameledger_services.bench.functions.asking import CALLING, asking
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road import latency
 from frameledger_services.bench.road.processes import BenchError
-from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.rounds import in_turns, percentile
 from frameledger_services.bench.road.servers import Servers
-from frameledger_services.bench.scene import Scene, percentile, scene
+from frameledger_services.bench.scene import Scene, scene
 
 WARM_UP = 10
 """Discarded calls at the start."""

@@ -11,10 +11,10 @@ from itertools import count
 from statistics import median
 
 from frameledger.frames import AnyFrame
-from frameledger_services.bench.gateway.server_processes import GATEWAY, free_port, until_up
+from frameledger_services.bench.gateway.server_processes import GATEWAY, until_up
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.pace import at_pace
-from frameledger_services.bench.road.processes import running
+from frameledger_services.bench.road.processes import free_port, running
 from frameledger_services.bench.road.rounds import in_turns
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.road.stream import interleaved

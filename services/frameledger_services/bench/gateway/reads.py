@@ -21,9 +21,9 @@ from typing import Any
 from urllib.request import urlopen
 
 from frameledger.frames import LLMMessagesAppendFrame
-from frameledger_services.bench.gateway.server_processes import GATEWAY, WITHIN, free_port, until_up
+from frameledger_services.bench.gateway.server_processes import GATEWAY, WITHIN, until_up
 from frameledger_services.bench.report import Figure
-from frameledger_services.bench.road.processes import output_of, running
+from frameledger_services.bench.road.processes import free_port, output_of, running
 from frameledger_services.bench.road.rounds import in_turns
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.road.stream import context_ids

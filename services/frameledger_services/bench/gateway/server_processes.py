@@ -1,9 +1,8 @@
-"""The server processes: the gateway's pid, a free port, and waiting until a server listens."""
+"""The server processes: waiting until a server listens."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from asyncio.subprocess import Process
 from contextlib import suppress
 
@@ -13,14 +12,6 @@ GATEWAY = ("frameledger_services", "run", "gateway")
 
 WITHIN = 300.0
 LOOK_SECONDS = 0.25
-
-
-def free_port() -> int:
-    """Returns a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def until_up(server: Process, port: int) -> None:

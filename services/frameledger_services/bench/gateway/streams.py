@@ -24,16 +24,15 @@ from frameledger_services.bench.gateway.server_processes import (
     GATEWAY,
     LOOK_SECONDS,
     WITHIN,
-    free_port,
     until_up,
 )
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.pace import at_pace
-from frameledger_services.bench.road.processes import BenchError, running
-from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.processes import BenchError, free_port, running
+from frameledger_services.bench.road.rounds import in_turns, percentile
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.road.stream import context_ids, interleaved
-from frameledger_services.bench.scene import cpu_seconds, percentile, scene
+from frameledger_services.bench.scene import cpu_seconds, scene
 from frameledger_services.settings import Settings
 
 LISTENERS = "frameledger_services.bench.gateway.listeners"

@@ -16,8 +16,9 @@ from frameledger_services.bench.inference.model_server import ModelServer, servi
 from frameledger_services.bench.inference.workers import ANSWERING, DEAF, settings_for
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.processes import BenchError
+from frameledger_services.bench.road.rounds import percentile
 from frameledger_services.bench.road.servers import Servers
-from frameledger_services.bench.scene import Scene, monotonic_offset, percentile, scene, turn
+from frameledger_services.bench.scene import Scene, monotonic_offset, scene, turn
 
 STREAMS = 10
 TOKENS = 600

@@ -15,6 +15,7 @@ from frameledger_services import access
 from frameledger_services.bench.road.stream import record_of
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.batches import Batches
+from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorTopics
 from frameledger_services.settings import Settings
@@ -23,7 +24,7 @@ from frameledger_services.store import binary_copy, projections
 PARTITIONS = 8
 BATCH = 100
 
-_LOGGED_AT_MS = 1_772_600_000_000
+LOGGED_AT_MS = 1_772_600_000_000
 
 
 class Direct:
@@ -32,7 +33,7 @@ class Direct:
     def __init__(
         self, connection: AsyncConnection, topics: ProjectorTopics, owned: dict[int, OwnedPartition]
     ) -> None:
-        self._batches = Batches(connection, topics, HeadCache())
+        self._batches = Batches(Commits(connection, topics, HeadCache()))
         self._topic = topics.frames
         self._owned = owned
         self._ends = {partition: one.next_offset for partition, one in owned.items()}
@@ -53,7 +54,7 @@ class Direct:
         partition = partition_for(record.key, PARTITIONS)
         offset = self._ends[partition]
         self._ends[partition] = offset + 1
-        return Record(self._topic, partition, offset, record.key, record.value, record.headers, _LOGGED_AT_MS)
+        return Record(self._topic, partition, offset, record.key, record.value, record.headers, LOGGED_AT_MS)
 
 
 @asynccontextmanager

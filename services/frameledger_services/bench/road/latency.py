@@ -22,7 +22,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import quantiles
 from uuid import UUID
 
 from psycopg import AsyncConnection
@@ -33,7 +32,7 @@ from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.pace import at_pace
 from frameledger_services.bench.road.processes import BARE_ROAD, WATCHED, output_of, running
 from frameledger_services.bench.road.progress import until_projected
-from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.rounds import in_turns, percentile
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.road.stream import mixture
 from frameledger_services.client import Client
@@ -62,19 +61,19 @@ class Latencies:
 
     @property
     def p50(self) -> float:
-        return _percentile(self.committed, 50)
+        return percentile(self.committed, 50)
 
     @property
     def p99(self) -> float:
-        return _percentile(self.committed, 99)
+        return percentile(self.committed, 99)
 
     @property
     def p50_on_disk(self) -> float:
-        return _percentile(self.on_disk or self.committed, 50)
+        return percentile(self.on_disk or self.committed, 50)
 
     @property
     def p50_known(self) -> float:
-        return _percentile(self.known or self.committed, 50)
+        return percentile(self.known or self.committed, 50)
 
 
 async def measure(servers: Servers, *, one_at_a_time: int, at_rate: int, rounds: int) -> list[Figure]:
@@ -152,7 +151,3 @@ async def _written(settings: Settings) -> dict[UUID, float]:
             "SELECT frame_id, extract(epoch FROM recorded_at)::float8 FROM frames"
         )
         return dict(await cursor.fetchall())
-
-
-def _percentile(values: Sequence[float], percent: int) -> float:
-    return quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -57,3 +58,11 @@ async def output_of(settings: Settings, *module: str, within: float) -> bytes:
     if process.returncode != 0:
         raise BenchError(f"{' '.join(module)} ended with exit code {process.returncode}.")
     return output
+
+
+def free_port() -> int:
+    """Returns a free port of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import comb
-from statistics import median
+from statistics import median, quantiles
 from typing import Generic, Literal, TypeVar
 
 from frameledger_services.bench.report import Figure
@@ -92,3 +92,8 @@ def no_collections() -> Iterator[None]:
         yield
     finally:
         gc.enable()
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Returns a percentile of at least two values, from 1 to 99."""
+    return quantiles(values, n=100, method="inclusive")[percent - 1]

@@ -39,10 +39,10 @@ def mixture(count: int, size: int) -> list[tuple[str, AnyFrame]]:
     return list(islice(interleaved(100, -(-count // 100), size), count))
 
 
-def one_after_another(contexts: int, each: int, size: int, seed: int = 0) -> Iterator[tuple[str, AnyFrame]]:
+def one_after_another(contexts: int, each: int, size: int) -> Iterator[tuple[str, AnyFrame]]:
     """Yields the same frames, one conversation after another."""
-    for name in context_ids(contexts, seed):
-        for frame in islice(conversation(name, size, seed), each):
+    for name in context_ids(contexts):
+        for frame in islice(conversation(name, size), each):
             yield name, frame
 
 

@@ -18,7 +18,7 @@ from frameledger.ids import ContextId
 from frameledger.partition import partition_for
 from frameledger.record import Record
 from frameledger_services.bench.report import Figure
-from frameledger_services.bench.road.direct import PARTITIONS
+from frameledger_services.bench.road.direct import LOGGED_AT_MS, PARTITIONS
 from frameledger_services.bench.road.processes import BenchError, running
 from frameledger_services.bench.road.rounds import in_turns, no_collections
 from frameledger_services.bench.road.servers import Servers
@@ -40,7 +40,6 @@ COUNTED = "counted"
 """The argument with which such a process records metrics, as for `/metrics`."""
 
 TOPIC = "llm.frames"
-LOGGED_AT_MS = 1_772_600_000_000
 BATCH = 500
 WITHIN = 300.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from frameledger_services import extras
-from frameledger_services.bench.road.processes import BenchError
+from frameledger_services.bench.road.processes import BenchError, free_port
 
 SCRAPE_SECONDS = 15.0
 """Scrape interval in seconds, as in the example configuration of Prometheus."""
@@ -49,7 +48,7 @@ def nobody() -> Iterator[Watched]:
 def by_metrics() -> Iterator[Watched]:
     """Scrape `/metrics` every `SCRAPE_SECONDS`, the first time as soon as the process responds. Raises `BenchError` at
     the end if it never responded."""
-    port, ended = _free_port(), threading.Event()
+    port, ended = free_port(), threading.Event()
     answered = 0
 
     def scrape() -> None:
@@ -96,7 +95,7 @@ def by_traces() -> Iterator[Watched]:
 def by_nobody_at_the_address() -> Iterator[Watched]:
     """Send the same traces to a collector that is not running. Raises `MissingExtraError` without the extra `otel`."""
     extras.check("otel")
-    yield _traced(_free_port())
+    yield _traced(free_port())
 
 
 def _traced(port: int) -> Watched:
@@ -121,10 +120,3 @@ class _Collector(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Log nothing."""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

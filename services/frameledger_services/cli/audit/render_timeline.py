@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, date
 
 from frameledger_services.cli.audit.timeline_entries import Entry
-from frameledger_services.cli.terminal import escape, pager
+from frameledger_services.cli.terminal import escape, format_frame, pager
 from frameledger_services.cli.terminal.column_text import SHORT, clock, frame_type, short_id
 from frameledger_services.cli.terminal.pager import Page, Piece
 
@@ -21,8 +21,6 @@ _NOT_WORDS = {
 _TYPE = 22
 _LEAST = 24
 """Columns below which the effect of a frame is printed below the frame and not beside it."""
-
-_COLORS = {"ignored": "yellow", "unknown": "magenta", "parked": "red"}
 
 
 class Lines:
@@ -52,7 +50,7 @@ class Lines:
         of = escape.one_line(short_id(frame.run_id or frame.tool_call_id or ""))
         head: list[Piece] = [
             (f"{entry.version:>{self._version}}  {clock(frame.logged_at)}  ", "dim"),
-            (f"{pager.padded(kind, _TYPE)}  ", _COLORS.get(frame.outcome, "")),
+            (f"{pager.padded(kind, _TYPE)}  ", format_frame.OUTCOME_COLORS.get(frame.outcome, "")),
             (f"{pager.padded(of, SHORT)}  ", "cyan"),
         ]
         indent = sum(len(text) for text, _ in head)
@@ -69,7 +67,7 @@ class Lines:
     def _what(self, entry: Entry, width: int) -> list[list[Piece]]:
         """Returns effect and text of an entry as lines of so many columns; the text only if there is room for it."""
         frame = entry.first
-        color = _COLORS.get(frame.outcome, "")
+        color = format_frame.OUTCOME_COLORS.get(frame.outcome, "")
         did = frame.did or ""
         if frame.outcome != "applied":
             became = frame.outcome if frame.reason is None else f"{frame.outcome}: {frame.reason}"

@@ -22,7 +22,6 @@ from frameledger_services.embedded.record import Process, Record, State
 WHO = {"user": "bold cyan", "assistant": "green", "tool": "yellow", "thought": "magenta"}
 """Colours by speaker; others are dim."""
 
-OUTCOMES = {"ignored": "yellow", "unknown": "magenta", "parked": "red"}
 SAYING = {
     "InterimTranscriptionFrame": "user",
     "TranscriptionFrame": "user",
@@ -82,7 +81,8 @@ class Conversation:
         if isinstance(frame, ErrorFrame):
             self._row(stored.version, "error", Text(format_frame.error(frame)), "red")
         if stored.outcome != "applied":
-            self._row(stored.version, stored.outcome, Text(_refused(shown), "dim"), OUTCOMES[stored.outcome])
+            color = format_frame.OUTCOME_COLORS[stored.outcome]
+            self._row(stored.version, stored.outcome, Text(_refused(shown), "dim"), color)
         for written in shown.written:
             self._message(stored.version, written)
         self._listen(frame, applied=stored.outcome == "applied", wrote=bool(shown.written))

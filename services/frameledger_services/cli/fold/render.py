@@ -12,7 +12,7 @@ from rich.text import Text
 from frameledger.evolve.changes import RunRequested
 from frameledger.fold import Folding
 from frameledger_services.cli.fold import describe
-from frameledger_services.cli.terminal import render_context
+from frameledger_services.cli.terminal import format_frame, render_context
 from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.frame_file import Line
 
@@ -21,7 +21,7 @@ _ABOUT_FOREIGN_RUNS = (
     "if the frames come from a conversation with another id, give it with --context."
 )
 
-_COLOURS = {"applied": "", "ignored": "yellow", "unknown": "magenta", "duplicate": "dim", "rejected": "red"}
+_COLOURS = {**format_frame.OUTCOME_COLORS, "duplicate": "dim", "rejected": "red"}
 
 
 def show(lines: Iterable[Line], folding: Folding, console: Console, *, everything: bool = False) -> None:

@@ -12,6 +12,9 @@ from frameledger.media import without_media
 from frameledger_services.cli.terminal import escape
 from frameledger_services.cli.terminal.format_message import speaker_and_text
 
+OUTCOME_COLORS = {"applied": "", "ignored": "yellow", "unknown": "magenta", "parked": "red"}
+"""The style of each outcome of a stored frame, as Rich and `pager` name it."""
+
 
 def summary(frame: AnyFrame) -> str:
     """Returns the text, the last message, or the call and its result. Empty if the frame's type says everything."""

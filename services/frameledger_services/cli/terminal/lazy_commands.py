@@ -5,7 +5,6 @@ The modules of commands import their dependencies, and `frameledger --version` n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +15,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from frameledger.surrogates import has_half
 from frameledger_services import extras
 
 STYLE: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_show_locals": False}
 """Options of every Typer app. Tracebacks omit local variables, which would print conversations."""
-
-SURROGATE = re.compile("[\ud800-\udfff]")
 
 LARGEST_NUMBER = 10**18
 """PostgreSQL takes larger ones, but no sum with them."""
@@ -85,7 +83,7 @@ def _check_value(checked_by: Callable[..., Any] | None, ctx: Any, parameter: Any
     values = value if isinstance(value, list | tuple) else [value]
     for element in values:
         # Bytes of the command line that are not text in the locale's encoding are surrogates.
-        if isinstance(element, str) and SURROGATE.search(element):
+        if isinstance(element, str) and has_half(element):
             raise typer.BadParameter(f"{element!r} is not text", ctx=ctx, param=parameter)
         if isinstance(element, int) and element > LARGEST_NUMBER:
             raise typer.BadParameter(f"the largest number is {LARGEST_NUMBER:,}", ctx=ctx, param=parameter)

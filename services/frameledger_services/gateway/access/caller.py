@@ -16,7 +16,7 @@ _IS_GOOD = "frameledger.caller_is_good"
 
 @value
 class Caller:
-    """Whoever sent a request, and what it may do."""
+    """The sender of a request, and what it may do."""
 
     name: str
     """Its token's name, for logs."""
@@ -24,7 +24,7 @@ class Caller:
     scopes: frozenset[Scope]
 
     prefix: str = ""
-    """It may read and append to conversations whose id begins so; others are not there for it."""
+    """It may only read and append to conversations whose ids start with this; others do not exist for it."""
 
     redact: bool = False
     """Its responses contain no text, arguments and results."""
@@ -38,15 +38,14 @@ class Caller:
 
 
 NOBODY = Caller("nobody", frozenset())
-"""Whoever asks for what everybody may have, and has shown no token."""
+"""The caller of a request without a token, on paths that need none."""
 
 LOOPBACK = Caller("loopback", frozenset(SCOPES))
-"""Anybody on this machine, where there are no tokens."""
+"""The caller of every request to a gateway without tokens, which only this machine reaches."""
 
 
 def of(scope: Mapping[str, Any]) -> Caller:
-    """Returns who sent the request of an ASGI scope. Raises KeyError for one that came past the guard, which is a
-    bug."""
+    """Returns the caller of an ASGI scope. Raises KeyError for a request that bypassed the guard, which is a bug."""
     caller: Caller = scope[_KEY]
     return caller
 
@@ -54,13 +53,14 @@ def of(scope: Mapping[str, Any]) -> Caller:
 def set_caller(
     scope: MutableMapping[str, Any], caller: Caller, is_good: Callable[[], bool] | None = None
 ) -> None:
-    """Note in an ASGI scope who sent it, and what says whether that is still so; None if it is for ever."""
+    """Store the caller in an ASGI scope. `is_good` says whether its token still permits what it did; None if that
+    cannot change."""
     scope[_KEY] = caller
     scope[_IS_GOOD] = is_good
 
 
 def is_still_good(scope: Mapping[str, Any]) -> bool:
-    """Returns whether the caller would be the same one now: its token is neither revoked nor expired, and may do what
-    it might. To be asked by what answers for longer than a moment; it takes microseconds."""
+    """Returns whether the caller's token still permits what it did: it is neither revoked nor expired, nor changed.
+    Responses that take longer than a moment ask this repeatedly; it takes microseconds."""
     is_good: Callable[[], bool] | None = scope.get(_IS_GOOD)
     return is_good is None or is_good()

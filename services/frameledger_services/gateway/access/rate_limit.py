@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from frameledger_services.gateway import problems
 from frameledger_services.gateway.access import caller, policy
+from frameledger_services.gateway.media_types import EVENT_STREAM, NDJSON
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 from frameledger_services.settings import Settings
@@ -105,12 +106,12 @@ def _is_stream(scope: Scope) -> bool:
     if path.startswith(f"{policy.RESPONSES}/") and _asks_for_events(scope["query_string"]):
         return True
     accepted = Headers(scope=scope).get("accept", "")
-    if "text/event-stream" in accepted:
+    if EVENT_STREAM in accepted:
         return True
     if scope["method"] != "GET" or not path.endswith("/frames"):
         return False
     # All frames of a conversation, as `frames` reads them.
-    return "application/x-ndjson" in accepted or b"format=" in scope["query_string"]
+    return NDJSON in accepted or b"format=" in scope["query_string"]
 
 
 def _asks_for_events(query: bytes) -> bool:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from frameledger_services.gateway import problems
 from frameledger_services.gateway.access import caller, policy
 from frameledger_services.gateway.access.shapes import ANSWER, FRAME, PROBLEM, Shape, redacted
+from frameledger_services.gateway.media_types import EVENT_STREAM, JSON, NDJSON, PROBLEM_JSON
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 
@@ -76,21 +77,21 @@ class _Answer:
         headers = MutableHeaders(scope=start)
         has_words = start["status"] != 204 and self._scope["method"] != "HEAD"
         kind = headers.get("content-type", "").partition(";")[0].strip()
-        if kind == problems.MEDIA_TYPE and has_words:
+        if kind == PROBLEM_JSON and has_words:
             self._shape = PROBLEM
-            kind = "application/json"
+            kind = JSON
         elif start["status"] >= 300:
             has_words = False
         if not has_words:
             self._kind = "as it is"
-        elif kind in ("application/json", "application/x-ndjson", "text/event-stream"):
+        elif kind in (JSON, NDJSON, EVENT_STREAM):
             self._kind = kind
         else:
             self._kind = "refused"
             return
         if "content-length" in headers and self._kind != "as it is":
             del headers["content-length"]
-        if self._kind == "application/json":
+        if self._kind == JSON:
             self._start = start
         else:
             await self._send(start)
@@ -104,13 +105,13 @@ class _Answer:
                 )
             return
         self._left += body
-        if self._kind == "application/json":
+        if self._kind == JSON:
             if is_last:
                 await self._send_json()
             return
         end = len(self._left) if is_last else self._left.rfind(b"\n") + 1
         lines, self._left = self._left[:end], self._left[end:]
-        as_lines = self._events if self._kind == "text/event-stream" else self._ndjson
+        as_lines = self._events if self._kind == EVENT_STREAM else self._ndjson
         await self._send(
             {"type": "http.response.body", "body": as_lines(lines, is_last), "more_body": not is_last}
         )

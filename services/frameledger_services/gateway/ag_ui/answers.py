@@ -1,8 +1,7 @@
-"""Tool messages of a client as answers to calls that wait: how a front end does what a model asks of it.
+"""Tool messages of a client as answers to calls that wait.
 
-The function is one that the front end brought (RA5.client), or one that a service registered, and all it does is to
-wait, and which the front end names among its tools. The run ends with the call, and the next one brings its tool
-message.
+The function is one that the front end brought (RA5.client), or one of a service that only waits, and that the front end
+lists among its tools. The run ends with the call, and the client's next request has its tool message.
 """
 
 from __future__ import annotations
@@ -43,12 +42,14 @@ def last_answered(sent: Sequence[Message], known: Mapping[str, ClientCall]) -> C
     return None if call is None or call.settled_version is None else call
 
 
-def told_otherwise(thread: Thread, last: Message, call: ClientCall, given_as: str | None) -> int | None:
-    """Returns the version at which this call was settled whose result is the last that was sent, if that is another
-    than what settled it, and nobody has spoken since: two clients did the same, and this one was the later.
+def settled_by_another_client(
+    thread: Thread, last: Message, call: ClientCall, given_as: str | None
+) -> int | None:
+    """Returns the version at which another client settled the call whose result was sent last; None if the sent result
+    settled it, or if a user has spoken since.
 
-    `given_as` is the id of the message that settled it. Two clients may have the same result; their messages have not
-    the same id. The one that is stored has one of ours too, by which every client may know it.
+    `given_as` is the id of the message that settled it: two clients may send the same result, but under different ids.
+    The stored result also has an id of ours, under which any client may know it.
     """
     ours = messages.result_message_id(str(last.tool_call_id))
     if call.result == result(last) and (given_as is None or last.id in (given_as, ours)):
@@ -78,5 +79,5 @@ def _text(message: Message) -> str:
 
 
 def _is_report(message: Message) -> bool:
-    """Whether it is what is stored of a call that runs in the background, sent back."""
+    """Whether it is the stored message of a background call, sent back."""
     return async_tool_messages.parse_message({"role": "tool", "content": _text(message)}) is not None

@@ -95,7 +95,7 @@ class Question:
         return await self.parts.database.read(conversation_state.thread, self.run_request.thread_id)
 
     async def _asked_before(self) -> AskedRun | None:
-        """Returns this very run, if it was asked for before. What of it was not said then is said."""
+        """Returns the run of this request if it was asked for before. Publishes what that request did not come to."""
         asks = [f"ask {number}" for number in range(conversation_gate.TRIES)]
         messages = {
             of_message(one): one.tool_call_id for one in self.run_request.conversation if one.role == "tool"
@@ -120,7 +120,8 @@ class Question:
         return AskedRun(min(versions), self.run_request.run_id) if versions else None
 
     async def _publish_rest(self, first: int, answered: Collection[str | None], *, is_said: bool) -> None:
-        """Publish what else this run says, whose first answer is that version, and which answered those calls."""
+        """Publish what an earlier request of this run did not come to. Its first answer is stored at the version
+        `first`, and its answers to the calls in `answered` are stored; `is_said` if its messages are."""
         thread = await self._thread()
         conversation, facts = self.run_request.conversation, await self._client_calls()
         results = {
@@ -159,9 +160,9 @@ class Question:
             await conversation_gate.wait_for_change(self.parts, thread_id, thread.version, look)
 
     async def _with_tools(self, thread: Thread) -> Thread:
-        """Let the conversation have this client's functions. Returns how it stands then.
+        """Give the conversation this client's functions. Returns its state afterwards.
 
-        If the process dies behind this, the model may call what nobody asked for yet: the next request has its own.
+        If the process dies after this, the functions are set without a question; the next request sets its own.
         """
         for _ in range(conversation_gate.TRIES):
             frame = self.frames.tools(thread)
@@ -172,7 +173,7 @@ class Question:
         raise conversation_gate.busy(self.run_request.thread_id, "Other clients keep changing its functions.")
 
     async def _client_calls(self) -> Mapping[str, ClientCall]:
-        """The calls that a client answered, of those that this request has results of: by their ids in the protocol."""
+        """Returns the calls of clients' functions for which this request has results, by their ids in the protocol."""
         named = {
             one.tool_call_id: messages.call_of_name(one.tool_call_id)
             for one in self.run_request.conversation
@@ -185,7 +186,8 @@ class Question:
         return {name: call for name, call in calls.items() if call is not None}
 
     async def _settled_by_another(self, thread: Thread, facts: Mapping[str, ClientCall]) -> int | None:
-        """Returns where somebody else settled the call whose result this request ends with."""
+        """Returns the version at which another client settled the call whose result this request ends with; None if
+        none did."""
         call = answers.last_answered(self.run_request.conversation, facts)
         if call is None or call.settled_version is None:
             return None
@@ -193,13 +195,14 @@ class Question:
             client_requests.message_ids_of, self.run_request.thread_id, call.settled_version
         )
         given_as = ids[0] if len(ids) == 1 else None
-        return answers.told_otherwise(thread, self.run_request.conversation[-1], call, given_as)
+        return answers.settled_by_another_client(thread, self.run_request.conversation[-1], call, given_as)
 
     async def _without_abandoned(
         self, thread: Thread, results: Mapping[CallKey, Message], facts: Collection[str]
     ) -> Thread:
         """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
-        it replaces the history, all of them, since their place goes. Returns how the conversation stands then."""
+        it replaces the history, all of them, since their place goes. Returns the state of the conversation
+        afterwards."""
         rest = answers.without(self.run_request.conversation, {one.tool_call_id for one in results.values()})
         left = call_settlement.abandoned(
             thread.waiting,
@@ -211,14 +214,15 @@ class Question:
         return await self._thread() if left else thread
 
     async def _served(self) -> Sequence[dict[str, Any]]:
-        """The functions of services that a new conversation has."""
+        """Returns the functions of live services, which a new conversation gets."""
         if not self.parts.settings.gateway_ag_ui_tools:
             return ()
         return list((await self.parts.database.read(offers.tools_on_offer)).values())
 
     async def _answer(self, thread: Thread, results: Mapping[CallKey, Message]) -> AskedRun | None:
-        """Publish the answers to calls that wait: those of `resume`, and tool messages. Returns where; None if none of
-        them says anything. If somebody else answered meanwhile, the run is what came of that."""
+        """Publish the answers to calls that wait: those of `resume`, and tool messages. Returns the run with which the
+        conversation continues; None if no answer counts. If another client answered first, that is the run that its
+        answer started."""
         waiting = {(call.tool_call_id, call.requested_version): call for call in thread.waiting}
         frames: list[AnyFrame] = []
         for entry in self.run_request.resume or ():
@@ -244,7 +248,7 @@ class Question:
     async def _publish_plan(
         self, thread: Thread, plan: history.Plan, what: str, *, expects: bool = True
     ) -> AskedRun | None:
-        """Publish what is new. Returns None if somebody said something in between."""
+        """Publish what is new. Returns None if the conversation has changed in between."""
         if thread.version == 0:
             frame = self.frames.opening(thread, plan, what, await self._served())
         else:

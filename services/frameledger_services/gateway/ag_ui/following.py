@@ -1,4 +1,4 @@
-"""A run of a client, followed as it comes: its events, over attempts, calls and runs of ours, until nothing goes on."""
+"""Follows a run of a client as events, over our attempts, calls and runs, until nothing goes on."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FollowedRun:
         self.thread_id = thread_id
         self.run_id = asked_run.run_id
         self.is_over = False
-        """Its last event was told."""
+        """Whether the last event was returned."""
 
         self._parts = parts
         self._tools = frozenset(tools)
@@ -78,7 +78,7 @@ class FollowedRun:
         """Era and position of the newest message that is known."""
 
     def close(self) -> None:
-        """Follow no longer; who waits for more goes on."""
+        """Stop following. A pending `next` returns no events."""
         self._follower.close()
 
     @property
@@ -99,7 +99,8 @@ class FollowedRun:
         return EventBatch(self._begin, self._translation.started(stored))
 
     async def next(self, within: float) -> list[EventBatch]:
-        """Returns what there is to tell; nothing after `within` seconds without news, or if nothing of it is told."""
+        """Returns the events of the next frames; none after `within` seconds without frames, or if these frames have no
+        events."""
         chunk = await self._follower.next(within)
         if chunk is None:
             return []
@@ -153,7 +154,7 @@ class FollowedRun:
         return by_version
 
     async def _goes_on(self, chunk: Chunk) -> bool:
-        """Whether something goes on for which the conversation waits, or it has more frames by now."""
+        """Whether a run is open, or a call that the conversation waits for, or there are more frames by now."""
         if chunk.head is not None and chunk.head.open_run_id is not None:
             # So it is while an answer streams: to look at its runs and calls for every piece would take longer.
             return True

@@ -1,4 +1,4 @@
-"""The history that a client sends each time: what of it the conversation does not have yet.
+"""Finds the new part of a resent history: a client of AG-UI sends all messages each time.
 
 A client has every message under the id that `messages` gave it, and what it sends is all that there is for it. So:
 
@@ -32,7 +32,7 @@ INSTRUCTIONS = ("system", "developer")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What makes the conversation the one that was sent."""
+    """What to publish so that the conversation is the one that was sent."""
 
     kind: Literal["append", "replace"]
     messages: list[dict[str, Any]]
@@ -77,12 +77,12 @@ class _Comparison:
         self._facts = frozenset(facts)
         shown, _ = messages.shown_with_places(stored)
         self._places = [place for place, _ in shown]
-        """Where in `stored` each message is that is shown."""
+        """The index in `stored` of each shown message."""
 
         self._shown = [message for _, message in shown]
         self._ids = [str(message["id"]) for message in self._shown]
         self._matches: list[int | None] = []
-        """For each message that was sent the one that it is, of those that are shown."""
+        """For each sent message, the number of the shown message that it is; None for a new one."""
 
     def plan(self) -> Plan:
         self._match()
@@ -109,7 +109,8 @@ class _Comparison:
             self._matches.append(match)
 
     def _next(self, place: int, sent: Message) -> int | None:
-        """The message that comes next, if it is the one that was sent; or one behind what may be missing."""
+        """Returns the number of the shown message that was sent, from `place` on, skipping those that may be missing;
+        None if another one comes first."""
         for number in range(place, len(self._shown)):
             if self._is_same(number, sent):
                 return number
@@ -118,7 +119,8 @@ class _Comparison:
         return None
 
     def _head(self) -> int:
-        """How many instructions of an operator the history begins with that were not sent."""
+        """Returns how many shown messages at the beginning are instructions that were not sent, and so are an
+        operator's."""
         sent_ids, sent_texts = {one.id for one in self._sent}, {_text(_view(one)) for one in self._sent}
         for number, message in enumerate(self._shown):
             is_sent = message["id"] in sent_ids or _text(message) in sent_texts
@@ -127,7 +129,8 @@ class _Comparison:
         return len(self._shown)
 
     def _missing(self) -> bool:
-        """Whether something that is stored was not sent, and was there when the client was told of the history."""
+        """Whether the client left out a message that it had been sent. Reports of background calls at the end, and what
+        follows them, may have come since."""
         matched = set(self._matches)
         shown = range(self._head(), len(self._shown))
         missing = [n for n in shown if n not in matched and not self._may_be_missing(n)]
@@ -137,7 +140,7 @@ class _Comparison:
         return not (is_tail and self._is_report(missing[0]))
 
     def _may_be_missing(self, number: int) -> bool:
-        """Whether it is how a call ended that the client had left alone: nobody told it."""
+        """Whether it is the result of a call that was cancelled because its client left it: no client was sent that."""
         message = self._shown[number]
         return message["role"] == "tool" and message.get("content") == CANCELLED
 
@@ -162,12 +165,13 @@ class _Comparison:
         )
 
     def _is_fact(self, shown: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
-        """Whether both are the result of one call that a client answered: what is stored counts, whoever says what."""
+        """Whether both are the result of one call that a client answered. Then the stored one counts, whatever was
+        sent."""
         call = shown.get("toolCallId")
         return call is not None and call == sent.get("toolCallId") and call in self._facts
 
     def _replaced(self) -> Plan:
-        """What is stored up to the first difference, then what was sent."""
+        """Returns the plan with what is stored up to the first difference, followed by what was sent."""
         same, shown = 0, self._head()
         for match in self._matches:
             if match is None or not all(map(self._may_be_missing, range(shown, match))) or match < shown:
@@ -188,7 +192,7 @@ class _Comparison:
 
 
 def _view(sent: Message) -> Mapping[str, Any]:
-    """A message that was sent as one that is shown, for comparing."""
+    """Returns a sent message in the form of a shown one, for comparison."""
     stored = as_stored(sent)
     calls = [
         {"id": call["id"], "type": "function", "function": dict(call["function"])}

@@ -29,14 +29,15 @@ class Presence:
         self._absent: dict[str, tuple[asyncio.Task[None], str, str]] = {}
 
     def followed(self, thread_id: str, run_id: str) -> None:
-        """A client follows this run of a conversation: it is not interrupted for having none."""
+        """Note that a client follows this run of a conversation."""
         self._streams[thread_id] += 1
         self._shared.add("followed", thread_id, run_id)
         self._wait_no_more(thread_id)
 
     def ended(self, thread_id: str, run_id: str, source: str | None, has_left: bool) -> None:
-        """A client follows no longer. If it left its run alone, the run is interrupted after a while; not with a
-        `source` of None: its token may not, or the run is somebody else's."""
+        """Note that a client follows no longer. If it `has_left` before the end of the run, and no other client of this
+        process follows the conversation, the run is interrupted after a while. With a `source` of None it is not: the
+        client's token does not permit that, or another program started the run."""
         self._shared.remove("followed", thread_id, run_id)
         self._streams[thread_id] -= 1
         if self._streams[thread_id] > 0:
@@ -48,9 +49,9 @@ class Presence:
             self._shared.add("left", thread_id, run_id)
 
     async def asks(self, thread_id: str, run_id: str) -> None:
-        """A client asks for a run: another one that a client of this process has left is interrupted now. It is still
-        waited for if the interruption cannot be published, so that the next request, or the end of the wait,
-        interrupts it."""
+        """Note that a client asks for a run. Another run, which a client of this process has left, is interrupted now,
+        and not only after a while. If the interruption cannot be published, the next request or the end of the wait
+        interrupts that run."""
         absent = self._absent.get(thread_id)
         if absent is None or absent[1] == run_id:
             return
@@ -61,8 +62,8 @@ class Presence:
             self._wait_no_more(thread_id)
 
     async def asks_again(self, thread_id: str, run_id: str, source: str) -> None:
-        """A client still asks for a run, and waits because another one goes on: that is interrupted if its client has
-        left it, also if that client was another gateway's, or is only now seen to be gone."""
+        """Note that a client still asks for a run, and waits because another one goes on. That one is interrupted if
+        its client has left it, also if that was a client of another gateway, or left only now."""
         await self.asks(thread_id, run_id)
         last_run = await self._parts.database.read(client_requests.last_asked_run, thread_id)
         if last_run is None or last_run.run_id == run_id:
@@ -72,8 +73,8 @@ class Presence:
 
     @contextmanager
     def held(self, thread_id: str, run_id: str) -> Iterator[None]:
-        """Within the block this run is not interrupted for having no client: one that was cut off comes back. If it
-        does not follow the run at the end of the block, it has left again."""
+        """Do not interrupt this run for lack of a client within the block, in which a client comes back to it. If it
+        does not follow the run by the end of the block, it counts as having left again."""
         absent = self._absent.get(thread_id)
         if absent is None or absent[1] != run_id:
             # It may be another gateway that waits for the client.
@@ -104,7 +105,7 @@ class Presence:
             _log.warning("gateway.not_interrupted", context_id=thread_id, reason=str(error))
 
     def _wait_no_more(self, thread_id: str) -> None:
-        """Wait no longer for the client of a run."""
+        """Stop waiting for the client of a run."""
         if (absent := self._absent.pop(thread_id, None)) is None:
             return
         task, run_id, _ = absent
@@ -113,7 +114,7 @@ class Presence:
             task.cancel()
 
     async def _interrupt(self, thread_id: str, run_id: str, source: str) -> None:
-        """Interrupt a run, if it is still what goes on. However many do, that is one frame."""
+        """Interrupt a run if it is still the one that goes on. Several interruptions of a run are one frame."""
         goes_on, _ = await self._parts.database.read(conversation_state.goes_on, thread_id)
         last_run = await self._parts.database.read(client_requests.last_asked_run, thread_id)
         if goes_on and last_run is not None and last_run.run_id == run_id:

@@ -27,9 +27,9 @@ from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
 from frameledger_services.gateway.ag_ui.run_input import RunInput
 from frameledger_services.gateway.ag_ui.run_stream import RunStream
 from frameledger_services.gateway.ag_ui.shared_presence import SharedPresence
-from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.append import source_of
 from frameledger_services.gateway.live import streams
+from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
@@ -154,7 +154,7 @@ class ClientRuns:
 _EVENTS: dict[str, Any] = {
     "description": "Events of the protocol: RUN_STARTED, MESSAGES_SNAPSHOT, what comes, RUN_FINISHED or RUN_ERROR. "
     "Their `id` is the version.",
-    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
 }
 
 

@@ -16,12 +16,13 @@ from frameledger_services.gateway.ag_ui.following import FollowedRun
 from frameledger_services.gateway.live import protocol, timed_send
 from frameledger_services.gateway.live.event_stream import HEADERS, HEARTBEAT_SECONDS
 from frameledger_services.gateway.live.stream_events import HEARTBEAT
+from frameledger_services.gateway.media_types import EVENT_STREAM
 
 
 class RunStream(Response):
     """Sends a client the events of its run."""
 
-    media_type = "text/event-stream"
+    media_type = EVENT_STREAM
 
     def __init__(self, run: FollowedRun, begin: bytes, ended: Callable[[bool], None]) -> None:
         """`begin` is sent first. `ended` is called in the end, with whether the client has left before it."""

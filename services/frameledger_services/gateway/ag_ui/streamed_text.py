@@ -7,8 +7,7 @@ an end, and a half that may still meet its other half, are held back until it is
 from __future__ import annotations
 
 from frameledger.evolve.text import Text, plus, whole
-
-_HIGH_HALVES = ("\ud800", "\udbff")
+from frameledger.surrogates import is_first_half
 
 
 class StreamedText:
@@ -30,7 +29,7 @@ class StreamedText:
         if not self.is_begun:
             held = held.lstrip()
         end = len(held)
-        while end and (held[end - 1].isspace() or _is_high_half(held[end - 1])):
+        while end and (held[end - 1].isspace() or is_first_half(held[end - 1])):
             end -= 1
         self._held = held[end:]
         return self._certain(whole(held[:end]))
@@ -43,7 +42,3 @@ class StreamedText:
     def _certain(self, delta: str) -> str:
         self.is_begun = self.is_begun or bool(delta)
         return delta
-
-
-def _is_high_half(character: str) -> bool:
-    return _HIGH_HALVES[0] <= character <= _HIGH_HALVES[1]

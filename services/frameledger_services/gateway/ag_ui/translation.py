@@ -68,7 +68,7 @@ class Translation:
         self._answers = StreamedAnswers(self._copy)
         self._calls = StreamedCalls(self._copy)
         self._stated: list[Event] | None = None
-        """The messages that were stated last, as long as nothing was told since."""
+        """The messages that were stated last; None once other events were returned since."""
 
         self._usage = RunUsage()
         self._cause: tuple[str, str] | None = None
@@ -111,9 +111,9 @@ class Translation:
         """Returns the events of a stored frame; `begun_calls` are the calls of the client's functions that began with
         it, `written` the messages that were written with it.
 
-        An answer's text that was written is over for its client too, whatever frame ended it: another input may
-        interrupt it (R7.4). What was written and is told by no event somebody else said: with this frame, or with one
-        whose messages were held until the answer was over (R7.5).
+        Text of an answer ends for the client when it is written, whichever frame ended it: that may be another input,
+        which interrupts it (R7.4). Written messages without events of their own were said by others: with this frame,
+        or with an earlier one whose messages were held until the answer was over (R7.5).
         """
         events: list[Event] = []
         if any(self._answers.may_have_said(message) for message in written):

@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from frameledger_services.gateway.live import protocol, stream_events, timed_send
 from frameledger_services.gateway.live.follower import Chunk, Follower
+from frameledger_services.gateway.media_types import EVENT_STREAM
 from frameledger_services.gateway.metrics import StreamEnd
 
 HEARTBEAT_SECONDS = 15.0
@@ -32,7 +33,7 @@ HEADERS = {
 class EventStream(Response):
     """Sends a client the chunks that its follower receives."""
 
-    media_type = "text/event-stream"
+    media_type = EVENT_STREAM
 
     def __init__(self, follower: Follower, first: Chunk | None, *, is_patient: bool = False) -> None:
         """`first` is the chunk that the follower has already received. `is_patient`: the stream continues after an

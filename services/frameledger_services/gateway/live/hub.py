@@ -62,7 +62,7 @@ class TooManyFollowersError(TransientError):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What followers have in common that receive the same bytes."""
+    """A place in a conversation. Followers at the same one receive the same bytes."""
 
     cursor: StreamCursor
     is_greeted: bool
@@ -281,7 +281,8 @@ class Hub:
 
 
 def assemble(cursor: StreamCursor, reading: StreamReading, *, is_greeted: bool) -> Chunk | None:
-    """Returns what to give to who has this cursor; None for nothing, which only who was not greeted yet is told."""
+    """Returns the chunk for followers at this cursor; None if there is nothing new for them. Followers that are not
+    greeted yet get one in any case."""
     head, events = reading.head, []
     newest = 0 if head is None else head.version
     version = newest if cursor.version is None else cursor.version

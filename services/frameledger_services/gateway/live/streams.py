@@ -11,6 +11,7 @@ from frameledger_services.client import NoSuchContextError
 from frameledger_services.gateway import parameters, problems
 from frameledger_services.gateway.live.event_stream import EventStream
 from frameledger_services.gateway.live.follower import Chunk, Follower
+from frameledger_services.gateway.media_types import EVENT_STREAM
 from frameledger_services.gateway.parameters import INT64_MAX, Parameter
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -70,7 +71,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
                     "description": "Events `frame`, `head` when there is no more for now, `reset` if the client has "
                     "more than there is, `gone` if the conversation was erased. Their `id` is the version up to which "
                     "the client has everything.",
-                    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                    "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
                 },
                 204: {"description": "The client has everything, and the conversation ended or was erased."},
             },

@@ -27,6 +27,7 @@ from frameledger.frames import (
     TextFrame,
     Usage,
 )
+from frameledger.surrogates import is_first_half
 from frameledger_services.resumed_text import ResumedText
 
 TYPES = (
@@ -49,13 +50,10 @@ STARTS = ("LLMFullResponseStartFrame", "VisionFullResponseStartFrame")
 """The types of the frames that start a run, or an attempt of it."""
 
 SUPERSEDED = "answer_superseded"
-"""The code of an answer whose words were sent and are void: there is another one."""
+"""The code of an answer that failed because the next attempt did not repeat the words that were sent."""
 
 BETWEEN = "\n\n"
 """Between the texts of two runs."""
-
-_FIRST_HALF = ("\ud800", "\udbff")
-"""Between these are the first halves of characters that UTF-16 writes as two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class Answer:
     """The version of the question: a run that reads an older context answers something else."""
 
     run_id: str | None = None
-    """The run that answers first; None as long as none does, and if who answers names none."""
+    """The first run that answers; None before one does, and if the program that answers names no run."""
 
     model: str | None = None
     has_begun: bool = False
@@ -131,16 +129,16 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """All that was said, without what was taken back: the words that the context has of it."""
+        """The text of the answer as the context has it, without what was taken back."""
         spoken = self._text
-        if self.is_open and spoken and _FIRST_HALF[0] <= spoken[-1] <= _FIRST_HALF[1]:
+        if self.is_open and spoken and is_first_half(spoken[-1]):
             # Its other half comes with the next piece.
             spoken = spoken[:-1]
         spoken = text.whole(spoken).strip()
         return self._before + (BETWEEN if self._before and spoken else "") + spoken
 
     def more(self) -> str:
-        """Returns what is to be sent behind what `more` returned before; "" if there is nothing for now."""
+        """Returns the text that follows what earlier calls returned; "" if there is none for now."""
         new = self._resumed.more(self.text, may_grow=self.is_open)
         if new is None:
             self._supersede()

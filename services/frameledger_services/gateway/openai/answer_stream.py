@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from frameledger_services.gateway.live import event_stream, protocol, timed_send
+from frameledger_services.gateway.media_types import EVENT_STREAM
 from frameledger_services.gateway.openai import conversation, errors
 from frameledger_services.gateway.openai.failures import problem_of
 from frameledger_services.gateway.openai.following import Following
@@ -25,13 +26,13 @@ class AnswerWriter(Protocol):
     """Writes one answer in the form of an API."""
 
     def whole(self) -> bytes:
-        """Returns an answer that is over."""
+        """Returns an answer that is over, as one body."""
 
     def begin(self) -> bytes:
-        """Returns the first events of one that comes."""
+        """Returns the first events of a streamed answer."""
 
     def news(self) -> bytes:
-        """Returns events of what was said since."""
+        """Returns the events for what was said since the last call; nothing if nothing was."""
 
     def end(self) -> bytes:
         """Returns the last events of an answer that is over."""
@@ -43,7 +44,7 @@ class AnswerWriter(Protocol):
 class AnswerStream(Response):
     """The answer as it comes, at its client's pace."""
 
-    media_type = "text/event-stream"
+    media_type = EVENT_STREAM
 
     def __init__(self, listening: Listening, writer: AnswerWriter) -> None:
         # Not the base's, which would say how long the body is.

@@ -14,6 +14,7 @@ from frameledger_services.gateway import problems
 from frameledger_services.gateway.access import caller, read_log
 from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.live.hub import TooManyFollowersError
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.openai import conversation, models
 from frameledger_services.gateway.openai.answer_stream import AnswerStream, AnswerWriter
 from frameledger_services.gateway.openai.asking import Asking
@@ -108,7 +109,7 @@ class Answers(Generic[R]):
             raise problem_of(failure)
         await listening.close()
         headers = {"Cache-Control": "no-store", **conversation.in_header(following.question.context_id)}
-        return Response(writer.whole(), media_type="application/json", headers=headers)
+        return Response(writer.whole(), media_type=JSON, headers=headers)
 
     def _why_closed(self, listening: Listening) -> ProblemError:
         if listening.is_refused:

@@ -45,7 +45,7 @@ from frameledger_services.store.conversation_state import Readiness
 RETRY = "x-stainless-retry-count"
 
 CUT_OFF = ("interrupted", "failed", "dropped", "replaced", "context_ended")
-"""How a run ends that has not answered."""
+"""Statuses of runs that ended without a complete answer."""
 
 
 class Asking:
@@ -99,7 +99,7 @@ class Asking:
         return conversation.is_task(messages) or history.has_nothing_in_common(_held(readiness), messages)
 
     async def _asked_before(self, now: Readiness) -> AskedQuestion | None:
-        """Returns this very question, if it was asked and its answer is there or comes."""
+        """Returns the question of this request if it was asked before, and its answer is complete or under way."""
         if now.stored is None or not (self._key or self._is_again):
             return None
         context_id = self._named.context_id
@@ -142,8 +142,8 @@ class Asking:
         return conversation_gate.busy(self._named.context_id, why, self._headers)
 
     async def _say(self, readiness: Readiness) -> AskedQuestion | None:
-        """Publish. Returns None if it has to be compared anew: somebody said something in between, or this said a
-        part of it."""
+        """Publish what is new. Returns None if the history has to be compared again, because another client has
+        published since, or because this call has published a part."""
         if readiness.stored is None:
             return await self._ask(self._frames.opening(await self._served()), 0)
         version = await self._set_terms(readiness.stored)
@@ -177,9 +177,8 @@ class Asking:
         return AskedQuestion(self._named.context_id, stored.version)
 
     async def _set_terms(self, stored: StoredContext) -> int | None:
-        """Let the conversation have the settings and the functions of this request. Returns its version then; None if
-        somebody said something in between. Whoever asks next says its own, so nothing is wrong if this goes no
-        further."""
+        """Give the conversation the settings and the functions of this request. Returns its version afterwards; None if
+        it has changed in between. If the process dies after this, nothing is wrong: the next request sets its own."""
         version = int(stored.version)
         for frame in self._frames.terms(stored.context.to_wire()):
             set_ = await self._publish(frame, version)
@@ -207,13 +206,14 @@ class Asking:
         return Plan("append", tuple(client_answers.in_pairs(full_plan.messages, stored, calls)))
 
     async def _served(self) -> Sequence[dict[str, Any]]:
-        """The functions of services that a new conversation has."""
+        """Returns the functions of live services, which a new conversation gets."""
         if not self._parts.settings.gateway_openai_tools or conversation.is_task(self._chat_request.messages):
             return ()
         return list((await self._parts.database.read(offers.tools_on_offer)).values())
 
     async def _publish(self, frame: AnyFrame, expected: int) -> PublishedFrame | None:
-        """Publish a frame that counts only if nothing has changed. Returns None if it does not."""
+        """Publish a frame that counts only if nothing has changed since the version `expected`. Returns None if it does
+        not count."""
         try:
             stored = await call_settlement.publish(
                 self._parts, self._request, self._named.context_id, frame, expected

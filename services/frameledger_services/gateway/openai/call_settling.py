@@ -45,8 +45,9 @@ class CallSettling:
     async def answer(
         self, results: Sequence[tuple[ClientCall, Any]], version: int, *, has_more: bool
     ) -> AskedQuestion | None:
-        """Publish the results of calls. With `has_more`, what else is said comes behind them and asks for the answer:
-        returns None, since that is to be said now. Raises `answer-refused` if the conversation has no room for them."""
+        """Publish the results of calls. With `has_more` the request says more than them, and that asks for the answer:
+        returns None, so that the caller publishes it next. Raises `answer-refused` if the conversation has no room for
+        them."""
         stored = [
             await self._publish(
                 self.frames.result(
@@ -70,7 +71,8 @@ class CallSettling:
     async def answered_elsewhere(
         self, readiness: Readiness, held: Sequence[Mapping[str, Any]], plan: Plan, calls: CallsById
     ) -> AskedQuestion | None:
-        """Returns where the answer is of a request that ends with a result which says nothing new, unless it wants
+        """Returns the question whose answer a request gets that ends with a result and says nothing new: calls beside
+        it are still open, or the model has continued, or another client settled the call first. None if it asks for
         another answer. `held` are the stored messages."""
         last_result = client_answers.last(self.frames.chat_request.messages, calls)
         if last_result is None:
@@ -102,14 +104,14 @@ class CallSettling:
         )
 
     async def _publish(self, frame: AnyFrame) -> PublishedFrame:
-        """Publish a frame that settles a call, and counts if nobody else has settled that."""
+        """Publish a frame that settles a call. It counts unless the call is settled already."""
         return await call_settlement.publish(self.parts, self.request, self.frames.context_id, frame, None)
 
 
 def _behind_result(
     held: Sequence[Mapping[str, Any]], tool_call_id: str
 ) -> Sequence[Mapping[str, Any]] | None:
-    """The messages behind the newest result of a call; None if it is not there."""
+    """Returns the messages after the newest result of a call; None if it is not there."""
     for place in range(len(held) - 1, -1, -1):
         if held[place].get("role") == "tool" and held[place].get("tool_call_id") == tool_call_id:
             return held[place + 1 :]

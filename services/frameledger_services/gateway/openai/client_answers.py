@@ -1,8 +1,8 @@
 """Calls of a client's own functions in the history that it resends, and its tool messages as their results.
 
-What the conversation has of such a call is a fact: it is in no comparison of histories (`rest`), and where a history is
-replaced it stands for what was sent of it (`in_pairs`). A client sends the calls of one answer in one message, and
-their results behind it; stored is each call with its result.
+What is stored of such a call counts, whatever the client sends of it: it is left out where histories are compared
+(`rest`), and takes the place of what was sent where a history is replaced (`in_pairs`). A client sends all calls of an
+answer in one message, followed by their results; the store has each call followed by its result.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def answered_calls(
 ) -> list[tuple[ClientCall, Any]]:
     """Returns the calls that wait and are answered here, with their results; of two messages of one call the last.
 
-    Some providers give an id again once its call is settled: a tool message is of the call that was made before it,
-    and the calls of one id are matched in order. Who sends only what is new sends results without their calls.
+    Some providers give an id again once its call is settled: a tool message is of the call that was made before it, and
+    the calls of one id are matched in order. A client that sends only what is new sends results without their calls.
     """
     stored, all_counts = _call_counts(held), _call_counts(sent)
     counts: Counter[str] = Counter()
@@ -56,8 +56,8 @@ def last(sent: Sequence[JsonObject], calls: CallsById) -> tuple[ClientCall, Any]
 
 
 def placed(held: Sequence[JsonObject], calls: CallsById) -> CallsById:
-    """Returns the calls that the history has. One that somebody took out of it is, once it is settled, a message like
-    others."""
+    """Returns the calls that wait or are in the stored history. A settled call that a client took out of it is a
+    message like any other."""
     names = set(call_ids(held))
     return {name: call for name, call in calls.items() if call.is_waiting or name in names}
 
@@ -80,7 +80,7 @@ def rest(sent: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
 
 
 def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: CallsById) -> list[JsonObject]:
-    """Returns the messages with each of these calls as it is stored, and its result behind it. The calls of one id are
+    """Returns the messages with each of these calls as it is stored, followed by its result. The calls of one id are
     matched in order."""
     stored, results = _pairs(held), _results(sent)
     counts: Counter[str] = Counter()
@@ -120,7 +120,7 @@ def _pairs(held: Sequence[JsonObject]) -> dict[_Place, list[JsonObject]]:
 
 
 def _results(sent: Sequence[JsonObject]) -> dict[_Place, JsonObject]:
-    """The tool messages, by the calls that they are behind; of two of one call the last."""
+    """Returns the tool messages by the calls that they follow; of two of one call the last."""
     counts: Counter[str] = Counter()
     by_place: dict[_Place, JsonObject] = {}
     for message in sent:
@@ -131,7 +131,7 @@ def _results(sent: Sequence[JsonObject]) -> dict[_Place, JsonObject]:
 
 
 def _call_counts(messages: Sequence[JsonObject]) -> Counter[str]:
-    """How many calls of each id these messages make."""
+    """Returns how many calls of each id these messages make."""
     return Counter(str(call.get("id")) for message in messages for call in _calls(message))
 
 

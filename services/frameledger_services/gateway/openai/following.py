@@ -1,4 +1,4 @@
-"""The answer to a question, followed as it comes: over attempts, calls and runs, until it is finished."""
+"""Follows the answer to a question, over attempts, calls and runs, until it is finished."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.connections import DatabaseUnavailableError
 
 FIRST_SECONDS = 5.0
-"""Once a model has begun it has so long to say something before its answer begins without words: until then an error
-is the answer's status."""
+"""How long `Following.begin` waits for the first words of a model that has begun. Before it returns, an error can still
+be the status of the response."""
 
 OVER = ("quiet", "ended", "recording")
-"""Of a conversation in which nothing goes on."""
+"""Statuses of a conversation in which nothing goes on."""
 
 
 class Following:
@@ -34,34 +34,35 @@ class Following:
     def __init__(
         self, parts: Parts, question: AskedQuestion, answer: Answer | None = None, *, until: int | None = None
     ) -> None:
-        """`answer` takes the frames, if it is another than the plain one. Nothing from the version `until` on is part
-        of it, if that is known: somebody has asked something else there. Raises `TooManyFollowersError`."""
+        """`answer` takes the frames; by default it is a plain `Answer`. Frames from the version `until` on are not part
+        of it, because the next question was asked there; None if that is not known. Raises `TooManyFollowersError`."""
         self.question = question
         self.answer = Answer(question.version) if answer is None else answer
         self.version = question.version
-        """Up to which version the answer has everything."""
+        """The version up to which frames were read."""
 
         self.began_at: datetime | None = None
         self.is_over = False
         """It is finished: nothing more of it comes."""
 
         self.calls: list[ClientCall] = []
-        """What its client has to do before it goes on: calls of functions of its own. Known when it is over."""
+        """Calls of the client's own functions, which it has to answer before the model continues. Known when
+        `is_over`."""
 
         self.has_all = False
-        """Whether it has been given all that the conversation had."""
+        """Whether it has read all frames of the conversation."""
 
         self._parts = parts
         self._since = question.version if question.since is None else question.since
         self._until = until
         self._status: str | None = None
         self._is_unread = False
-        """Whether anything goes on could not be read when it was looked at last."""
+        """Whether the last attempt to read if anything goes on failed."""
 
         self._follower = parts.hub.follow(question.context_id, question.version, TYPES)
 
     def close(self) -> None:
-        """Follow no longer; who waits for more goes on."""
+        """Stop following. A pending `next` returns False."""
         self._follower.close()
 
     @property
@@ -69,8 +70,8 @@ class Following:
         return self._follower.is_closed
 
     async def begin(self) -> None:
-        """Wait until the answer has words, a call, or an end; or has begun, and thinks. Raises the problem that there
-        is no answer."""
+        """Wait until the answer has words, a call or an end, or has begun `FIRST_SECONDS` ago. Raises `no-answer` or
+        `conversation-busy` if no model begins within the setting `gateway_openai_begin_secs`."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._parts.settings.gateway_openai_begin_secs
         while not self._has_something:
@@ -86,7 +87,7 @@ class Following:
             raise await self._no_answer()
 
     async def _no_answer(self) -> ProblemError:
-        """Why there is none."""
+        """Returns the problem that says why no model has begun."""
         if self._has_something and self.question.since is not None:
             others = await self._parts.database.read(
                 client_calls.others_waiting_since, self.question.context_id, self.question.since
@@ -129,11 +130,11 @@ class Following:
         return True
 
     async def interrupt(self) -> bool:
-        """Say that nobody listens any more, if the answer goes on, and nobody else has asked since. Returns whether
-        that was said.
+        """Publish an interruption if the answer goes on and nobody else has asked since. Returns whether it was
+        published.
 
-        Whoever asks between this look and the frame on the log is interrupted too: an interruption stops what it finds.
-        If the process dies between them, the answer goes on without a client.
+        A client that asks between this check and the frame on the log is interrupted too: an interruption stops what it
+        finds. If the process dies between them, the answer goes on without a client.
         """
         context_id, read = self.question.context_id, self._parts.database.read
         goes_on, _ = await read(conversation_state.goes_on, context_id)
@@ -166,8 +167,8 @@ class Following:
         self._status = None if chunk.head is None else chunk.head.status
 
     def _has_other_runs(self, chunk: Chunk) -> bool:
-        """Whether there is a run behind another: it goes on with the answer, or gives one to somebody else. One that
-        failed before it began is known by its error."""
+        """Whether a second run follows, which continues the answer or answers another question. A run that failed
+        before it began is known by its error."""
         run_ids = [
             one.run_id
             for one in chunk.frames
@@ -176,8 +177,8 @@ class Following:
         return len({*run_ids, self.answer.current_run_id} if self.answer.has_begun else {*run_ids}) > 1
 
     async def _first_beyond(self) -> int | None:
-        """Where the next question was asked. While the database does not answer it is taken to be none: a client that
-        reads an answer as it comes has its end before anybody can ask."""
+        """Returns the version at which the next question was asked; None if there is none. Also None while the database
+        does not respond: a client that streams the answer has its end before anybody can ask again."""
         try:
             return await self._parts.database.read(
                 first_beyond, self.question.context_id, self.question.version
@@ -190,7 +191,7 @@ class Following:
         return self._until is not None and version >= self._until
 
     def _is_finished(self) -> bool:
-        """What comes behind it is no part of it."""
+        """Whether the answer failed or was interrupted: later frames are not part of it."""
         return self.answer.failure is not None or self.answer.was_interrupted
 
     def _is_gone(self, chunk: Chunk) -> bool:
@@ -205,9 +206,9 @@ class Following:
         return True
 
     async def _is_free(self) -> bool:
-        """Whether nothing goes on for which the conversation waits, of all that was read. A call in the background is
-        not waited for, unless nothing was said yet: then its report will be the answer. While the database does not
-        answer nobody knows: what was sent so far would be lost, so it is asked again."""
+        """Whether nothing goes on that the answer waits for. A background call is waited for only if nothing was said
+        yet: then its report will be the answer. False while the database does not respond, so that `next` asks again
+        and what was sent is not lost."""
         try:
             is_free = await self._read_is_free()
         except DatabaseUnavailableError:

@@ -9,13 +9,13 @@ beginning, and never as bytes:
 2. Text is compared with each stretch of whitespace as one space, and none at its ends. Content as text and as parts
    is the same; parts that are no text are compared as JSON; a `name` counts.
 3. What the assistant says between two messages of users is one text, in however many messages it is stored or sent: an
-   answer goes on behind each call, and the client was sent it as one. Unseen messages that the client sends between its
-   words are matched one by one.
-4. Words that a background call caused when it reported, behind an answer that had ended, are seen by no client: they
-   may be missing in what is sent.
-5. An answer that was interrupted, or that failed, may have been cut in two places: of the text that is stored and the
-   text that is sent the one may be the beginning of the other, or missing. That holds of no answer that came to its
-   end: there a shorter text is an edit.
+   answer continues after each call, and the client received it as one. Unseen messages that the client sends between
+   its words are matched one by one.
+4. When a background call reports after an answer has ended, the model may say more. No client was sent those words, so
+   they may be missing in what is sent.
+5. An answer that was interrupted, or that failed, may be cut at different places in what is stored and in what is
+   sent: one text may be the beginning of the other, or be missing. Of an answer that was completed, a shorter text is
+   an edit.
 6. System and developer messages at the head of what is sent are the instruction. If they are not those at the head of
    what is stored, the instruction has changed.
 
@@ -48,12 +48,12 @@ class Held:
     """In wire form."""
 
     is_cut: bool = False
-    """It is of an answer that was interrupted or failed."""
+    """Whether its answer was interrupted or failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What makes the conversation the one that was sent."""
+    """What to publish so that the conversation is the one that was sent."""
 
     kind: Literal["append", "replace"]
     messages: tuple[JsonObject, ...]
@@ -85,10 +85,10 @@ class _Comparison:
     """How much of what is held stays if the history is replaced."""
 
     tried: int = 0
-    """The turn up to which words and unseen messages were matched together, or could not be."""
+    """The turn up to which `_alternating` was tried."""
 
     changed: dict[int, JsonObject | None] = field(default_factory=dict)
-    """Messages that were cut, as the client has them."""
+    """By index, cut messages as the client has them; None for one that it does not have."""
 
     head: list[JsonObject] | None = None
     """The instruction, if it has changed."""
@@ -120,7 +120,7 @@ class _Comparison:
             self.head = [turn.messages[0] for turn in instructions]
 
     def _end_of_head(self) -> int:
-        """Where the instructions end with which the history begins."""
+        """Returns the index of the first held message that is no instruction."""
         roles = (one.message.get("role") for one in self.held)
         return next((place for place, role in enumerate(roles) if role not in INSTRUCTIONS), len(self.held))
 
@@ -139,7 +139,8 @@ class _Comparison:
         return True
 
     def _find(self, turn: Turn) -> int | None:
-        """Where a message stands that was sent: before anything else that a client sees."""
+        """Returns the index of the held message that was sent; None if it is not held, or if a message that the client
+        should have sent comes before it."""
         for place in range(self.at, len(self.held)):
             message = self.held[place].message
             if key(message) == turn.key:
@@ -149,15 +150,15 @@ class _Comparison:
         return None
 
     def _behind_unsent(self) -> int:
-        """Behind words of the assistant that the client need not have."""
+        """Returns the index after the next words of the assistant if the client need not have them, else `at`."""
         words = self._region()
         if words and all(one.may_be_missing for one in words):
             return words[-1].place + 1
         return self.at
 
     def _alternating(self) -> bool:
-        """Match the turns up to the next user's in which words and unseen messages alternate, as far as they are held:
-        the words together, each unseen message by itself. Returns whether there are such turns; moves to the last."""
+        """Match the turns before the next user's in which words and unseen messages alternate: the words as one text,
+        each unseen message on its own. Returns whether they are held; `turn` is then the last of them."""
         users = (i for i in range(self.turn, len(self.turns)) if self.turns[i].kind == "user")
         self.tried = next(users, len(self.turns))
         behind = self._unseen_places()
@@ -172,8 +173,8 @@ class _Comparison:
         return False
 
     def _unseen_places(self) -> list[int]:
-        """Of the turns up to the next user's, and up to the first unseen message that is not held: behind which place
-        of what is held the unseen messages up to each are."""
+        """Returns, for each turn before the next user's, the index after the unseen messages that were matched up to
+        it. Ends before the first unseen message that is not held."""
         end = next((i for i in range(self.at, len(self.held)) if self._is_user(i)), len(self.held))
         keys = {place: key(self.held[place].message) for place in range(self.at, end)}
         places: list[int] = []
@@ -188,7 +189,8 @@ class _Comparison:
         return places
 
     def _as_long_as_held(self, turns: Sequence[Turn]) -> int:
-        """How many of the turns have as many characters of words as what is held; 0 if none have."""
+        """Returns how many of the turns have, together, as many characters of words as what is held; 0 if no number of
+        them has."""
         left = len(" ".join(one.text for one in self._region())) + 1
         for number, turn in enumerate(turns):
             if turn.kind == "assistant":
@@ -201,7 +203,8 @@ class _Comparison:
         return self.held[place].message.get("role") == "user"
 
     def _words(self, sent: Sequence[JsonObject], behind: int = 0) -> bool:
-        """Match what the assistant said. Messages before `behind` are matched too."""
+        """Match words of the assistant with those that are held before the next user's message. Returns whether they
+        are the same. Held messages before the index `behind` count as matched too."""
         words = self._region()
         cuts = assistant_words.cuts(words, "\n".join(text_of(one) for one in sent))
         if not words or cuts is None:
@@ -215,7 +218,7 @@ class _Comparison:
         return True
 
     def _region(self) -> list[Words]:
-        """What the assistant says from here until a user speaks."""
+        """Returns the held words of the assistant from `at` up to the next user's message."""
         texts: list[Words] = []
         reported = False
         for place in range(self.at, len(self.held)):

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 
 from frameledger_services.gateway import parameters
 from frameledger_services.gateway.access import policy
-from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
 from frameledger_services.gateway.openai import conversation, models
 from frameledger_services.gateway.openai.completions import Completions
 from frameledger_services.gateway.parts import Parts
@@ -78,7 +78,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
                     "headers": {conversation.HEADER: {"schema": {"type": "string"}}},
                     "content": {
                         JSON: {"schema": {"$ref": "#/components/schemas/Completion"}},
-                        "text/event-stream": {"schema": {"type": "string"}},
+                        EVENT_STREAM: {"schema": {"type": "string"}},
                     },
                 }
             },
@@ -128,23 +128,18 @@ ASKING_PROBLEMS = (
 )
 """Problems of a route that asks a conversation."""
 
-
-def _header(name: str, description: str) -> parameters.Parameter[str]:
-    return parameters.Parameter(name, {"type": "string"}, description, str, "header")
-
-
 EXAMPLE = {
     "model": "frameledger",
     "conversation": "desk-5",
     "messages": [{"role": "user", "content": "Is there a night train?"}],
 }
 
-CONTEXT = _header(
+CONTEXT = parameters.header(
     conversation.HEADER,
     "The id of the conversation, percent-encoded, unless the body names it (`conversation`). Without either, a new "
     "conversation begins; this header of the response names it.",
 )
-KEY = _header(
+KEY = parameters.header(
     "Idempotency-Key",
     "1 to 255 characters: the same request with the same key is asked once; with another body it is 422.",
 )

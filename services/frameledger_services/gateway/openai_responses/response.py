@@ -166,5 +166,5 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """Settings may come from anybody who publishes, and be anything."""
+    """Returns a mapping as it is, and an empty one for any other value: publishers may set anything."""
     return value if isinstance(value, Mapping) else {}

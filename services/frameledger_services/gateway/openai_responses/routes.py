@@ -8,7 +8,7 @@ from typing import Any
 from starlette.routing import BaseRoute
 
 from frameledger_services.gateway.access import policy
-from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
 from frameledger_services.gateway.openai import conversation
 from frameledger_services.gateway.openai.routes import ASKING_PROBLEMS, CONTEXT, KEY, OpenAIRoute, answer
 from frameledger_services.gateway.openai_responses import stored_responses
@@ -81,6 +81,6 @@ _RESPONSE: dict[str, Any] = {
     "headers": {conversation.HEADER: {"schema": {"type": "string"}}},
     "content": {
         JSON: {"schema": {"$ref": "#/components/schemas/Response"}},
-        "text/event-stream": {"schema": {"type": "string"}},
+        EVENT_STREAM: {"schema": {"type": "string"}},
     },
 }

@@ -18,6 +18,7 @@ from frameledger_services.gateway import contexts, parameters, problems
 from frameledger_services.gateway.access import caller, read_log
 from frameledger_services.gateway.access.caller import Caller
 from frameledger_services.gateway.live import event_stream
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.openai import answering, conversation
 from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.answer_stream import AnswerStream
@@ -165,7 +166,7 @@ async def _read_on(following: Following) -> None:
 
 def _answered(response_id: ResponseId, writer: ResponseWriter) -> Response:
     headers = {"Cache-Control": "no-store", **conversation.in_header(response_id.context_id)}
-    return Response(writer.whole(), media_type="application/json", headers=headers)
+    return Response(writer.whole(), media_type=JSON, headers=headers)
 
 
 def _unknown(text: str, param: str | None) -> ProblemError:
