@@ -18,6 +18,8 @@ from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded.ports import choose
 from frameledger_services.projector import group_member
+from frameledger_services.projector.commits import Commits
+from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.instance_id import Instance
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.relay import Relay
@@ -252,12 +254,10 @@ async def project_in_memory(database, log, failpoint, *, looks):
         projector = group_member.GroupMember(
             group,
             feed,
-            connection,
+            Commits(connection, TOPICS, HeadCache(), failpoint),
             relay,
             notifier,
             Looked(log.records),
-            TOPICS,
-            failpoint,
             Instance("here"),
         )
         await projector.on_partitions_assigned(group.assignment())

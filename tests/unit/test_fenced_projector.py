@@ -8,10 +8,11 @@ import pytest
 from tests.support.log_in_memory import Feed, Group
 
 from frameledger.record import Record
-from frameledger_services import failpoints
 from frameledger_services.event_log.consumer import TopicPartition
 from frameledger_services.projector import group_member, instance_id, takeover, topic_identity
+from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.crashes import Crashes
+from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.instance_id import Instance
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
 from frameledger_services.projector.takeover import TakenOver
@@ -41,9 +42,7 @@ class FencedBatches:
 
 def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeypatch):
     feed, relay = Feed(RECORDS), SimpleNamespace(enqueue=None)
-    projector = group_member.GroupMember(
-        Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, failpoints.none, Instance("here")
-    )
+    projector = member(feed, relay)
     monkeypatch.setattr(projector, "_isolation", FencedBatches())
     for number in (0, 1):
         projector._owned[number] = OwnedPartition(number, epoch=1, next_offset=0)
@@ -103,10 +102,16 @@ def rows(monkeypatch):
     return found
 
 
-def member():
-    relay = SimpleNamespace(enqueue_pages=list)
+def member(feed=None, relay=None):
+    """A member of a group of two partitions, without a database."""
     return group_member.GroupMember(
-        *(Group(TOPIC, 2), Feed(RECORDS), None, relay, None, None, TOPICS, failpoints.none, Instance("here"))
+        Group(TOPIC, 2),
+        feed or Feed(RECORDS),
+        Commits(None, TOPICS, HeadCache()),
+        relay or SimpleNamespace(enqueue_pages=list),
+        None,
+        None,
+        Instance("here"),
     )
 
 

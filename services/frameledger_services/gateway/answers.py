@@ -19,7 +19,7 @@ from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.problems import ProblemError
 
 REVALIDATED = {"Cache-Control": "private, no-cache", "Vary": "Authorization, Cookie, Accept"}
-"""Kept by whoever read it, and never shown without asking: what is erased is gone from the next answer on."""
+"""Clients may keep a response, but have to ask before they use it: what is erased is gone from the next response on."""
 
 
 def json_answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

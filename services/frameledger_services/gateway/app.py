@@ -135,7 +135,7 @@ async def _log_away(request: Request, error: Exception) -> Response:
 
 
 async def _of_starlette(request: Request, error: Exception) -> Response:
-    """What the router says by itself."""
+    """Answers the errors of Starlette's router."""
     assert isinstance(error, HTTPException)
     word = {405: "method-not-allowed", 413: "too-large"}.get(error.status_code, "not-found")
     detail = f"{request.method} {request.url.path}"

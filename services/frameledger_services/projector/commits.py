@@ -75,10 +75,10 @@ class Commits:
     ) -> None:
         """`rebuild_frames` as in the settings. `refuse_erased`: a frame to the id of an erased conversation is a dead
         letter, and begins no other."""
-        self._connection = connection
+        self.connection = connection
         self._refuse_erased = refuse_erased
         self.topics = topics
-        self._cache = cache
+        self.cache = cache
         self._failpoint = failpoint or failpoints.none
         self._rebuild_frames = rebuild_frames
         self._of_rebuilds: list[OutboxRow] = []
@@ -122,20 +122,20 @@ class Commits:
             else:
                 await self._write_in_turn(progress, parts, folding.touched.values())
         except StaleHeadError:
-            self._cache.drop(context_ids)
+            self.cache.drop(context_ids)
             known = {head.context_id for head in folding.touched.values() if head.stored}
-            if (await head_statements.rebuilt(self._connection, known)).keys() < known:
+            if (await head_statements.rebuilt(self.connection, known)).keys() < known:
                 # A head was erased without a fence: whatever else is in memory cannot be trusted either.
                 raise ProjectorFencedError(set(positions)) from None
             # Rebuilt: nothing of the batch happened, and it is folded again, on the heads that are there now.
             return await self.commit(batch, owned, positions, stored_ids, parked_for=parked_for)
         except BaseException:
-            self._cache.drop(context_ids)
+            self.cache.drop(context_ids)
             raise
         await self._failpoint("after commit")
         for head in folding.touched.values():
             head.stored = True
-        self._cache.put(heads.values())
+        self.cache.put(heads.values())
         for position in progress:
             owned[position.partition].next_offset = position.next_offset
         self._metrics.load.observe(loaded - began)
@@ -148,7 +148,7 @@ class Commits:
 
     @cached_property
     def _cursor(self) -> single_statement.Cursor:
-        return single_statement.cursor_of(self._connection)
+        return single_statement.cursor_of(self.connection)
 
     async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         await self._failpoint("before lock")
@@ -160,12 +160,12 @@ class Commits:
     async def _write_in_turn(
         self, progress: Sequence[Progress], parts: Sequence[Rows], heads: Iterable[Head]
     ) -> None:
-        async with self._connection.transaction():
+        async with self.connection.transaction():
             await self._failpoint("before lock")
             began = clock()
-            _check_held(progress, await checkpoints.advance(self._connection, self.topics.frames, progress))
+            _check_held(progress, await checkpoints.advance(self.connection, self.topics.frames, progress))
             await self._failpoint("after lock")
-            await write_parts(self._connection, parts, heads)
+            await write_parts(self.connection, parts, heads)
             written = clock()
             await self._failpoint("before commit")
         self._metrics.write.observe(written - began)
@@ -180,10 +180,10 @@ class Commits:
             for pair, logged in zip(pairs, frames, strict=True)
             if isinstance(logged.frame, LLMContextEraseFrame)
         ]
-        async with self._connection.transaction():
+        async with self.connection.transaction():
             return StoredIds(
-                await frame_ids.payloads(self._connection, pairs),
-                await frame_ids.payloads(self._connection, erasing, "erasures"),
+                await frame_ids.payloads(self.connection, pairs),
+                await frame_ids.payloads(self.connection, erasing, "erasures"),
             )
 
     def at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:
@@ -212,7 +212,7 @@ class Commits:
         heads: dict[str, Head] = {}
         missing = []
         for context_id in context_ids:
-            head = self._cache.get(context_id)
+            head = self.cache.get(context_id)
             if head is None:
                 missing.append(context_id)
             else:
@@ -221,13 +221,13 @@ class Commits:
             return heads
         self._metrics.head_loads.inc(len(missing))
         rebuild = self._rebuild if may_rebuild and self._rebuild_frames else None
-        return heads | await load(self._connection, missing, rebuild, max_frames=self._rebuild_frames)
+        return heads | await load(self.connection, missing, rebuild, max_frames=self._rebuild_frames)
 
     async def _rebuild(self, context_id: ContextId) -> None:
         """Rebuild a conversation that an older release folded; one that cannot be is folded on from its old state."""
         topics = self.topics
         try:
-            rebuilt = await rebuild(self._connection, topics.frames, topics.effects, context_id, REBUILT_FOR)
+            rebuilt = await rebuild(self.connection, topics.frames, topics.effects, context_id, REBUILT_FOR)
         except Exception as error:
             if not isinstance(error, DamagedFramesError | UnfoldableFrameError) and not is_of_the_values(
                 error

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import random
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from frameledger_services import database, logs, supervision
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import (
@@ -22,17 +20,15 @@ from frameledger_services.event_log.consumer import (
 )
 from frameledger_services.event_log.feed import Feed
 from frameledger_services.event_log.topics import home_partition, missing
-from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import held_effects, instance_id, takeover, topic_identity
 from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.crashes import Isolation
 from frameledger_services.projector.decoded import FetchedRecord
-from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import LogReader
 from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.notifier import Notifier
-from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
+from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError
 from frameledger_services.projector.prefetch import Prefetch, RecordChunk
 from frameledger_services.projector.relay import Relay
 from frameledger_services.projector.stored_heads import NewerHeadError
@@ -65,43 +61,28 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self,
         client: Any,
         feed: Feed,
-        connection: AsyncConnection[Any],
+        commits: Commits,
         relay: Relay,
         notifier: Notifier,
         log: LogReader,
-        topics: ProjectorTopics,
-        failpoint: Failpoint,
         instance: instance_id.Instance,
-        *,
-        rebuild_frames: int = 0,
-        refuse_erased: bool = False,
         metrics: ProjectorMetrics | None = None,
     ) -> None:
         self._metrics = metrics = metrics or ProjectorMetrics()
         self._client = client
         self._feed = feed
-        self._connection = connection
+        self._connection = commits.connection
         self._relay = relay
         self._notifier = notifier
         self._log = log
-        self._topics = topics
-        self._cache = HeadCache()
-        self._batches = Batches(
-            Commits(
-                connection,
-                topics,
-                self._cache,
-                failpoint,
-                rebuild_frames=rebuild_frames,
-                refuse_erased=refuse_erased,
-                metrics=metrics,
-            )
-        )
+        self._topics = commits.topics
+        self._cache = commits.cache
+        self._batches = Batches(commits)
         self._instance = instance
-        self._isolation = Isolation(connection, topics.frames, self._batches)
+        self._isolation = Isolation(self._connection, self._topics.frames, self._batches)
         self._owned: dict[int, OwnedPartition] = {}
         self._prefetch = Prefetch(self._owned, self._isolation.may_decode, metrics)
-        metrics.watch(topics.frames, self._owned, self._cache.__len__)
+        metrics.watch(self._topics.frames, self._owned, self._cache.__len__)
         self._to_take_over: set[int] = set()
         self._revocations = 0
         self._was_fenced = False

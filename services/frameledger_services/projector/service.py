@@ -22,8 +22,10 @@ from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicDescription, TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import instance_id, topic_identity
+from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.crashes import end_in_order
 from frameledger_services.projector.group_member import GroupMember
+from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import LogChangedError
 from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.notifier import Notifier
@@ -130,20 +132,17 @@ async def _project(
         relay = Relay(connections.relay, sender(producer), failpoint, metrics)
         notifier = Notifier(connections.notifier, topics.frames, failpoint, metrics)
         await instance_id.wait(connections.batches, topics.frames, instance, stopping)
-        member = GroupMember(
-            client,
-            Feed(client, topics.frames, [log.cluster]),
+        commits = Commits(
             connections.batches,
-            relay,
-            notifier,
-            log,
             topics,
+            HeadCache(),
             failpoint,
-            instance,
             rebuild_frames=settings.projector_rebuild_frames,
             refuse_erased=settings.erased_ids == "refuse",
             metrics=metrics,
         )
+        feed = Feed(client, topics.frames, [log.cluster])
+        member = GroupMember(client, feed, commits, relay, notifier, log, instance, metrics)
         client.subscribe([topics.frames], listener=member)
         # In reverse order at the end: what was begun is noted as ended before another member gets the partitions. A
         # client that could not start has tasks and connections too.

@@ -45,7 +45,7 @@ class ReadLog:
 
 
 def note(scope: Scope, context_id: str | None, version: str | int | None) -> None:
-    """Log that something of a conversation is shown to who sent this request. Of a `GET` the middleware does."""
+    """Log that something of a conversation is shown to the caller of this request. Of a `GET` the middleware does."""
     asking = caller.of(scope)
     sent = dict(scope["headers"])
     traceparent = sent.get(_TRACEPARENT)

@@ -1,4 +1,4 @@
-"""Headers that a request may have once: of two nobody knows which one a proxy before the gateway has gone by."""
+"""Headers that a request may have once: of two it is unknown which one a proxy before the gateway has used."""
 
 from __future__ import annotations
 

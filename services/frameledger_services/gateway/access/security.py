@@ -86,7 +86,8 @@ def live_tokens(settings: Settings) -> LiveTokens:
 
 
 def secured(app: ASGIApp, settings: Settings, sessions: Sessions, parts: Parts | None = None) -> ASGIApp:
-    """Returns the app as it may be served; with `parts`, contexts on their shortest way."""
+    """Returns the app behind its security layers. With `parts`, current contexts are read without the app
+    (`plain_reads`)."""
     limit = RateLimit(RedactedAnswers(app), settings)
     app = guard = Guard(ReadLog(limit), sessions)
     if origins := origins_in(settings.gateway_cors_origins):

@@ -83,7 +83,7 @@ class Token(BaseModel):
         return hmac.compare_digest(_hash(text), self.sha256)
 
     def caller(self) -> Caller:
-        """Returns who shows this token."""
+        """Returns the caller with this token."""
         return Caller(self.name, self.scopes, self.prefix, self.redact, self.id)
 
 

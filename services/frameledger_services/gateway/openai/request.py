@@ -72,7 +72,7 @@ WHY = {
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """What somebody asks for."""
+    """The parameters of a request for a completion."""
 
     messages: tuple[Mapping[str, Any], ...]
     """The history, as it was sent."""

@@ -58,8 +58,8 @@ async def continued(
 async def _end(parts: Parts, previous: ResponseId) -> int:
     """Returns the version at which a response ends, once it is over: up to the next question, or up to now.
 
-    Whether anything goes on is read first: who asks behind that is found by the next read, or is behind that version,
-    and then the comparison finds what they said.
+    Whether anything goes on is read first. A question that is asked after that is found by the next read, or is after
+    the returned version, and then the comparison of histories finds it.
     """
     headers = conversation.in_header(previous.context_id)
     deadline = conversation_gate.deadline()
@@ -74,7 +74,7 @@ async def _end(parts: Parts, previous: ResponseId) -> int:
 
 
 def _instruction(latest: LatestRequest | None) -> str | None:
-    """The instruction that the latest request for a response gave, and the conversation still has."""
+    """Returns the instruction that the latest request for a response gave, if the conversation still has it."""
     if latest is None or not latest.noted.get("has_instructions"):
         return None
     instruction = latest.settings.get(INSTRUCTION)

@@ -1,7 +1,8 @@
 """Items of a request's `input` that are ids: of what a response before it has put out.
 
 A client that resends its history may name what the server said and not say it again. The id of an item has that of its
-response, so the item is read from the response's frames, which takes no longer the longer the conversation is.
+response, so the item is read from the response's frames, in a time that does not depend on the length of the
+conversation.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from frameledger_services.gateway.problems import ProblemError
 Item = Mapping[str, Any]
 
 MOST_RESPONSES = 500
-"""Of how many responses one request may name items."""
+"""The maximum number of responses of which one request may name items."""
 
 
 async def stored_items(parts: Parts, request: Request, value: Any) -> dict[str, Item]:
-    """Returns, by their ids, the items that the `input` of a body refers to. Left out are those that there are not, or
-    that the caller may not see, and those of a response that is not over. Raises `bad-parameter` for too many,
-    `too-large` for items that are larger than a body may be, each as often as it is referred to, and `erased`."""
+    """Returns, by their ids, the items that the `input` of a body refers to. Items that do not exist, that the caller
+    may not see, or of a response that is not over are left out. Raises `bad-parameter` for too many, `too-large` for
+    items that are larger than a body may be, each as often as it is referred to, and `erased`."""
     by_response: dict[str, Counter[str]] = {}
     for item_id in _references(value):
         if (response := response_ids.of_item(item_id)) is not None:

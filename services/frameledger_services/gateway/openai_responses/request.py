@@ -1,7 +1,8 @@
 """The body of a request for a response: what it asks, in the terms of chat completions, and what it is part of.
 
 As there, a parameter is honoured, or without effect on the answer, or refused by its name with what to do instead.
-`input` is what is new: what was said before has the conversation, which `previous_response_id` or `conversation` names.
+`input` is what is new: the conversation, which `previous_response_id` or `conversation` names, has what was said
+before.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ MOST_VALUE = 512
 
 @dataclass(frozen=True, slots=True)
 class ResponseRequest(CompletionRequest):
-    """What somebody asks for. `messages` are what is new, unless `is_only_new` is false."""
+    """The parameters of a request for a response. `messages` are only the new ones, unless `is_only_new` is false."""
 
     previous_response_id: str | None
     metadata: Mapping[str, str]
@@ -109,7 +110,7 @@ class ResponseRequest(CompletionRequest):
         return changed
 
     def noted(self) -> dict[str, Any]:
-        """Returns what the frame that asks notes of the request, beside what the conversation has."""
+        """Returns what the asking frame stores of the request, beside what the conversation has anyway."""
         about = {
             "previous_response_id": self.previous_response_id,
             "metadata": self.metadata or None,
@@ -119,7 +120,7 @@ class ResponseRequest(CompletionRequest):
         return {**CompletionRequest.noted(self), RESPONSE: response_fields}
 
     def behind(self, history: tuple[Mapping[str, Any], ...]) -> ResponseRequest:
-        """Returns the request that says the whole history: what is new, behind this."""
+        """Returns the request with the whole history: these messages, followed by the new ones."""
         return replace(self, messages=(*history, *self.messages), is_only_new=False)
 
 
@@ -132,7 +133,7 @@ class Body:
 
     @property
     def given_input(self) -> Any:
-        """What is said, as the body has it."""
+        """The `input` of the body as it was sent."""
         return self.parameters.get("input")
 
 
@@ -175,7 +176,7 @@ def read(body: Body, stored: Mapping[str, Mapping[str, Any]] = items.NOTHING) ->
 
 
 def _passed_on(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What the provider gets as chat completions name it."""
+    """Returns the parameters that the provider gets, under the names of chat completions."""
     extra: dict[str, Any] = {}
     text = _only("text", parameters.get("text", {}), "format", "verbosity")
     if (form := text.get("format")) is not None:

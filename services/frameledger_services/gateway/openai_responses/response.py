@@ -23,7 +23,7 @@ CUT_OFF = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
 class ResponseWriter:
-    """Writes one response, as it is whenever it is asked."""
+    """Writes one response, as far as its answer was read."""
 
     def __init__(self, stored_request: AnsweredRequest, following: Following) -> None:
         self.id = ResponseId(following.question.context_id, stored_request.version)
@@ -32,7 +32,7 @@ class ResponseWriter:
 
     @property
     def status(self) -> Status:
-        """How the answer stands."""
+        """The status of the response, as OpenAI's API names it."""
         following = self._following
         answer = following.answer
         if answer.failure is not None:

@@ -1,7 +1,7 @@
 """The events of a response that is sent as it comes.
 
-They follow from the frames of the answer alone, one piece of text for each frame that has one: whoever reads a response
-again gets the same events with the same numbers, and may go on behind the last one that came.
+They follow from the frames of the answer alone, one piece of text for each frame that has one: a client that reads a
+response again gets the same events with the same numbers, and can continue after the last one that it has.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PieceByPiece(Answer):
             self._pieces.append(piece)
 
     def pieces(self) -> list[str]:
-        """Returns those that came since it was asked before."""
+        """Returns the pieces that came since the last call."""
         pieces, self._pieces = self._pieces, []
         return pieces
 
@@ -45,8 +45,8 @@ class ResponseEvents:
     """Writes the events of one response, in order."""
 
     def __init__(self, writer: ResponseWriter, answer: Answer, starting_after: int = -1) -> None:
-        """Those up to the number `starting_after` are left out. A response that is to be sent whole needs no pieces:
-        its answer may be any."""
+        """Events up to the number `starting_after` are left out. `answer` is a `PieceByPiece`, unless only `whole` is
+        called."""
         self._writer = writer
         self._answer = answer
         self._starting_after = starting_after
@@ -65,12 +65,12 @@ class ResponseEvents:
         )
 
     def news(self) -> bytes:
-        """Returns those of what came since."""
+        """Returns the events for what came since the last call."""
         pieces = self._answer.pieces() if isinstance(self._answer, PieceByPiece) else ()
         return b"".join(self._written(self._of_piece(piece)) for piece in pieces)
 
     def end(self) -> bytes:
-        """Returns the last ones, of an answer that is over."""
+        """Returns the last events of an answer that is over."""
         response = self._writer.response()
         last = LAST.get(response["status"], "response.incomplete")
         return (
@@ -81,8 +81,9 @@ class ResponseEvents:
         )
 
     def broken(self, error: Mapping[str, Any]) -> bytes:
-        """Returns the last events of a response that failed, or of a stream that ends before its response does. One
-        whose words are void did not fail: whoever reads it whole is given those that count."""
+        """Returns the last events of a response that failed, or of a stream that ends before its response does. A
+        response whose sent words were superseded did not fail: a client that reads it whole gets the words that
+        count."""
         failure = self._answer.failure
         if failure is not None and failure.code != SUPERSEDED:
             return self.end()

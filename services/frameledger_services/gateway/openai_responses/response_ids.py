@@ -1,7 +1,7 @@
 """The id of a response, which says in which conversation and at which version it was asked for.
 
-Nothing has to be kept for it: any gateway finds the response, however old it is. The id is no secret and gives no
-rights, whoever made it up: its conversation is shown to those alone who may see that.
+Nothing is stored for it: any gateway finds the response, however old it is. The id is no secret and gives no rights:
+its conversation is shown only to callers that may see it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from frameledger.record import MAX_KEY_BYTES
 PREFIX = "resp_"
 MESSAGE_PREFIX, CALL_PREFIX = "msg_", "fc_"
 MOST_CHARACTERS = 512
-"""No id of ours is as long."""
+"""Ids of ours are shorter."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseId:
-    """Where a response was asked for."""
+    """The conversation and version at which a response was asked for."""
 
     context_id: str
     version: int
-    """Of the frame that asks."""
+    """The version of the frame that asks."""
 
     def __str__(self) -> str:
         return PREFIX + self.token
 
     @property
     def token(self) -> str:
-        """What the ids of the response's items have in common."""
+        """The part that the ids of the response's items have in common."""
         return urlsafe_b64encode(f"{self.version}:{self.context_id}".encode()).decode().rstrip("=")
 
 

@@ -102,9 +102,9 @@ async def written(parts: Parts, response_id: ResponseId, stored_request: Answere
 async def cancel(parts: Parts, request: Request) -> Response:
     """Interrupt an answer that goes on, and answer with the response. One that is over stays as it is.
 
-    It interrupts as a client does that leaves: not once somebody else has asked, and no call in the background. Then
-    the response is answered as it is, in progress. If the process dies behind the interruption, the same request again
-    finds a response that is over, and interrupts nothing.
+    It interrupts as a client does that leaves: not after another question, and not a call in the background. In these
+    cases the response is returned as it is, in progress. If the process dies after the interruption, the same request
+    again finds a response that is over, and interrupts nothing.
     """
     response_id, stored_request = await _stored_request(parts, request)
     with closing(_follow(parts, response_id, stored_request)) as following:
