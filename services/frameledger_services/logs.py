@@ -12,15 +12,16 @@ import json
 import logging
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal, TextIO, cast
 
 import orjson
 import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+from structlog.typing import EventDict, ExcInfo, FilteringBoundLogger, Processor, WrappedLogger
 
 from frameledger_services.telemetry import tracing
 
@@ -212,7 +213,7 @@ def _console() -> logging.Formatter:
         foreign_pre_chain=_BEFORE,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.dev.ConsoleRenderer(),
+            structlog.dev.ConsoleRenderer(exception_formatter=_traceback),
         ],
     )
 
@@ -221,6 +222,12 @@ def _fields(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Returns an event as its fields, or a line of another library unchanged."""
     ours = getattr(event["_record"], "frameledger", None)
     return event if ours is None else {**event, **ours}
+
+
+def _traceback(output: TextIO, exc_info: ExcInfo) -> None:
+    """Write an exception as everywhere else. structlog's own choice, Rich's, has the values of all local variables:
+    conversations and passwords."""
+    output.write("\n" + "".join(traceback.format_exception(*exc_info)).rstrip("\n"))
 
 
 _BEFORE: list[Processor] = [

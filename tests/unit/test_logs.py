@@ -80,6 +80,26 @@ def test_for_people_it_is_a_line_with_the_name_first_and_its_fields(stream):
     assert "w-1" in stream.getvalue()
 
 
+@pytest.mark.regression("fault 80")
+def test_for_people_a_traceback_has_no_values_of_variables_either(stream):
+    logs.configure("info", "console", stream=stream)
+
+    def handler(password, words):
+        raise ValueError("of this")
+
+    try:
+        handler("hush" * 2, words=["private"] * 2)
+    except ValueError:
+        logs.get_logger("functions").exception("call.failed", tool_call_id="call-1")
+        logging.getLogger("another.library").warning("it broke", exc_info=True)
+    shown = stream.getvalue()
+    assert shown.count("ValueError: of this") == shown.count("in handler") == 2
+    assert "hushhush" not in shown
+    assert "words" not in shown.replace('handler("hush" * 2, words=["private"] * 2)', "").replace(
+        "def handler(password, words)", ""
+    )
+
+
 def test_an_application_that_hosts_us_sees_everything_in_its_own_format(caplog):
     logs.get_logger("worker").warning("worker.lease_lost", worker="w-1", jobs=2, reason="100% %s")
     (record,) = caplog.records
