@@ -213,6 +213,7 @@ def _console() -> logging.Formatter:
         foreign_pre_chain=_BEFORE,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            _escaped,
             structlog.dev.ConsoleRenderer(exception_formatter=_traceback),
         ],
     )
@@ -224,10 +225,25 @@ def _fields(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return event if ours is None else {**event, **ours}
 
 
+def _escaped(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Replace control characters, which a terminal would obey: ids and messages come from anybody. Values that are no
+    text are rendered by `repr`, which does so too."""
+    return {
+        name: _visible(value, but="\n\t" if name == "event" else "") if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
 def _traceback(output: TextIO, exc_info: ExcInfo) -> None:
     """Write an exception as everywhere else. structlog's own choice, Rich's, has the values of all local variables:
     conversations and passwords."""
-    output.write("\n" + "".join(traceback.format_exception(*exc_info)).rstrip("\n"))
+    output.write("\n" + _visible("".join(traceback.format_exception(*exc_info)).rstrip("\n"), but="\n\t"))
+
+
+def _visible(text: str, *, but: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in but else repr(one)[1:-1] for one in text)
 
 
 _BEFORE: list[Processor] = [

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -98,6 +99,26 @@ def test_for_people_a_traceback_has_no_values_of_variables_either(stream):
     assert "words" not in shown.replace('handler("hush" * 2, words=["private"] * 2)', "").replace(
         "def handler(password, words)", ""
     )
+
+
+@pytest.mark.regression("fault 85")
+def test_nothing_that_a_terminal_would_obey_is_in_a_line_for_people(stream):
+    logs.configure("info", "console", stream=stream)
+    obeyed = "a\x1b]0;mine\x07\x9b2J\rb"
+    log = logs.get_logger("gateway")
+    log.info("gateway.read", context_id=obeyed, part={"after": obeyed}, names=[obeyed])
+    try:
+        raise ValueError(f"of {obeyed}\nand more")
+    except ValueError as error:
+        log.error("gateway.request_failed", path=obeyed, reason=error, exc_info=True)
+    logging.getLogger("another.library").warning("%s broke\nin two lines", obeyed)
+    shown = stream.getvalue()
+    # Colours are ours.
+    left = re.sub(r"\x1b\[[\d;]*m", "", shown)
+    assert [one for one in left if not one.isprintable() and one != "\n"] == []
+    assert "\nand more" in left
+    assert "broke\nin two lines" in left
+    assert r"\x1b]0;mine" in left
 
 
 def test_an_application_that_hosts_us_sees_everything_in_its_own_format(caplog):
