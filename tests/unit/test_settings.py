@@ -331,6 +331,32 @@ def test_no_password_in_an_address_is_ever_shown(address):
     assert "hush" not in without_password(address)
 
 
+@pytest.mark.regression("fault 81")
+@pytest.mark.parametrize("name", ["scram_client_key", "scram_server_key", "oauth_client_secret"])
+def test_no_other_secret_in_an_address_is_ever_shown_either(name):
+    for address in (f"host=db user=me {name}=hush", f"postgresql://me@db/x?{name}=hush"):
+        shown = without_password(address)
+        assert "hush" not in shown
+        assert "me" in shown or shown == "********"
+
+
+@pytest.mark.regression("fault 81")
+def test_config_shows_no_password_in_the_address_of_a_server(tmp_path):
+    environment = {
+        "FRAMELEDGER_DATA_DIR": str(tmp_path),
+        "FRAMELEDGER_URL": "https://me:hu@sh@gateway.example/fl",
+        "FRAMELEDGER_MAVEN_REPOSITORY": "https://hush@maven.example/all",
+        "FRAMELEDGER_OPENAI_BASE_URL": "https://me:hush@models.example/v1",
+        "ANTHROPIC_BASE_URL": "https://me:hush@models.example",
+    }
+    for options in ([], ["--json"]):
+        page = CliRunner().invoke(application(), ["config", *options], env=environment).output
+        assert "https://********@gateway.example/fl" in page
+        assert "https://********@maven.example/all" in page
+        assert "https://********@models.example/v1" in page
+        assert "sh@" not in page
+
+
 def test_an_address_without_a_password_is_shown_as_it_is():
     assert without_password("postgresql://me@db/x?sslmode=require") == "postgresql://me@db/x?sslmode=require"
 
