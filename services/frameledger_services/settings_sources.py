@@ -80,6 +80,9 @@ def load(environment: Mapping[str, str] | None = None, *, look_for_running: bool
         settings = settings.model_copy(update={"data_dir": above})
         sources["data_dir"] = f"found in {above.parent}"
     if look_for_running:
+        found = running_file(settings.data_dir)
+        if _DATA_DIR not in from_environment and _is_of_another_user(found):
+            raise SettingsError([_of_another_user(found, settings.data_dir)])
         addresses = {
             name: value
             for name, value in read_running(settings.data_dir).items()
@@ -94,12 +97,11 @@ def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], l
     """Returns the variables of a settings file and a sentence for each problem; both are empty if there is no file.
 
     A line is NAME=value as in a shell, quoted where the value has spaces. The file may set our variables and those of
-    `WELL_KNOWN`. Unless `of_anybody`, a file that another user owns is a problem: it would decide where conversations
-    are sent.
+    `WELL_KNOWN`. Unless `of_anybody`, a file that another user owns is a problem.
     """
     try:
-        if not of_anybody and file.stat().st_uid not in (os.getuid(), 0):
-            return {}, [f"{file} belongs to another user; to use it anyway, set {_DATA_DIR}={file.parent}."]
+        if not of_anybody and _is_of_another_user(file):
+            return {}, [_of_another_user(file, file.parent)]
         lines = file.read_text(encoding="utf-8").splitlines()
     except (FileNotFoundError, NotADirectoryError):
         return {}, []
@@ -170,6 +172,19 @@ def _data_directory_above() -> Path | None:
         return None
     nearest = data_directory.nearest(here)
     return None if nearest is None or nearest.parent == here else nearest
+
+
+def _is_of_another_user(file: Path) -> bool:
+    """Returns whether there is such a file, and neither this user nor root owns it: it would decide where conversations
+    are sent, and which programs run."""
+    try:
+        return file.stat().st_uid not in (os.getuid(), 0)
+    except OSError:
+        return False
+
+
+def _of_another_user(file: Path, directory: Path) -> str:
+    return f"{file} belongs to another user; to use it anyway, set {_DATA_DIR}={directory}."
 
 
 def running_file(data_dir: Path) -> Path:

@@ -295,6 +295,28 @@ def test_the_settings_file_of_another_user_counts_only_where_its_directory_was_n
     assert "belongs to another user" in problem
 
 
+@pytest.mark.regression("fault 83")
+def test_the_addresses_of_another_user_count_only_where_their_directory_was_named(tmp_path, monkeypatch):
+    directory = tmp_path / ".frameledger"
+    running_file(directory).parent.mkdir(parents=True)
+    addresses = {"kafka_bootstrap_servers": "elsewhere.example:9092", "pager": "touch ran"}
+    running_file(directory).write_text(json.dumps(addresses), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert load({}).settings.kafka_bootstrap_servers == "elsewhere.example:9092"
+    theirs, stat = os.stat_result((0, 0, 0, 0, 4711, 0, 0, 0, 0, 0)), Path.stat
+    monkeypatch.setattr(
+        Path, "stat", lambda path, **how: theirs if path.name == "settings.json" else stat(path, **how)
+    )
+    with pytest.raises(SettingsError) as caught:
+        load({})
+    (problem,) = caught.value.problems
+    assert "settings.json belongs to another user; to use it anyway, set FRAMELEDGER_DATA_DIR=" in problem
+    named = {"FRAMELEDGER_DATA_DIR": str(directory)}
+    assert load(named).settings.kafka_bootstrap_servers == "elsewhere.example:9092"
+    # A command that needs none of them is not held up.
+    assert load({}, look_for_running=False).settings.kafka_bootstrap_servers is None
+
+
 @pytest.mark.regression("journey 22")
 def test_the_settings_file_is_that_of_the_data_directory_which_up_was_told(tmp_path):
     _, file = beside(tmp_path, "FRAMELEDGER_NO_SETTING=1")
