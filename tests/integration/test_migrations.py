@@ -565,6 +565,26 @@ class TestRoles:
     def test_a_role_can_do_what_it_is_for(self, transaction, role, statement):
         assert self.act(transaction, role, statement) is not None
 
+    @pytest.mark.regression("fault 82")
+    @pytest.mark.parametrize("role", ["projector", "operator"])
+    @pytest.mark.parametrize("path", ["public", "pg_temp, public, pg_catalog"])
+    def test_who_may_settle_outcomes_runs_nothing_with_the_rights_of_the_owner(self, transaction, role, path):
+        transaction.execute(f"SET LOCAL ROLE frameledger_{role}")
+        transaction.execute(
+            """
+            CREATE FUNCTION pg_temp.act(text) RETURNS boolean LANGUAGE plpgsql AS
+            $$BEGIN RAISE 'This runs as %.', current_user; END$$;
+            CREATE DOMAIN pg_temp.trap AS text CHECK (pg_temp.act(VALUE));
+            CREATE TEMPORARY TABLE frames (LIKE public.frames);
+            ALTER TABLE pg_temp.frames ALTER COLUMN context_id TYPE pg_temp.trap;
+            """
+        )
+        transaction.execute(f"SET LOCAL search_path = {path}")
+        settle = "SELECT public.settle_outcome('kept', 1, 'unknown', NULL, 'a new release')"
+        assert transaction.execute(settle).fetchone() == (True,)
+        assert transaction.execute("SELECT outcome FROM public.frames").fetchall() == [("unknown",)]
+        assert transaction.execute("SELECT count(*) FROM public.outcome_changes").fetchone() == (1,)
+
 
 def check(address: str) -> str:
     """The check that a service makes, without the rest of a service."""
