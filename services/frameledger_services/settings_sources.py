@@ -50,14 +50,18 @@ def load(environment: Mapping[str, str] | None = None, *, look_for_running: bool
 
     An empty variable counts as not set. `look_for_running`: take addresses that are not set from a running
     `frameledger up` of the data directory. If no data directory is set, the working directory and its parents are
-    searched for one.
+    searched for one; that in the working directory is an error if another user owns it.
     """
     variables = os.environ if environment is None else environment
     from_environment = {name: value for name, value in variables.items() if value and _is_ours(name)}
     above = None if _DATA_DIR in from_environment else _data_directory_above()
     directory = above or Path(from_environment.get(_DATA_DIR, Settings.model_fields["data_dir"].default))
     file = directory / SETTINGS_FILE
-    written, problems = read_file(file, of_anybody=_DATA_DIR in from_environment)
+    is_named = _DATA_DIR in from_environment
+    if is_named or not _is_of_another_user(directory):
+        written, problems = read_file(file, of_anybody=is_named)
+    else:
+        written, problems = {}, [_of_another_user(directory, directory)]
     # A secret set in the environment replaces both of its forms in the file.
     from_file = {
         name: value
@@ -80,9 +84,6 @@ def load(environment: Mapping[str, str] | None = None, *, look_for_running: bool
         settings = settings.model_copy(update={"data_dir": above})
         sources["data_dir"] = f"found in {above.parent}"
     if look_for_running:
-        found = running_file(settings.data_dir)
-        if _DATA_DIR not in from_environment and _is_of_another_user(found):
-            raise SettingsError([_of_another_user(found, settings.data_dir)])
         addresses = {
             name: value
             for name, value in read_running(settings.data_dir).items()
@@ -174,17 +175,17 @@ def _data_directory_above() -> Path | None:
     return None if nearest is None or nearest.parent == here else nearest
 
 
-def _is_of_another_user(file: Path) -> bool:
-    """Returns whether there is such a file, and neither this user nor root owns it: it would decide where conversations
-    are sent, and which programs run."""
+def _is_of_another_user(path: Path) -> bool:
+    """Returns whether there is such a file or directory, and neither this user nor root owns it: its owner would decide
+    where conversations are sent, which programs are run, and which are ended."""
     try:
-        return file.stat().st_uid not in (os.getuid(), 0)
+        return path.stat().st_uid not in (os.getuid(), 0)
     except OSError:
         return False
 
 
-def _of_another_user(file: Path, directory: Path) -> str:
-    return f"{file} belongs to another user; to use it anyway, set {_DATA_DIR}={directory}."
+def _of_another_user(path: Path, directory: Path) -> str:
+    return f"{path} belongs to another user; to use it anyway, set {_DATA_DIR}={directory}."
 
 
 def running_file(data_dir: Path) -> Path:

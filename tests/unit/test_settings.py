@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from frameledger_services import access
 from frameledger_services.accepted_values import accepted_values
 from frameledger_services.cli import application
+from frameledger_services.embedded import leftovers
 from frameledger_services.embedded.directory import claimed
+from frameledger_services.embedded.record import Phase, Process, Record, write_record
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.settings_masking import SECRETS, masked, without_password
@@ -295,26 +297,44 @@ def test_the_settings_file_of_another_user_counts_only_where_its_directory_was_n
     assert "belongs to another user" in problem
 
 
-@pytest.mark.regression("fault 83")
-def test_the_addresses_of_another_user_count_only_where_their_directory_was_named(tmp_path, monkeypatch):
+@pytest.fixture
+def anothers(tmp_path, monkeypatch):
+    """A data directory in the working folder, of another user, with the addresses of an `up`."""
     directory = tmp_path / ".frameledger"
     running_file(directory).parent.mkdir(parents=True)
     addresses = {"kafka_bootstrap_servers": "elsewhere.example:9092", "pager": "touch ran"}
     running_file(directory).write_text(json.dumps(addresses), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert load({}).settings.kafka_bootstrap_servers == "elsewhere.example:9092"
-    theirs, stat = os.stat_result((0, 0, 0, 0, 4711, 0, 0, 0, 0, 0)), Path.stat
+    theirs, stat = os.stat_result((0o40755, 0, 0, 0, 4711, 0, 0, 0, 0, 0)), Path.stat
     monkeypatch.setattr(
-        Path, "stat", lambda path, **how: theirs if path.name == "settings.json" else stat(path, **how)
+        Path, "stat", lambda path, **how: theirs if path.name == ".frameledger" else stat(path, **how)
     )
-    with pytest.raises(SettingsError) as caught:
-        load({})
-    (problem,) = caught.value.problems
-    assert "settings.json belongs to another user; to use it anyway, set FRAMELEDGER_DATA_DIR=" in problem
-    named = {"FRAMELEDGER_DATA_DIR": str(directory)}
+    return directory
+
+
+@pytest.mark.regression("fault 83")
+def test_the_addresses_of_another_user_count_only_where_their_directory_was_named(anothers):
+    (problem,) = problems({})
+    assert problem == (
+        ".frameledger belongs to another user; to use it anyway, set FRAMELEDGER_DATA_DIR=.frameledger."
+    )
+    named = {"FRAMELEDGER_DATA_DIR": str(anothers)}
     assert load(named).settings.kafka_bootstrap_servers == "elsewhere.example:9092"
-    # A command that needs none of them is not held up.
-    assert load({}, look_for_running=False).settings.kafka_bootstrap_servers is None
+
+
+@pytest.mark.regression("fault 86")
+def test_down_ends_no_process_that_the_record_of_another_user_names(anothers, monkeypatch):
+    ended = []
+    monkeypatch.setattr(leftovers, "find_living", lambda process: [process.name])
+    monkeypatch.setattr(leftovers, "_stop", ended.append)
+    write_record(
+        anothers, Record(pid=1, started=0.0, phase=Phase.FAILED, processes=(Process(name="editor"),))
+    )
+    result = CliRunner().invoke(application(), ["down"])
+    assert (result.exit_code, ended) == (1, [])
+    assert "belongs to another user" in result.output
+    assert CliRunner().invoke(application(), ["down", "--data-dir", str(anothers)]).exit_code == 0
+    assert [process.name for process in ended] == ["editor"]
 
 
 @pytest.mark.regression("journey 22")
