@@ -7,6 +7,7 @@ import pytest
 from frameledger.frames import LLMContextFrame, encode_frame
 from frameledger.record import decode
 from frameledger.tools import of_client
+from frameledger_services import bounded_checks
 from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.client_tools import Definition, beside, brought
 from frameledger_services.gateway.problems import ProblemError
@@ -123,7 +124,7 @@ def test_schemas_that_would_take_minutes_are_refused_at_once(parameters, monkeyp
     def checked(_, schema):
         raise AssertionError("it is checked")
 
-    monkeypatch.setattr(client_tools.bounded_checks, "check_schema", checked)
+    monkeypatch.setattr(bounded_checks, "check_schema", checked)
     with pytest.raises(ProblemError, match="too large") as refused:
         brought([Definition("f", "", parameters)])
     assert refused.value.members["param"] == "tools[0].parameters"
@@ -131,7 +132,7 @@ def test_schemas_that_would_take_minutes_are_refused_at_once(parameters, monkeyp
 
 @pytest.mark.regression("fault 87")
 def test_the_schemas_of_one_request_are_not_too_large_together(monkeypatch):
-    monkeypatch.setattr(client_tools.bounded_checks, "check_schema", lambda *_: None)
+    monkeypatch.setattr(bounded_checks, "check_schema", lambda *_: None)
     of_fields = {f"field_{n}": {"type": "string", "description": "What it is."} for n in range(60)}
     usual = {"type": "object", "properties": of_fields, "required": list(of_fields)}
     assert len(brought(Definition(f"f{n}", "", usual | {"title": str(n)}) for n in range(128))) == 128

@@ -324,7 +324,7 @@ def test_the_addresses_of_another_user_count_only_where_their_directory_was_name
 
 @pytest.mark.regression("fault 86")
 def test_down_ends_no_process_that_the_record_of_another_user_names(anothers, monkeypatch):
-    ended = []
+    ended: list[Process] = []
     monkeypatch.setattr(leftovers, "find_living", lambda process: [process.name])
     monkeypatch.setattr(leftovers, "_stop", ended.append)
     write_record(
