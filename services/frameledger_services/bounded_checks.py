@@ -25,6 +25,22 @@ MOST_REFERENCES = 10_000
 """References of a client's schema that one check follows. Without a limit their number doubles with each level of a
 schema that refers to the next level twice."""
 
+MOST_WORK = 500_000
+"""Of checking the schemas of one client's functions, in units of some 20 us (`work_of`): a second or a few. A frame has
+room for a schema that takes minutes."""
+
+_OF_A_SCHEMA = 50
+_OF_A_CHARACTER = 10
+"""Of a regular expression, which Python compiles to find out whether it is one."""
+
+_OF_NAMES = frozenset(
+    ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+)
+"""Keywords whose objects have names of their own, and a schema behind each."""
+
+_OF_VALUES = frozenset(("enum", "const", "default", "examples"))
+"""Keywords with values, which take no time."""
+
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 _followed: ContextVar[Iterator[int]] = ContextVar("followed")
@@ -74,6 +90,36 @@ def check_schema(checker: type[Any], schema: Any) -> None:
     )
     for error in errors(validator, schema):
         raise BadSchemaError.create_from(error)
+
+
+def work_of(schema: Any) -> int:
+    """Returns how much work it is at most to check a schema; beyond `MOST_WORK` it counts no further."""
+    work = 0
+    waiting: list[tuple[Any, str]] = [(schema, "")]
+    while waiting and work <= MOST_WORK:
+        value, keyword = waiting.pop()
+        if isinstance(value, Mapping):
+            work += len(value) + _OF_A_SCHEMA
+            if work > MOST_WORK:
+                break
+            if keyword == "patternProperties":
+                work += _OF_A_CHARACTER * sum(len(name) for name in value)
+            elif keyword not in _OF_NAMES and isinstance(pattern := value.get("pattern"), str):
+                work += _OF_A_CHARACTER * len(pattern)
+            waiting += (
+                (one, "" if keyword in _OF_NAMES else name)
+                for name, one in value.items()
+                if keyword in _OF_NAMES or name not in _OF_VALUES
+            )
+        elif isinstance(value, list | tuple):
+            work += len(value)
+            if work <= MOST_WORK:
+                waiting += ((one, "") for one in value)
+        elif isinstance(value, bool):
+            work += _OF_A_SCHEMA
+        else:
+            work += 1
+    return work
 
 
 def _evolve(validator: Any, own: Any, **changes: Any) -> Any:

@@ -12,15 +12,16 @@ import json
 import logging
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal, TextIO, cast
 
 import orjson
 import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+from structlog.typing import EventDict, ExcInfo, FilteringBoundLogger, Processor, WrappedLogger
 
 from frameledger_services.telemetry import tracing
 
@@ -212,7 +213,8 @@ def _console() -> logging.Formatter:
         foreign_pre_chain=_BEFORE,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.dev.ConsoleRenderer(),
+            _escaped,
+            structlog.dev.ConsoleRenderer(exception_formatter=_traceback),
         ],
     )
 
@@ -221,6 +223,27 @@ def _fields(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Returns an event as its fields, or a line of another library unchanged."""
     ours = getattr(event["_record"], "frameledger", None)
     return event if ours is None else {**event, **ours}
+
+
+def _escaped(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Replace control characters, which a terminal would obey: ids and messages come from anybody. Values that are no
+    text are rendered by `repr`, which does so too."""
+    return {
+        name: _visible(value, but="\n\t" if name == "event" else "") if isinstance(value, str) else value
+        for name, value in event.items()
+    }
+
+
+def _traceback(output: TextIO, exc_info: ExcInfo) -> None:
+    """Write an exception as everywhere else. structlog's own choice, Rich's, has the values of all local variables:
+    conversations and passwords."""
+    output.write("\n" + _visible("".join(traceback.format_exception(*exc_info)).rstrip("\n"), but="\n\t"))
+
+
+def _visible(text: str, *, but: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in but else repr(one)[1:-1] for one in text)
 
 
 _BEFORE: list[Processor] = [

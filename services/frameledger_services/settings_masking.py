@@ -8,29 +8,33 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from frameledger_services.settings import Settings
+from frameledger_services.url_masking import HIDDEN, without_credentials
 
-HIDDEN = "********"
+SECRET_PARAMETERS = frozenset(
+    {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
+)
+"""Parameters of libpq that are neither shown nor put on a command line."""
 
 
 def masked(name: str, value: Any) -> str | None:
-    """Returns the value of a setting as text, with secrets replaced by stars, also the password inside an address."""
+    """Returns the value of a setting as text, with secrets replaced by stars, also those inside an address."""
     if value is None:
         return None
     if name == "database_url":
         return without_password(value.get_secret_value())
-    return HIDDEN if isinstance(value, SecretStr) else str(value)
+    return HIDDEN if isinstance(value, SecretStr) else without_credentials(str(value))
 
 
 def without_password(address: str) -> str:
-    """Returns a libpq address with its passwords replaced by stars."""
+    """Returns a libpq address with its secrets replaced by stars."""
     try:
         parts: dict[str, Any] = conninfo_to_dict(address)
     except ProgrammingError:
         return HIDDEN
-    if "://" in address and not any("password" in name for name in parts):
+    if "://" in address and SECRET_PARAMETERS.isdisjoint(parts):
         return address
     return make_conninfo(
-        "", **{name: HIDDEN if "password" in name else value for name, value in parts.items()}
+        "", **{name: HIDDEN if name in SECRET_PARAMETERS else value for name, value in parts.items()}
     )
 
 

@@ -50,14 +50,18 @@ def load(environment: Mapping[str, str] | None = None, *, look_for_running: bool
 
     An empty variable counts as not set. `look_for_running`: take addresses that are not set from a running
     `frameledger up` of the data directory. If no data directory is set, the working directory and its parents are
-    searched for one.
+    searched for one; that in the working directory is an error if another user owns it.
     """
     variables = os.environ if environment is None else environment
     from_environment = {name: value for name, value in variables.items() if value and _is_ours(name)}
     above = None if _DATA_DIR in from_environment else _data_directory_above()
     directory = above or Path(from_environment.get(_DATA_DIR, Settings.model_fields["data_dir"].default))
     file = directory / SETTINGS_FILE
-    written, problems = read_file(file, of_anybody=_DATA_DIR in from_environment)
+    is_named = _DATA_DIR in from_environment
+    if is_named or not _is_of_another_user(directory):
+        written, problems = read_file(file, of_anybody=is_named)
+    else:
+        written, problems = {}, [_of_another_user(directory, directory)]
     # A secret set in the environment replaces both of its forms in the file.
     from_file = {
         name: value
@@ -94,12 +98,11 @@ def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], l
     """Returns the variables of a settings file and a sentence for each problem; both are empty if there is no file.
 
     A line is NAME=value as in a shell, quoted where the value has spaces. The file may set our variables and those of
-    `WELL_KNOWN`. Unless `of_anybody`, a file that another user owns is a problem: it would decide where conversations
-    are sent.
+    `WELL_KNOWN`. Unless `of_anybody`, a file that another user owns is a problem.
     """
     try:
-        if not of_anybody and file.stat().st_uid not in (os.getuid(), 0):
-            return {}, [f"{file} belongs to another user; to use it anyway, set {_DATA_DIR}={file.parent}."]
+        if not of_anybody and _is_of_another_user(file):
+            return {}, [_of_another_user(file, file.parent)]
         lines = file.read_text(encoding="utf-8").splitlines()
     except (FileNotFoundError, NotADirectoryError):
         return {}, []
@@ -170,6 +173,19 @@ def _data_directory_above() -> Path | None:
         return None
     nearest = data_directory.nearest(here)
     return None if nearest is None or nearest.parent == here else nearest
+
+
+def _is_of_another_user(path: Path) -> bool:
+    """Returns whether there is such a file or directory, and neither this user nor root owns it: its owner would decide
+    where conversations are sent, which programs are run, and which are ended."""
+    try:
+        return path.stat().st_uid not in (os.getuid(), 0)
+    except OSError:
+        return False
+
+
+def _of_another_user(path: Path, directory: Path) -> str:
+    return f"{path} belongs to another user; to use it anyway, set {_DATA_DIR}={directory}."
 
 
 def running_file(data_dir: Path) -> Path:

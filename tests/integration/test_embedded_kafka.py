@@ -154,6 +154,19 @@ def test_without_a_network_or_a_place_the_error_says_so_and_what_to_do(tmp_path,
     assert setting in caught.value.remedy
 
 
+@pytest.mark.regression("fault 81")
+def test_a_repository_that_refuses_is_named_without_its_password(tmp_path, monkeypatch):
+    def fetch(jar, repository, **_):
+        # As the resolver says it.
+        raise OSError(f"401 Client Error: Unauthorized for url: {repository}/a.jar")
+
+    monkeypatch.setattr(jars, "_fetch", fetch)
+    with pytest.raises(EmbeddedError, match="Unauthorized for url: https://") as caught:
+        jars.fetch(lock_of(b"a jar"), tmp_path, repository="https://me:hush@maven.example", pauses=())
+    assert "maven.example/a.jar" in caught.value.problem
+    assert "hush" not in caught.value.problem
+
+
 def test_behind_a_proxy_with_a_certificate_of_its_own_the_error_names_the_variable_for_it(
     tmp_path, monkeypatch
 ):

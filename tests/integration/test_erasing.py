@@ -21,6 +21,7 @@ from tests.support.batches import (
 from frameledger import record
 from frameledger.evolve import evolve
 from frameledger.frames import (
+    ErrorFrame,
     FunctionCallResultFrame,
     LLMContextEraseFrame,
     LLMFullResponseStartFrame,
@@ -140,6 +141,30 @@ def test_nothing_of_an_erased_conversation_is_found_in_any_column(database, seed
     with psycopg.connect(database) as connection:
         assert erasing.found_in_tables(connection, marker) == []
         assert count(database, "erasures") == 4
+
+
+@pytest.mark.regression("fault 84")
+def test_nothing_of_an_erased_conversation_is_found_in_the_planners_statistics(database):
+    log = Log()
+    for number in range(9):
+        log.add(f"talk-{number}", say(f"secret {number}", run_llm=True))
+        log.add(
+            f"talk-{number}", encode_frame(ErrorFrame(code="refused", message=f"secret {number}", fatal=True))
+        )
+        log.add(f"talk-{number}", b'{"type":"TextFrame","text":5,"secret":%d}' % number)
+    project(database, log.records)
+    with psycopg.connect(database, autocommit=True) as connection:
+        # As autovacuum does now and then.
+        connection.execute("ANALYZE")
+        assert (
+            connection.execute("SELECT count(*) FROM pg_stats WHERE tablename = 'messages'").fetchone()[0] > 5
+        )
+    begun = len(log.records)
+    for number in range(9):
+        log.add(f"talk-{number}", ERASE)
+    project(database, log.records[begun:])
+    with psycopg.connect(database) as connection:
+        assert erasing.found_in_statistics(connection, "secret") == []
 
 
 @pytest.mark.usefixtures("both_writers")

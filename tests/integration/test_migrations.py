@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
-from tests.support import catalog, rows
+from tests.support import catalog, erasing, rows
 from typer.testing import CliRunner
 
 from frameledger_services import database as connecting
@@ -179,6 +179,20 @@ def test_a_database_of_the_release_before_keeps_what_is_in_it(empty_database, mo
         assert connection.execute(row).fetchone() == ("running", False, None, None)
         connection.execute("UPDATE tool_calls SET status = 'ambiguous'")
         assert connection.execute("SELECT count(*) FROM ambiguous_calls").fetchone() == (1,)
+
+
+@pytest.mark.regression("fault 84")
+def test_samples_of_words_that_were_taken_for_the_planner_are_deleted(empty_database, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(schema, "REVISION", "0019")
+        migration.migrate(empty_database)
+    said = b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"secret %d"}]}'
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        rows.write(connection, "a", [said % number for number in range(9)])
+        connection.execute("ANALYZE")
+        assert erasing.found_in_statistics(connection, "secret") == ["messages.text"]
+        migration.migrate(empty_database)
+        assert erasing.found_in_statistics(connection, "secret") == []
 
 
 def test_what_was_projected_before_there_were_generations_is_of_the_first(empty_database, monkeypatch):
@@ -564,6 +578,26 @@ class TestRoles:
     )
     def test_a_role_can_do_what_it_is_for(self, transaction, role, statement):
         assert self.act(transaction, role, statement) is not None
+
+    @pytest.mark.regression("fault 82")
+    @pytest.mark.parametrize("role", ["projector", "operator"])
+    @pytest.mark.parametrize("path", ["public", "pg_temp, public, pg_catalog"])
+    def test_who_may_settle_outcomes_runs_nothing_with_the_rights_of_the_owner(self, transaction, role, path):
+        transaction.execute(f"SET LOCAL ROLE frameledger_{role}")
+        transaction.execute(
+            """
+            CREATE FUNCTION pg_temp.act(text) RETURNS boolean LANGUAGE plpgsql AS
+            $$BEGIN RAISE 'This runs as %.', current_user; END$$;
+            CREATE DOMAIN pg_temp.trap AS text CHECK (pg_temp.act(VALUE));
+            CREATE TEMPORARY TABLE frames (LIKE public.frames);
+            ALTER TABLE pg_temp.frames ALTER COLUMN context_id TYPE pg_temp.trap;
+            """
+        )
+        transaction.execute(f"SET LOCAL search_path = {path}")
+        settle = "SELECT public.settle_outcome('kept', 1, 'unknown', NULL, 'a new release')"
+        assert transaction.execute(settle).fetchone() == (True,)
+        assert transaction.execute("SELECT outcome FROM public.frames").fetchall() == [("unknown",)]
+        assert transaction.execute("SELECT count(*) FROM public.outcome_changes").fetchone() == (1,)
 
 
 def check(address: str) -> str:

@@ -39,6 +39,20 @@ def found_in_tables(connection: psycopg.Connection, words: str) -> list[str]:
     return found
 
 
+def found_in_statistics(connection: psycopg.Connection, words: str) -> list[str]:
+    """The columns of all tables of whose values PostgreSQL has samples with these words, as text or in bytes."""
+    rows = connection.execute(
+        """
+        SELECT tablename || '.' || attname
+        FROM pg_stats, concat(most_common_vals, histogram_bounds, most_common_elems) AS samples
+        WHERE schemaname = 'public' AND (strpos(samples, %s) > 0 OR strpos(samples, %s) > 0)
+        ORDER BY 1
+        """,
+        (words, words.encode().hex()),
+    )
+    return [column for (column,) in rows]
+
+
 def dump(address: str) -> dict[str, list[str]]:
     """Every row of the tables that are folded, and of the receipts, without the clock and the user of the database."""
     with psycopg.connect(address) as connection:

@@ -7,6 +7,7 @@ import pytest
 from frameledger.frames import LLMContextFrame, encode_frame
 from frameledger.record import decode
 from frameledger.tools import of_client
+from frameledger_services import bounded_checks
 from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.client_tools import Definition, beside, brought
 from frameledger_services.gateway.problems import ProblemError
@@ -101,6 +102,51 @@ def test_a_schema_as_deep_as_a_frame_can_carry_is_taken():
     [tool] = brought([Definition("paint", "Paints.", {"properties": {"n": {"const": nested(92)}}})])
     frame = LLMContextFrame.model_validate({"context": {"messages": [], "tools": [tool]}})
     assert decode(encode_frame(frame)) == frame
+
+
+MANY = 20_000
+
+
+@pytest.mark.regression("fault 87")
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"properties": {str(n): {} for n in range(MANY)}},
+        {"properties": {"enum": {"properties": {str(n): True for n in range(MANY)}}}},
+        {"allOf": [{"type": "string"}] * MANY},
+        {"required": [str(n) for n in range(30 * MANY)]},
+        {"properties": {"a": {"pattern": r"[\u0000-\uffff]{1,1000}" * MANY}}},
+        {"patternProperties": {r"[\u0000-\uffff]{1,1000}" * 500 + str(n): {} for n in range(20)}},
+    ],
+    ids=lambda one: next(iter(one)),
+)
+def test_schemas_that_would_take_minutes_are_refused_at_once(parameters, monkeypatch):
+    def checked(_, schema):
+        raise AssertionError("it is checked")
+
+    monkeypatch.setattr(bounded_checks, "check_schema", checked)
+    with pytest.raises(ProblemError, match="too large") as refused:
+        brought([Definition("f", "", parameters)])
+    assert refused.value.members["param"] == "tools[0].parameters"
+
+
+@pytest.mark.regression("fault 87")
+def test_the_schemas_of_one_request_are_not_too_large_together(monkeypatch):
+    monkeypatch.setattr(bounded_checks, "check_schema", lambda *_: None)
+    of_fields = {f"field_{n}": {"type": "string", "description": "What it is."} for n in range(60)}
+    usual = {"type": "object", "properties": of_fields, "required": list(of_fields)}
+    assert len(brought(Definition(f"f{n}", "", usual | {"title": str(n)}) for n in range(128))) == 128
+    with pytest.raises(ProblemError, match="too large") as refused:
+        brought(Definition(f"f{n}", "", {"allOf": [{}] * 200, "title": str(n)}) for n in range(128))
+    assert refused.value.members["param"] == "tools[48].parameters"
+
+
+@pytest.mark.regression("fault 87")
+def test_values_of_a_schema_may_be_many():
+    listed = {
+        "properties": {"town": {"enum": [{"name": str(n)} for n in range(MANY)], "default": [{}] * MANY}}
+    }
+    assert len(brought([Definition("f", "", listed)])) == 1
 
 
 def test_names_are_there_once_and_there_are_not_too_many():

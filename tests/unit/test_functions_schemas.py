@@ -3,6 +3,7 @@
 import asyncio
 import enum
 import math
+import threading
 from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
@@ -11,10 +12,12 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from frameledger.tools import FunctionSchema
 from frameledger_services import cancel_tools
-from frameledger_services.functions import FunctionCallParams, FunctionSchemaError, schema_of
+from frameledger_services.functions import FunctionCallParams, FunctionSchemaError, plan, schema_of
 from frameledger_services.functions.arguments import ArgumentsChecker, ArgumentsError, parsed
 from frameledger_services.functions.cancel_handler import NothingCancelled, choose_call
-from frameledger_services.functions.registry_item import checker_of
+from frameledger_services.functions.options import OptionOverrides
+from frameledger_services.functions.plan import plan_call
+from frameledger_services.functions.registry_item import checker_of, item_of
 from frameledger_services.functions.schemas import signature_of
 from frameledger_services.store.tool_calls import CancellableCall
 
@@ -354,6 +357,44 @@ def test_a_schema_of_a_client_that_doubles_the_work_with_each_level_holds_nothin
         for _ in range(40):
             nested = {"allOf": [nested], "unevaluatedItems": False}
         client(nested).check({"a": [1]})
+
+
+@pytest.mark.regression("fault 87")
+def test_a_schema_of_a_client_that_takes_minutes_to_check_is_not_checked_and_holds_no_call_up():
+    many = {"type": "object", "properties": {str(n): {} for n in range(20_000)}}
+    with pytest.raises(ValueError, match="too large"):
+        ArgumentsChecker(many, from_a_client=True)
+
+    async def run():
+        async def find_schema():
+            return {"type": "function", "function": {"name": "f", "parameters": many}}
+
+        return await plan_call(
+            item_of(None, handler, OptionOverrides(), None), "f", {"0": 1}, 60.0, find_schema
+        )
+
+    async def handler(params: FunctionCallParams): ...
+
+    planned = asyncio.run(run())
+    assert (planned.refusal, planned.arguments) == (None, {"0": 1})
+
+
+@pytest.mark.regression("fault 87")
+def test_a_schema_of_a_client_is_read_beside_the_event_loop(monkeypatch):
+    threads = []
+    monkeypatch.setattr(plan, "checker_of", lambda *_, **__: threads.append(threading.current_thread()))
+
+    async def run():
+        async def find_schema():
+            return {}
+
+        await plan_call(item_of(None, handler, OptionOverrides(), None), "f", {}, 60.0, find_schema)
+
+    async def handler(params: FunctionCallParams): ...
+
+    asyncio.run(run())
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 def test_a_reference_of_a_client_is_followed_for_each_item_of_a_long_list():

@@ -490,6 +490,38 @@ def test_without_an_address_there_is_no_client(url, monkeypatch, tmp_path):
         HttpClient(url)
 
 
+@pytest.mark.regression("fault 81")
+@pytest.mark.parametrize(
+    "said",
+    [
+        problem(401, "unauthorised"),
+        problem(403, "forbidden"),
+        problem(429, "too-many"),
+        problem(503, "wrong-schema"),
+        answer(200, b"", "text/html"),
+        BROKEN,
+    ],
+)
+def test_no_error_has_the_password_of_the_address(use, said):
+    async def work(_, gateway):
+        errors = (GatewayUnavailableError, GatewayAnswerError, NotPermittedError, SchemaError)
+        async with HttpClient(gateway.url.replace("://", "://me:hush@"), "") as client:
+            with pytest.raises(errors) as caught:
+                await client.newest_version("a")
+        assert "hush" not in str(caught.value)
+
+    _, gateway = use([said], work)
+    assert "authorization: basic" in gateway.asked[0].lower()
+
+
+@pytest.mark.regression("fault 81")
+@pytest.mark.parametrize("url", ["ftp://me:hush@gateway.example", "https://me:hush@:1"])
+def test_an_address_that_is_none_is_named_without_its_password(url):
+    with pytest.raises(SettingsError, match="is no address of a gateway") as caught:
+        HttpClient(url, "")
+    assert "hush" not in str(caught.value)
+
+
 def test_address_and_token_are_those_of_the_environment(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FRAMELEDGER_URL", "https://frameledger.example/prefix/")

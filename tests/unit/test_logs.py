@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -78,6 +79,46 @@ def test_for_people_it_is_a_line_with_the_name_first_and_its_fields(stream):
     logs.get_logger("worker").info("worker.started", worker="w-1")
     assert "worker.started" in stream.getvalue()
     assert "w-1" in stream.getvalue()
+
+
+@pytest.mark.regression("fault 80")
+def test_for_people_a_traceback_has_no_values_of_variables_either(stream):
+    logs.configure("info", "console", stream=stream)
+
+    def handler(password, words):
+        raise ValueError("of this")
+
+    try:
+        handler("hush" * 2, words=["private"] * 2)
+    except ValueError:
+        logs.get_logger("functions").exception("call.failed", tool_call_id="call-1")
+        logging.getLogger("another.library").warning("it broke", exc_info=True)
+    shown = stream.getvalue()
+    assert shown.count("ValueError: of this") == shown.count("in handler") == 2
+    assert "hushhush" not in shown
+    assert "words" not in shown.replace('handler("hush" * 2, words=["private"] * 2)', "").replace(
+        "def handler(password, words)", ""
+    )
+
+
+@pytest.mark.regression("fault 85")
+def test_nothing_that_a_terminal_would_obey_is_in_a_line_for_people(stream):
+    logs.configure("info", "console", stream=stream)
+    obeyed = "a\x1b]0;mine\x07\x9b2J\rb"
+    log = logs.get_logger("gateway")
+    log.info("gateway.read", context_id=obeyed, part={"after": obeyed}, names=[obeyed])
+    try:
+        raise ValueError(f"of {obeyed}\nand more")
+    except ValueError as error:
+        log.error("gateway.request_failed", path=obeyed, reason=error, exc_info=True)
+    logging.getLogger("another.library").warning("%s broke\nin two lines", obeyed)
+    shown = stream.getvalue()
+    # Colours are ours.
+    left = re.sub(r"\x1b\[[\d;]*m", "", shown)
+    assert [one for one in left if not one.isprintable() and one != "\n"] == []
+    assert "\nand more" in left
+    assert "broke\nin two lines" in left
+    assert r"\x1b]0;mine" in left
 
 
 def test_an_application_that_hosts_us_sees_everything_in_its_own_format(caplog):

@@ -14,8 +14,9 @@ from frameledger_services.providers.openai import OpenAILLMService
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.scripted import ScriptedLLMService
 from frameledger_services.settings import Settings, SettingsError
-from frameledger_services.settings_masking import HIDDEN, masked
+from frameledger_services.settings_masking import masked
 from frameledger_services.settings_sources import load
+from frameledger_services.url_masking import HIDDEN
 
 THIRD = """
 from frameledger_services.providers.scripted import ScriptedLLMService

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 from frameledger_services import access
 from frameledger_services.accepted_values import accepted_values
 from frameledger_services.cli import application
+from frameledger_services.embedded import leftovers
 from frameledger_services.embedded.directory import claimed
+from frameledger_services.embedded.record import Phase, Process, Record, write_record
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.settings_masking import SECRETS, masked, without_password
@@ -295,6 +297,46 @@ def test_the_settings_file_of_another_user_counts_only_where_its_directory_was_n
     assert "belongs to another user" in problem
 
 
+@pytest.fixture
+def anothers(tmp_path, monkeypatch):
+    """A data directory in the working folder, of another user, with the addresses of an `up`."""
+    directory = tmp_path / ".frameledger"
+    running_file(directory).parent.mkdir(parents=True)
+    addresses = {"kafka_bootstrap_servers": "elsewhere.example:9092", "pager": "touch ran"}
+    running_file(directory).write_text(json.dumps(addresses), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    theirs, stat = os.stat_result((0o40755, 0, 0, 0, 4711, 0, 0, 0, 0, 0)), Path.stat
+    monkeypatch.setattr(
+        Path, "stat", lambda path, **how: theirs if path.name == ".frameledger" else stat(path, **how)
+    )
+    return directory
+
+
+@pytest.mark.regression("fault 83")
+def test_the_addresses_of_another_user_count_only_where_their_directory_was_named(anothers):
+    (problem,) = problems({})
+    assert problem == (
+        ".frameledger belongs to another user; to use it anyway, set FRAMELEDGER_DATA_DIR=.frameledger."
+    )
+    named = {"FRAMELEDGER_DATA_DIR": str(anothers)}
+    assert load(named).settings.kafka_bootstrap_servers == "elsewhere.example:9092"
+
+
+@pytest.mark.regression("fault 86")
+def test_down_ends_no_process_that_the_record_of_another_user_names(anothers, monkeypatch):
+    ended: list[Process] = []
+    monkeypatch.setattr(leftovers, "find_living", lambda process: [process.name])
+    monkeypatch.setattr(leftovers, "_stop", ended.append)
+    write_record(
+        anothers, Record(pid=1, started=0.0, phase=Phase.FAILED, processes=(Process(name="editor"),))
+    )
+    result = CliRunner().invoke(application(), ["down"])
+    assert (result.exit_code, ended) == (1, [])
+    assert "belongs to another user" in result.output
+    assert CliRunner().invoke(application(), ["down", "--data-dir", str(anothers)]).exit_code == 0
+    assert [process.name for process in ended] == ["editor"]
+
+
 @pytest.mark.regression("journey 22")
 def test_the_settings_file_is_that_of_the_data_directory_which_up_was_told(tmp_path):
     _, file = beside(tmp_path, "FRAMELEDGER_NO_SETTING=1")
@@ -329,6 +371,32 @@ def test_settings_cannot_be_changed():
 )
 def test_no_password_in_an_address_is_ever_shown(address):
     assert "hush" not in without_password(address)
+
+
+@pytest.mark.regression("fault 81")
+@pytest.mark.parametrize("name", ["scram_client_key", "scram_server_key", "oauth_client_secret"])
+def test_no_other_secret_in_an_address_is_ever_shown_either(name):
+    for address in (f"host=db user=me {name}=hush", f"postgresql://me@db/x?{name}=hush"):
+        shown = without_password(address)
+        assert "hush" not in shown
+        assert "me" in shown or shown == "********"
+
+
+@pytest.mark.regression("fault 81")
+def test_config_shows_no_password_in_the_address_of_a_server(tmp_path):
+    environment = {
+        "FRAMELEDGER_DATA_DIR": str(tmp_path),
+        "FRAMELEDGER_URL": "https://me:hu@sh@gateway.example/fl",
+        "FRAMELEDGER_MAVEN_REPOSITORY": "https://hush@maven.example/all",
+        "FRAMELEDGER_OPENAI_BASE_URL": "https://me:hush@models.example/v1",
+        "ANTHROPIC_BASE_URL": "https://me:hush@models.example",
+    }
+    for options in ([], ["--json"]):
+        page = CliRunner().invoke(application(), ["config", *options], env=environment).output
+        assert "https://********@gateway.example/fl" in page
+        assert "https://********@maven.example/all" in page
+        assert "https://********@models.example/v1" in page
+        assert "sh@" not in page
 
 
 def test_an_address_without_a_password_is_shown_as_it_is():

@@ -15,9 +15,7 @@ from psycopg.pq import Conninfo
 
 from frameledger_services import access, settings_sources
 from frameledger_services.cli.terminal import backend, output
-
-SECRET = {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
-"""Parameters that must not appear on a command line, which other users can read."""
+from frameledger_services.settings_masking import SECRET_PARAMETERS
 
 SHORT_WITH_VALUE = "cdfFhLopPRTUv"
 """Letters of psql's options that have a value; it is the next argument behind the letter, as in `-tAc`."""
@@ -128,7 +126,8 @@ def _environment(address: Mapping[str, object]) -> tuple[dict[str, str], list[st
         variable = names.get(name)
         if variable:
             variables[variable.decode()] = str(value)
-        elif name in SECRET:
+        elif name in SECRET_PARAMETERS:
+            # Other users can read a command line.
             output.fail(
                 f"The database address has {name}, for which psql has no environment variable.",
                 "Put it into a service file (PGSERVICEFILE) and name the service in the address: service=NAME.",

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from frameledger_services import package_data
 from frameledger_services.embedded.program import EmbeddedError
+from frameledger_services.url_masking import without_credentials
 
 LOCK = "kafka-jars.lock.toml"
 AT_ONCE = 6
@@ -150,13 +151,15 @@ def _not_fetched(error: OSError, cache: Path) -> EmbeddedError:
             f"The broker's jars cannot be stored in {cache}: {error.strerror}.",
             "Free disk space, or set FRAMELEDGER_CACHE_DIR to another folder; 50 MB are needed.",
         )
+    # The resolver quotes the repository's address.
+    reason = without_credentials(str(error))
     if _is_of_a_certificate(error):
         return EmbeddedError(
-            f"The broker's jars could not be downloaded: {error}.",
+            f"The broker's jars could not be downloaded: {reason}.",
             "If a proxy on the way has a certificate of its own, set REQUESTS_CA_BUNDLE to the file of its CA.",
         )
     return EmbeddedError(
-        f"The broker's jars could not be downloaded: {error}.",
+        f"The broker's jars could not be downloaded: {reason}.",
         "The first start needs a network; FRAMELEDGER_MAVEN_REPOSITORY sets a mirror. Alternatives: an installed Kafka "
         "with FRAMELEDGER_KAFKA_HOME, or a running one with FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS.",
     )

@@ -33,12 +33,14 @@ class ArgumentsChecker:
 
     def __init__(self, schema: FunctionSchema | Mapping[str, Any], *, from_a_client: bool = False) -> None:
         """`schema` is that of the function, or the JSON Schema of its arguments. One that came `from_a_client` is
-        checked as `bounded_checks` has it."""
+        checked as `bounded_checks` has it, which may take seconds."""
         if isinstance(schema, FunctionSchema):
             parameters: dict[str, Any] = schema.to_openai()["function"]["parameters"]
         else:
             parameters = dict(schema)
         try:
+            if from_a_client and bounded_checks.work_of(parameters) > bounded_checks.MOST_WORK:
+                raise ValueError("it is too large")
             validator_class = jsonschema.validators.validator_for(parameters, jsonschema.Draft202012Validator)
             bounded_checks.check_schema(validator_class, parameters)
         except BadSchemaError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +71,8 @@ async def plan_call(
     try:
         values = parsed(arguments)
         if checker is None and (schema := await find_schema()) is not None:
-            checker = _lenient_checker(schema)
+            # Not in the event loop, which has the calls of everybody: it is as large as a client has made it.
+            checker = await asyncio.to_thread(_lenient_checker, schema)
         if checker is not None:
             checker.check(values)
         by_name, params_name = _for_direct(item, values)
@@ -100,5 +102,6 @@ def _lenient_checker(schema: Schema) -> Any:
     try:
         return checker_of(schema, from_a_client=True)
     except ValueError:
-        # A tool that was advertised elsewhere and is no JSON Schema. The model was given it all the same.
+        # A tool that was advertised elsewhere and is no JSON Schema, or far too large a one. The model was given it all
+        # the same.
         return None

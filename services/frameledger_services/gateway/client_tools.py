@@ -49,6 +49,7 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
     """Returns the definitions as the log has them, marked as the client's. Raises the problem
     `bad-parameter`, which names the place. Schemas that were not checked before take milliseconds each."""
     by_name: dict[str, dict[str, Any]] = {}
+    work = 0
     for number, definition in enumerate(definitions):
         place = f"tools[{number}]"
         if number == MOST:
@@ -66,6 +67,9 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
         function: dict[str, Any] = {"name": definition.name, "description": definition.description or ""}
         for name in ("description", "parameters"):
             _check_carried(f"{place}.{name}", definition.name, getattr(definition, name))
+        work += bounded_checks.work_of(definition.parameters)
+        if work > bounded_checks.MOST_WORK:
+            raise _refused(f"{place}.parameters", "the schemas are too large to be checked.")
         function["parameters"] = _parameters(f"{place}.parameters", definition.parameters)
         if definition.strict is not None:
             function["strict"] = definition.strict

@@ -11,7 +11,7 @@ from frameledger.ids import ContextId
 from frameledger_services.inference.metrics import InferenceMetrics
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
-from frameledger_services.settings_masking import HIDDEN
+from frameledger_services.url_masking import HIDDEN
 
 RunOutcome = Literal["done", "given_up", "release"]
 """`done`: the run has its terminal frame. `given_up`: it had too many attempts, and a terminal frame that says so.

@@ -31,6 +31,7 @@ from frameledger_services.client.reading import (
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.supervision import Backoff
 from frameledger_services.telemetry import tracing
+from frameledger_services.url_masking import without_credentials
 
 SOURCE = "frameledger/client"
 
@@ -76,7 +77,10 @@ class HttpClient(Conversations):
         if not url:
             raise SettingsError([f"{PREFIX}URL is not set: the address of a gateway."])
         if not url.startswith(("http://", "https://")):
-            raise SettingsError([f"{url!r} is no address of a gateway, such as https://frameledger.example"])
+            shown = without_credentials(url)
+            raise SettingsError(
+                [f"{shown!r} is no address of a gateway, such as https://frameledger.example"]
+            )
         self._requests = Requests(url, token)
         self._appends = Appends(self._requests)
         self._publications = Publications()

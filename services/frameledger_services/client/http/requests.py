@@ -18,6 +18,7 @@ from frameledger_services.client.http.answers import Answer
 from frameledger_services.client.http.problems import error_of, problem_of
 from frameledger_services.settings import SettingsError
 from frameledger_services.supervision import Backoff
+from frameledger_services.url_masking import without_credentials
 
 CONNECT_SECONDS = 10.0
 
@@ -46,9 +47,13 @@ class Requests:
             (address.host or "").encode("idna")
             if not address.host:
                 raise ValueError("it has no host")
-            self.url = str(address).rstrip("/")
         except ValueError as error:
-            raise SettingsError([f"{url!r} is no address of a gateway: {error}"]) from error
+            shown = without_credentials(url)
+            raise SettingsError([f"{shown!r} is no address of a gateway: {error}"]) from error
+        self._address = str(address).rstrip("/")
+        self.url = without_credentials(self._address)
+        """The address for people: it is in errors, which applications log."""
+
         if token and not token.isascii():
             raise SettingsError(["A token is ASCII; FRAMELEDGER_TOKEN is not."])
         self._headers = {"Authorization": f"Bearer {token.strip()}"} if token else {}
@@ -129,10 +134,10 @@ class Requests:
     def address(self, context_id: str | None, path: str) -> str:
         """Returns the address of what belongs to a conversation; for None, to none."""
         if context_id is None:
-            return f"{self.url}/v1{path}"
+            return f"{self._address}/v1{path}"
         # Nothing but dots would be a place in a path.
         segment = quote(context_id, safe="").replace(".", "%2E")
-        return f"{self.url}/v1/contexts/{segment}{path}"
+        return f"{self._address}/v1/contexts/{segment}{path}"
 
     @asynccontextmanager
     async def _request(
@@ -141,7 +146,7 @@ class Requests:
         """Yields a response whose body was not read yet. Raises `aiohttp.ClientError`, also if nothing comes for
         `silent` seconds, and ValueError for what cannot be asked."""
         if self._session is None:
-            self._session = _session(self.url, self._headers)
+            self._session = _session(self._address, self._headers)
         async with self._session.request(
             method,
             URL(self.address(context_id, path), encoded=True),
