@@ -23,6 +23,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, ExcInfo, FilteringBoundLogger, Processor, WrappedLogger
 
+from frameledger_services.control_characters import escaped
 from frameledger_services.telemetry import tracing
 
 Format = Literal["auto", "console", "json"]
@@ -213,7 +214,7 @@ def _console() -> logging.Formatter:
         foreign_pre_chain=_BEFORE,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            _escaped,
+            _escape_fields,
             structlog.dev.ConsoleRenderer(exception_formatter=_traceback),
         ],
     )
@@ -225,11 +226,11 @@ def _fields(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     return event if ours is None else {**event, **ours}
 
 
-def _escaped(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+def _escape_fields(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
     """Replace control characters, which a terminal would obey: ids and messages come from anybody. Values that are no
     text are rendered by `repr`, which does so too."""
     return {
-        name: _visible(value, but="\n\t" if name == "event" else "") if isinstance(value, str) else value
+        name: escaped(value, but="\n\t" if name == "event" else "") if isinstance(value, str) else value
         for name, value in event.items()
     }
 
@@ -237,13 +238,7 @@ def _escaped(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 def _traceback(output: TextIO, exc_info: ExcInfo) -> None:
     """Write an exception as everywhere else. structlog's own choice, Rich's, has the values of all local variables:
     conversations and passwords."""
-    output.write("\n" + _visible("".join(traceback.format_exception(*exc_info)).rstrip("\n"), but="\n\t"))
-
-
-def _visible(text: str, *, but: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() or one in but else repr(one)[1:-1] for one in text)
+    output.write("\n" + escaped("".join(traceback.format_exception(*exc_info)).rstrip("\n"), but="\n\t"))
 
 
 _BEFORE: list[Processor] = [

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from frameledger.record import FIRST_GENERATION
+from frameledger_services.control_characters import escaped
 from frameledger_services.store.dead_letters import DeadLetter
 from frameledger_services.store.outbox import headers_from_json
 
@@ -23,9 +24,9 @@ def lines(letter: DeadLetter) -> Iterator[str]:
     yield f"set aside {_time(letter.recorded_at)}"
     if letter.retried_at is not None:
         yield f"retried   {_time(letter.retried_at)}"
-    yield f"error     {_safe(f'{letter.code}: {letter.error}')}"
+    yield f"error     {escaped(f'{letter.code}: {letter.error}')}"
     for name, value in headers_from_json(letter.headers):
-        yield f"header    {_safe(name)}: {'-' if value is None else _readable(value)}"
+        yield f"header    {escaped(name)}: {'-' if value is None else _readable(value)}"
     yield f"key       {'none' if letter.key is None else _readable(letter.key)}"
     if letter.value is None:
         yield "value     none"
@@ -45,7 +46,7 @@ def _lines(value: bytes) -> Iterator[str]:
             yield from _hexadecimal(value)
             return
         text = value[: error.start].decode()
-    yield from (_safe(line) for line in text.split("\n"))
+    yield from (escaped(line) for line in text.split("\n"))
 
 
 def _hexadecimal(value: bytes) -> Iterator[str]:
@@ -57,14 +58,9 @@ def _hexadecimal(value: bytes) -> Iterator[str]:
 
 def _readable(value: bytes) -> str:
     try:
-        return _safe(value.decode())
+        return escaped(value.decode())
     except UnicodeDecodeError:
         return f"hex {value.hex(' ')}"
-
-
-def _safe(text: str) -> str:
-    """Returns text on one line with control characters escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _time(time: datetime | None) -> str | None:

@@ -4,10 +4,11 @@
 const SHORT = 96;
 
 /**
- * What a text has in it if it may have a whole number that is too long for JavaScript. Each message that still stands has
- * one, the end of its validity; it is compared with versions, and rounded it is as far away.
+ * What a text has in it if it may have a whole number that is too long for JavaScript: digits where a value begins, and
+ * not in the middle of a hash. Each message that still stands has one, the end of its validity; it is compared with
+ * versions, and rounded it is as far away.
  */
-const LONG = /(?<!"valid_to":)(?<!\d)\d{16}/;
+const LONG = /\d(?<=[:[,]\s*-?\d)(?<!"valid_to":\d)\d{15}/;
 
 /**
  * Returns the value of a JSON text. A whole number that is too long for JavaScript is an object that `JSON.stringify`
