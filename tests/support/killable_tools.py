@@ -133,7 +133,7 @@ def _serve(
     released: Any,
     said: Any,
 ) -> None:
-    effects, reach = Effects(path), reaching(plan.point, plan.signal, said.send)
+    effects, reach = Effects(path), _reaching(plan, said.send)
     _wrap(plan, reach)
 
     async def handle(params: Any) -> None:
@@ -177,6 +177,23 @@ async def _tell_alive(functions: FunctionService, said: Any) -> None:
         said.send("alive")
 
 
+def _reaching(plan: Plan, say: Callable[[str], None]) -> Callable[[str], None]:
+    """Until it comes to its point, a worker claims only what it reads from the topic. On a busy machine an effect may
+    take seconds to arrive: its call would be claimed as unclaimed work, and have begun when that point is reached."""
+    reach = reaching(plan.point, plan.signal, say)
+    if plan.point is None:
+        return reach
+    usual = unclaimed.AFTER_SECONDS
+    vars(unclaimed)["AFTER_SECONDS"] = 2 * ON_SERVERS
+
+    def reach_and_claim_the_unclaimed(step: str) -> None:
+        reach(step)
+        if step == plan.point:
+            vars(unclaimed)["AFTER_SECONDS"] = usual
+
+    return reach_and_claim_the_unclaimed
+
+
 def _wrap(plan: Plan, reach: Callable[[str], None]) -> None:
     send, connect = Sender.send, AIOKafkaConnection.connect
 
@@ -198,9 +215,5 @@ def _wrap(plan: Plan, reach: Callable[[str], None]) -> None:
     setattr(Sender, "send", send_and_tell)  # noqa: B010  # mypy knows that it is a method
     AIOKafkaConnection.connect = connect_elsewhere
     vars(effect_consumer)["consumer"] = quick_to_notice
-    if plan.point is not None and plan.signal is signal.SIGKILL:
-        # On a busy machine an effect may take seconds to arrive. Its call would be claimed as unclaimed work and begin,
-        # and the points of a claim by the topic would come later.
-        vars(unclaimed)["AFTER_SECONDS"] = 2 * ON_SERVERS
     if plan.deaf:
         vars(session)["follow"] = hear_nothing
