@@ -97,6 +97,26 @@ def test_a_list_without_rows_says_why(web):
     expect(web.page.get_by_text("No conversation matches these filters.")).to_be_visible()
 
 
+@pytest.mark.regression("fault 88")
+def test_a_search_that_has_not_looked_through_all_says_so_and_goes_on(web):
+    asked = []
+
+    def empty_at_first(route):
+        asked.append(route.request.url)
+        link = f'<{route.request.url.partition("/v1/")[1]}contexts?cursor=x&q=jazz>; rel="next"'
+        route.fulfill(json={"contexts": []}, headers={"Link": link})
+
+    web.page.route("**/v1/contexts?*", empty_at_first)
+    rows = web.list(q="jazz")
+    expect(
+        web.page.get_by_text("None of the newest 1,000 conversations matches these filters.")
+    ).to_be_visible()
+    web.page.unroute("**/v1/contexts?*")
+    web.page.route("**/v1/contexts?cursor=*", lambda route: route.continue_(url=asked[0]))
+    web.page.get_by_role("button", name="More").click()
+    expect(rows).to_have_count(1)
+
+
 def test_a_search_is_in_the_address_and_there_again_after_the_back_button(web):
     rows = web.list()
     web.page.get_by_role("searchbox", name="Search").fill("jazz trio")

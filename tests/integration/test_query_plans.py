@@ -345,6 +345,8 @@ def test_contexts_that_are_read_together_are_each_read_alone(filled, plan):
         (Selection(prefix="context-199", text="word", model="m", status="quiet"), {}, 11 * 60),
         (Selection(prefix="nobody/", text="word", model="m", status="quiet"), {}, 0),
         (Selection(), {"behind": (datetime(2026, 1, 1, 12, tzinfo=UTC), ONE)}, 51 * 35),
+        (Selection(text="nowhere"), {}, listing.SEARCHED * (MESSAGES + 4) + LONG_MESSAGES),
+        (Selection(model="nobody's"), {}, listing.SEARCHED * 8 + LONG_FRAMES / 8),
     ],
 )
 def test_a_list_reads_a_range_of_ids_or_the_newest_however_often_it_is_asked_for(
@@ -358,12 +360,41 @@ def test_a_list_reads_a_range_of_ids_or_the_newest_however_often_it_is_asked_for
         async with await AsyncConnection.connect(address) as connection:
             await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
             for _ in range(times):
-                await listing.page(connection, selection, 51, **options)
+                await listing.page(connection, selection, 50, **options)
             return await (await connection.execute(COUNTED)).fetchall()
 
     found = asyncio.run(asked())
     assert [table for table, scans, _ in found if scans] == []
     assert sum(rows for _, _, rows in found) <= times * most_rows
+
+
+@pytest.mark.regression("fault 88")
+def test_the_pages_of_a_search_have_all_that_matches_and_each_looks_through_a_part(filled):
+    matching = "SELECT context_id FROM contexts WHERE context_id LIKE %s ORDER BY started_at DESC"
+    address = f"{filled.info.dsn} password={filled.info.password}"
+
+    async def pages_of(text):
+        pages, behind = [], None
+        async with await AsyncConnection.connect(address, autocommit=True) as connection:
+            while True:
+                page = await listing.page(
+                    connection, Selection(text=text, experiments=True), 40, behind=behind
+                )
+                pages.append([one.context_id for one in page.contexts])
+                if (behind := page.last) is None:
+                    return pages
+
+    for text, counts in (
+        ("context-7", [0, 40, 40, 31]),
+        ("context-1999", [1, 0, 0]),
+        ("context-1", [40] * 27 + [31]),
+        ("elsewhere", [0, 0, 0]),
+    ):
+        pages = asyncio.run(pages_of(text))
+        assert [one for page in pages for one in page] == [
+            one for (one,) in filled.execute(matching, (f"%{text}%",)).fetchall()
+        ]
+        assert [len(page) for page in pages] == counts
 
 
 def test_the_tables_that_a_query_scans_are_counted(filled):

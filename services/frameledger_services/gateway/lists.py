@@ -38,11 +38,12 @@ from frameledger_services.store.serving import LiveWorker, OfferedFunction
 from frameledger_services.store.tool_calls import UnsettledCall
 
 PREFIX = parameters.text("prefix", "Only conversations whose id starts with this text.")
+_SEARCH = f"A page looks through {listing.SEARCHED:,} conversations: it may be short or empty while `Link` leads to the next."
 TEXT = parameters.text(
-    "q", "Only conversations with this text in their id or in a message, ignoring case.", most=200
+    "q", f"Only conversations with this text in their id or in a message, ignoring case. {_SEARCH}", most=200
 )
 STATUS = parameters.word("status", "Only conversations with this status.", *get_args(Status))
-MODEL = parameters.text("model", "Only conversations with a run of this model.")
+MODEL = parameters.text("model", f"Only conversations with a run of this model. {_SEARCH}")
 SINCE = parameters.time("since", "Only conversations that began at this time or later.")
 UNTIL = parameters.time("until", "Only conversations that began before this time.")
 EXPERIMENTS = parameters.flag("experiments", "`true`: include experiments, such as reruns. Default: `false`.")
@@ -170,22 +171,16 @@ async def _contexts(parts: Parts, request: Request) -> Response:
         until=UNTIL.of(request),
         experiments=EXPERIMENTS.of(request) or False,
     )
-    limit, written = LIMIT.of(request) or 50, CURSOR.of(request)
-    is_active = ORDER.of(request) == "active"
+    written = CURSOR.of(request)
     found = await parts.database.read(
         listing.page,
         selection,
-        limit + 1,
+        LIMIT.of(request) or 50,
         behind=None if written is None else _behind(written),
-        last_active=is_active,
+        last_active=ORDER.of(request) == "active",
     )
-    headers = {}
-    if len(found) > limit:
-        found = found[:limit]
-        if not is_active:
-            last = answers.cursor(found[-1].started_at, found[-1].context_id)
-            headers = answers.next_page(request, cursor=last)
-    return answers.json_answer(ContextList(found), headers=headers)
+    headers = {} if found.last is None else answers.next_page(request, cursor=answers.cursor(*found.last))
+    return answers.json_answer(ContextList(found.contexts), headers=headers)
 
 
 async def _calls(parts: Parts, request: Request, status: str) -> Response:

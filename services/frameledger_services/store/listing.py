@@ -1,4 +1,8 @@
-"""Lists of conversations, a page at a time, the newest first. One statement."""
+"""Lists of conversations, a page at a time, the newest first.
+
+What costs much to find out of a conversation is asked of `SEARCHED` of them for a page. Without that limit a page of
+which few match would look through all there are, and a few such pages would take every connection of a gateway.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,14 @@ from frameledger_services.store.valid_to import FOR_EVER
 NEWEST = 1_000
 """Among so many conversations, those that began last, the recently active ones are looked for: an index on what every
 batch changes would cost every batch."""
+
+SEARCHED = 1_000
+"""Conversations that are looked through for one page of those with a text or a model."""
+
+Place = tuple[datetime, str]
+"""Of a conversation in the order of a list: its beginning and its id."""
+
+_BEFORE_ALL = ("-infinity", "")
 
 Status = Literal["parked", "ended", "recording", "answering", "calling", "quiet"]
 
@@ -62,25 +74,48 @@ class Selection:
     experiments: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ContextPage:
+    """Conversations, and whether there may be more."""
+
+    contexts: list[ListedContext]
+    """May be fewer than the limit, or none, although a page follows."""
+
+    last: Place | None
+    """The next page is `behind` this; None if there is none."""
+
+
 async def page(
     connection: Connection,
     selection: Selection,
     limit: int,
     *,
-    behind: tuple[datetime, str] | None = None,
+    behind: Place | None = None,
     last_active: bool = False,
-) -> list[ListedContext]:
-    """Returns conversations, those that began last first; `behind` is the beginning and the id of the last one of the
-    page before. With `last_active` the last active ones first, among the `NEWEST` that began last."""
+) -> ContextPage:
+    """Returns conversations, those that began last first; `behind` is the `last` of the page before. With `last_active`
+    the last active ones first, among the `NEWEST` that began last, without a next page."""
     parameters = asdict(selection) | {
         "pattern": None if selection.text is None else f"%{literally(selection.text)}%",
-        "limit": limit,
+        "limit": limit + 1,
         "behind_at": None if behind is None else behind[0],
         "behind_id": None if behind is None else behind[1],
     }
     async with connection.cursor(row_factory=class_row(ListedContext)) as cursor:
-        await cursor.execute(_LAST_ACTIVE if last_active else _NEWEST_FIRST, parameters)
-        return await cursor.fetchall()
+        if last_active:
+            await cursor.execute(_LAST_ACTIVE, parameters)
+            return ContextPage((await cursor.fetchall())[:limit], None)
+        searched_to: Place | None = None
+        if selection.text is not None or selection.model is not None:
+            # What begins between the two statements comes before all of these.
+            searched_to = await (await connection.execute(_SEARCHED_TO, parameters)).fetchone()
+        to_at, to_id = searched_to or _BEFORE_ALL
+        await cursor.execute(_NEWEST_FIRST, parameters | {"to_at": to_at, "to_id": to_id})
+        found = await cursor.fetchall()
+    if len(found) > limit:
+        last = found[limit - 1]
+        return ContextPage(found[:limit], (last.started_at, last.context_id))
+    return ContextPage(found, searched_to)
 
 
 _STATUS = """CASE
@@ -92,19 +127,28 @@ _STATUS = """CASE
             ELSE 'quiet'
         END"""
 
-_SELECTED = f"""
+_IN_RANGE = """
         (%(experiments)s OR NOT head.experiment)
         AND starts_with(head.context_id, %(prefix)s)
-        AND (%(status)s::text IS NULL OR {_STATUS} = %(status)s)
         AND (%(since)s::timestamptz IS NULL OR head.started_at >= %(since)s)
-        AND (%(until)s::timestamptz IS NULL OR head.started_at < %(until)s)
+        AND (%(until)s::timestamptz IS NULL OR head.started_at < %(until)s)"""
+
+_BEHIND = """
+        AND (%(behind_at)s::timestamptz IS NULL OR (head.started_at, head.context_id)
+            < (%(behind_at)s::timestamptz, %(behind_id)s::text))"""
+
+# With `OFFSET 0` each conversation looks for its own rows, by an index. The planner would read a whole table at once,
+# which it takes for cheaper, since it does not know how few conversations there are within the parameters.
+_SELECTED = f"""{_IN_RANGE}
+        AND (%(status)s::text IS NULL OR {_STATUS} = %(status)s)
         AND (%(model)s::text IS NULL OR EXISTS (
-            SELECT FROM runs WHERE runs.context_id = head.context_id AND runs.model = %(model)s
+            SELECT FROM runs WHERE runs.context_id = head.context_id AND runs.model = %(model)s OFFSET 0
         ))
         AND (%(pattern)s::text IS NULL OR head.context_id ILIKE %(pattern)s OR EXISTS (
             SELECT FROM messages
             WHERE messages.context_id = head.context_id AND messages.era = head.era
                 AND messages.valid_to = {FOR_EVER} AND messages.text ILIKE %(pattern)s
+            OFFSET 0
         ))"""
 
 _LISTED = f"""
@@ -129,12 +173,22 @@ _LISTED = f"""
     ) AS words ON true
 """
 
+_SEARCHED_TO = f"""
+    SELECT head.started_at, head.context_id
+    FROM contexts AS head
+    WHERE {_IN_RANGE}
+        {_BEHIND}
+    ORDER BY head.started_at DESC, head.context_id DESC
+    OFFSET {SEARCHED - 1} LIMIT 1
+"""
+
 _NEWEST_FIRST = f"""
     WITH selected AS (
         SELECT * FROM contexts AS head
         WHERE {_SELECTED}
-            AND (%(behind_at)s::timestamptz IS NULL OR (head.started_at, head.context_id)
-                < (%(behind_at)s::timestamptz, %(behind_id)s::text))
+        {_BEHIND}
+        AND head.started_at >= %(to_at)s::timestamptz
+        AND (head.started_at, head.context_id) >= (%(to_at)s::timestamptz, %(to_id)s::text)
         ORDER BY head.started_at DESC, head.context_id DESC
         LIMIT %(limit)s
     )

@@ -10,6 +10,8 @@ import {isRedacted, text} from './words.js';
 const STATUSES = ['quiet', 'answering', 'calling', 'ended', 'recording', 'parked'];
 /** While somebody types, nothing is asked for so many milliseconds. */
 const TYPING = 250;
+/** How many conversations one page of a search looks through, as the API documents it. */
+const SEARCHED = 1_000;
 
 /** @param {{session: {redact: boolean}}} about */
 export function List({session}) {
@@ -36,7 +38,7 @@ export function List({session}) {
           ${pages.shown.map(({rows: own}, index) => html`<${Page} key=${index} index=${index} rows=${own} seen=${pages.seen} />`)}
         </table>
       </div>
-      ${rows === 0 && !pages.busy && html`<p class="empty">${isNarrow(address) ? 'No conversation matches these filters.' : html`<${First} />`}</p>`}
+      ${rows === 0 && !pages.busy && html`<p class="empty">${isNarrow(address) ? unmatched(pages) : html`<${First} />`}</p>`}
       ${pages.next !== null && html`<p class="more">
         <button type="button" disabled=${pages.busy} onClick=${pages.more}>More</button>
         <span>${count(rows, 'conversation')} so far</span>
@@ -143,6 +145,12 @@ const Row = memo(({row}) => html`
 
 function isNarrow({q, status, model, since}) {
   return [q, status, model, since].some((one) => one !== undefined);
+}
+
+/** Returns what is said of pages without a conversation: each has looked through so many. */
+function unmatched({next, shown}) {
+  if (next === null) return 'No conversation matches these filters.';
+  return `None of the newest ${number(SEARCHED * shown.length)} conversations matches these filters. More looks further.`;
 }
 
 /** Returns the path of the list in the API. Whoever is shown no words may not search for them, but for ids. */
