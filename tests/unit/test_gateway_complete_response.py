@@ -36,6 +36,9 @@ class Wire(asyncio.Transport):
     def abort(self):
         self.is_closed = True
 
+    def get_write_buffer_size(self):
+        return 0
+
     def pause_reading(self): ...
 
     def resume_reading(self): ...

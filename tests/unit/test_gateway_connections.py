@@ -9,7 +9,7 @@ import weakref
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.bounds import IN_PROCESS
+from tests.bounds import IN_PROCESS, scaled
 from tests.support.polling import look_again
 from uvicorn.server import ServerState
 
@@ -17,6 +17,8 @@ from frameledger_services.gateway.live import protocol
 from frameledger_services.gateway.live.protocol import AbortableProtocol
 from frameledger_services.gateway.service import _Server
 from frameledger_services.settings import Settings
+
+MORE_THAN_SOCKETS_HOLD = 32 << 20
 
 OFFER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
 """What Java's client sends with its first request."""
@@ -77,6 +79,9 @@ class Transport:
 
     def is_closing(self):
         return self.is_closed
+
+    def get_write_buffer_size(self):
+        return 0
 
     def get_extra_info(self, name):
         return None
@@ -382,3 +387,64 @@ def test_a_request_before_others_is_told_that_its_client_is_gone():
 
     asyncio.run(main())
     assert ended == ["/talk"]
+
+
+@pytest.mark.regression("gateway 48")
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
+def test_a_client_that_does_not_read_its_answer_is_cut_off(monkeypatch, count, more):
+    monkeypatch.setattr(protocol, "UNREAD_SECONDS", scaled(0.1))
+    connections = []
+
+    async def large(scope, receive, send):
+        await body_of(receive)
+        await answer(send, b"x" * MORE_THAN_SOCKETS_HOLD)
+
+    def connect():
+        connections.append(protocol_of(large))
+        return connections[-1]
+
+    async def main():
+        server = await asyncio.get_running_loop().create_server(connect, "127.0.0.1", 0)
+        async with asyncio.timeout(IN_PROCESS), server:
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(request(more=more) * count)
+            while not connections or connections[0].cycle is None or connections[0].connections:
+                await look_again()
+            assert connections[0].transport.is_closing()
+            writer.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("begin", ["pause_writing", "timeout_keep_alive_handler"])
+@pytest.mark.parametrize("rate", [protocol.LEAST_RATE + 1, protocol.LEAST_RATE // 2])
+def test_a_client_is_waited_for_while_it_reads_at_the_least_rate(begin, rate):
+    class Loop:
+        """Calls at once what is to be called later; meanwhile the client reads."""
+
+        def call_later(self, seconds, function, *arguments):
+            transport.unread = max(transport.unread - rate * seconds, 0)
+            function(*arguments)
+
+    class Unread(Transport):
+        unread = 1_000_000
+        is_aborted = False
+
+        def get_write_buffer_size(self):
+            return self.unread
+
+        def abort(self):
+            self.is_aborted = True
+
+    async def main():
+        connection = protocol_of(echo)
+        connection.connection_made(transport)
+        connection.timeout_keep_alive_task.cancel()
+        connection.loop = Loop()
+        getattr(connection, begin)()
+
+    transport = Unread()
+    asyncio.run(main())
+    assert transport.is_aborted == (rate < protocol.LEAST_RATE)
+    assert (transport.unread == 0) == (rate > protocol.LEAST_RATE)

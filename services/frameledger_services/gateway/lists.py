@@ -38,7 +38,7 @@ from frameledger_services.store.serving import LiveWorker, OfferedFunction
 from frameledger_services.store.tool_calls import UnsettledCall
 
 PREFIX = parameters.text("prefix", "Only conversations whose id starts with this text.")
-_SEARCH = f"A page looks through {listing.SEARCHED:,} conversations: it may be short or empty while `Link` leads to the next."
+_SEARCH = f"A page looks through {listing.SEARCHED:,} conversations: it may be empty while `Link` leads to the next."
 TEXT = parameters.text(
     "q", f"Only conversations with this text in their id or in a message, ignoring case. {_SEARCH}", most=200
 )

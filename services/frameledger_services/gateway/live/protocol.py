@@ -1,7 +1,8 @@
 """uvicorn's protocol, changed for connections whose other side is slow, unusual or hostile.
 
 *Abort.* A server closes a connection when its client has read the buffer; a client that reads nothing would keep
-connection and buffer indefinitely. So a connection can be aborted.
+connection and buffer indefinitely. So a connection can be aborted, and is if its client hardly reads an answer, also
+one that is complete: uvicorn waits for as long as the client keeps its side open.
 
 *Heads.* Nobody is known before the head of a request is there, so its size is limited, and so is its time: it has to be
 complete when an unused connection would be closed, however often a byte of it comes. Fields behind the body are passed
@@ -17,6 +18,7 @@ answer. Answers that watch their client (`receive`) take it for gone, because a 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -34,6 +36,11 @@ MOST_HEAD_BYTES = 64 * 1024
 """More than browsers, proxies and this gateway's longest paths need. The piece in which a head begins is not counted,
 since it may have the body of the request before."""
 
+UNREAD_SECONDS = 30.0
+LEAST_RATE = 1_000
+"""A client that reads less than so many bytes a second, for so long, is not waited for. Streams wait for it less long,
+and count it as slow (`timed_send`)."""
+
 _INVALID = "Invalid HTTP request received."
 
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -46,6 +53,8 @@ class AbortableProtocol(HttpToolsProtocol):
     _piece_bytes = 0
     _is_in_head = True
     _running: RequestResponseCycle | None = None
+
+    _watching: asyncio.TimerHandle | None = None
 
     is_half_closed = False
     """The client has closed its side, and is being answered."""
@@ -63,7 +72,25 @@ class AbortableProtocol(HttpToolsProtocol):
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()
+        self._watch_no_longer()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Called when much of what was written was not read yet."""
+        super().pause_writing()
+        self._watch_no_longer()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Called when most of that was read."""
+        super().resume_writing()
+        self._watch_no_longer()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Called when a connection was idle for some time. It is closed, once the last answer was read."""
+        super().timeout_keep_alive_handler()
+        self._watch_no_longer()
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
         """Called with what the client sent."""
@@ -123,6 +150,20 @@ class AbortableProtocol(HttpToolsProtocol):
         """Called when a request is complete."""
         if not self.parser.should_upgrade():
             super().on_message_complete()
+
+    def _watch(self, most: float = math.inf) -> None:
+        """Abort the connection if its client has not read enough, until at most so many bytes are left."""
+        left = self.transport.get_write_buffer_size()
+        if left > most:
+            self.transport.abort()
+        elif left > 0:
+            most = max(left - LEAST_RATE * UNREAD_SECONDS, 0)
+            self._watching = self.loop.call_later(UNREAD_SECONDS, self._watch, most)
+
+    def _watch_no_longer(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
