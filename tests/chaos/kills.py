@@ -40,3 +40,4 @@ def test_whatever_point_it_is_killed_at_each_conversation_is_erased_once(road, s
 def finish(road):
     with projector(road.settings, Plan(member="it")) as running:
         road.until_idle(running)
+        assert running.stop() == 0

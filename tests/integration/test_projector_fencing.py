@@ -43,6 +43,7 @@ def test_processes_of_one_group_come_and_go_and_each_frame_counts_once(road):
                 assert second.stop() == 0
                 road.publish(mixed("8", FEW))
                 road.until_idle(third)
+                assert third.stop() == 0
     road.check()
 
 

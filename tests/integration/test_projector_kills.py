@@ -54,6 +54,7 @@ def test_nobody_waits_for_one_that_was_killed_if_the_next_has_its_name(road):
     with projector(road.settings, Plan(member="it", session_ms=1_800_000)) as running:
         road.publish(mixed("after", FEW))
         road.until_idle(running)
+        assert running.stop() == 0
     road.check()
 
 
@@ -61,4 +62,5 @@ def finish_and_check(road, bursts):
     with projector(road.settings, Plan(member="it")) as running:
         road.publish(next(bursts))
         road.until_idle(running)
+        assert running.stop() == 0
     road.check()

@@ -50,6 +50,7 @@ def test_frames_that_come_while_conversations_are_rebuilt_count_once(road):
             assert (
                 epochs == connection.execute("SELECT partition, epoch FROM projections ORDER BY 1").fetchall()
             )
+        assert running.stop() == 0
     road.check()
 
 
@@ -139,4 +140,5 @@ def test_frames_whose_rows_are_lost_come_back_from_the_log(road, command):
         assert told[-1]["summary"]["failed_count"] == 0
         again = rebuild()
         assert json.loads(again.stdout)["summary"]["rebuilt_count"] == 0
+        assert running.stop() == 0
     road.check()

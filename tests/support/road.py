@@ -251,8 +251,10 @@ class Road:
         """Tables, effects and outbox are what the topic says, once these processes have projected all of it. Contexts
         are compared at one version of `every`, and at their last.
 
-        Whoever speaks on the topic has to be gone. Where a worker may have said something since the test last knew
-        that all was projected, a projector has to live until here, and is named.
+        Whoever speaks on the topic has to be gone. A projector that is idle may take its partitions over anew at any
+        moment, as after a stand-still, and request open work once more: it is named, or stopped and not killed. Where a
+        worker may have said something since the test last knew that all was projected, a projector has to live until
+        here, and is named.
         """
         if projectors:
             self.until_idle(*projectors)

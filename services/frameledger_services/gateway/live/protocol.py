@@ -36,10 +36,10 @@ MOST_HEAD_BYTES = 64 * 1024
 """More than browsers, proxies and this gateway's longest paths need. The piece in which a head begins is not counted,
 since it may have the body of the request before."""
 
-UNREAD_SECONDS = 30.0
+UNREAD_SECONDS = 45.0
 LEAST_RATE = 1_000
-"""A client that reads less than so many bytes a second, for so long, is not waited for. Streams wait for it less long,
-and count it as slow (`timed_send`)."""
+"""A client that reads less than so many bytes a second, for so long, is not waited for. Streams, which write at least
+every 15 s and wait 20 s then, notice it before, and count it as slow (`timed_send`)."""
 
 _INVALID = "Invalid HTTP request received."
 
