@@ -187,7 +187,6 @@ _NEWEST_FIRST = f"""
         SELECT * FROM contexts AS head
         WHERE {_SELECTED}
         {_BEHIND}
-        AND head.started_at >= %(to_at)s::timestamptz
         AND (head.started_at, head.context_id) >= (%(to_at)s::timestamptz, %(to_id)s::text)
         ORDER BY head.started_at DESC, head.context_id DESC
         LIMIT %(limit)s

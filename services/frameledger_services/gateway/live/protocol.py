@@ -78,7 +78,6 @@ class AbortableProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Called when much of what was written was not read yet."""
         super().pause_writing()
-        self._watch_no_longer()
         self._watch()
 
     def resume_writing(self) -> None:
@@ -89,7 +88,6 @@ class AbortableProtocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Called when a connection was idle for some time. It is closed, once the last answer was read."""
         super().timeout_keep_alive_handler()
-        self._watch_no_longer()
         self._watch()
 
     def data_received(self, data: bytes) -> None:
@@ -153,6 +151,7 @@ class AbortableProtocol(HttpToolsProtocol):
 
     def _watch(self, most: float = math.inf) -> None:
         """Abort the connection if its client has not read enough, until at most so many bytes are left."""
+        self._watch_no_longer()
         left = self.transport.get_write_buffer_size()
         if left > most:
             self.transport.abort()
