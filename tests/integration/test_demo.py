@@ -71,15 +71,17 @@ def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_
     assert f"{runs} runs and 7 calls are settled" in " ".join(shown.stdout.split())
 
     printed = [without_chance(line) for line in shown.stdout.splitlines()]
-    promised = [without_chance(line) for line in without_the_interrupted(block_of_the_readme())]
+    of_the_readme, answer_there = without_the_interrupted(block_of_the_readme())
+    of_the_picture, answer_pictured = without_the_interrupted(lines_of_the_picture())
+    _, heard = without_the_interrupted(shown.stdout.splitlines())
+    assert heard.startswith("#assistantWearetwenty-five")
+    for answer in (answer_there, answer_pictured):
+        assert answer.startswith(heard) or heard.startswith(answer), (answer, heard)
+    promised = [without_chance(line) for line in of_the_readme]
     assert len(promised) > 10
     assert [line for line in promised if line not in printed] == []
-    [heard] = [after for line, after in itertools.pairwise(printed) if INTERRUPTION in line]
-    assert heard.startswith(" # assistant We are twenty-five")
     joined = ["".join(line.split()) for line in printed]
-    pictured = [
-        "".join(without_chance(line).split()) for line in without_the_interrupted(lines_of_the_picture())
-    ]
+    pictured = ["".join(without_chance(line).split()) for line in of_the_picture]
     assert len(pictured) > 40
     # How much of an answer has come when the program makes a message of it is chance: its lines may be cut elsewhere.
     said = "".join(joined)
@@ -350,13 +352,16 @@ INTERRUPTION = "The passenger interrupts"
 
 
 def without_the_interrupted(lines):
-    """The lines without the answer that the passenger interrupts: how much of it was heard is chance."""
-    kept, is_of_the_answer = [], False
+    """The lines without the answer that the passenger interrupts, and that answer without its spaces: how much of it
+    was heard is chance."""
+    others, answer, is_of_the_answer = [], "", False
     for before, line in itertools.pairwise(["", *lines]):
         is_of_the_answer = INTERRUPTION in before or (is_of_the_answer and is_continued(line))
-        if not is_of_the_answer:
-            kept.append(line)
-    return kept
+        if is_of_the_answer:
+            answer += "".join(without_chance(line).split())
+        else:
+            others.append(line)
+    return others, answer
 
 
 def is_continued(line):
