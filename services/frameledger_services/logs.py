@@ -43,43 +43,45 @@ def get_logger(room: str) -> FilteringBoundLogger:
     return cast(FilteringBoundLogger, logger)
 
 
-class QuickLogger:
-    """A logger for frequent events, many times as fast: it cannot be bound as a structlog logger can, and its records
-    have no line of code. Where `configure` sends JSON lines to a stream, it writes its line there without a record."""
+_BLANK = vars(logging.LogRecord("", logging.INFO, "", 0, "", (), None))
+"""The attributes that all records share."""
 
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
-        self._blank = vars(logging.LogRecord(logger.name, logging.INFO, "", 0, "", (), None))
-        """The attributes that all records share."""
 
-    def info(self, event: str, **fields: Any) -> None:
-        """Log an event as a logger of `get_logger` does."""
-        if not self._logger.isEnabledFor(logging.INFO):
+class FrequentEvent:
+    """An event that is logged so often that it has to be fast, always with the same values of most fields: those are
+    rendered once. It is logged as by a logger of `get_logger`, but without bound fields and without a line of code.
+    Where `configure` sends JSON lines to a stream, it writes its line there without a record."""
+
+    def __init__(self, room: str, event: str, **fields: Any) -> None:
+        """The event of `room`, with the constant fields."""
+        self._logger = logging.getLogger(f"{ROOT}.{room}")
+        self._constant = {"event": event, **fields}
+        self._begin = _line(self._constant)[:-1] + b","
+
+    def log(self, **fields: Any) -> None:
+        """Log the event with these fields behind the constant ones, at level `info`."""
+        logger = self._logger
+        if not logger.isEnabledFor(logging.INFO):
             return
-        ours: EventDict = {"event": event}
-        ours.update(_with_ids(None, "info", fields))
         now = time.time()
-        handler = _only_handler(self._logger)
+        handler = _only_handler(logger)
         if handler is not None:
-            line = {**ours, "level": "info", "timestamp": _timestamp(now), "logger": self._logger.name}
-            if handler.has_written(_line(line)):
+            rest = {**fields, "level": "info", "timestamp": _timestamp(now), "logger": logger.name}
+            if handler.has_written(self._begin + _line(rest)[1:]):
                 return
-        # Not by its constructor, which computes the shared attributes again.
+        ours = {**self._constant, **fields}
+        # Not by its constructor, which computes the attributes that all records share.
         record = logging.LogRecord.__new__(logging.LogRecord)
         vars(record).update(
-            self._blank,
-            msg=_Text(event, fields),
+            _BLANK,
+            name=logger.name,
+            msg=_Text(**ours),
             created=now,
             msecs=now % 1 * 1_000,
-            relativeCreated=self._blank["relativeCreated"] + 1_000 * (now - self._blank["created"]),
+            relativeCreated=_BLANK["relativeCreated"] + 1_000 * (now - _BLANK["created"]),
             frameledger=ours,
         )
-        self._logger.handle(record)
-
-
-def get_quick_logger(room: str) -> QuickLogger:
-    """Returns a logger for events that a room logs with every request."""
-    return QuickLogger(logging.getLogger(f"{ROOT}.{room}"))
+        logger.handle(record)
 
 
 def configure(level: Level, form: Format, *, stream: IO[str] | None = None) -> None:
@@ -128,8 +130,8 @@ def _with_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 class _Text:
     """The text of a record, rendered on demand: Frameledger's own formatters do not need it."""
 
-    def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
-        self._name = name
+    def __init__(self, event: str, **fields: Any) -> None:
+        self._name = event
         self._fields = fields
 
     def __str__(self) -> str:
@@ -140,7 +142,7 @@ def _as_record(_: WrappedLogger, __: str, event: EventDict) -> tuple[tuple[_Text
     """Returns the arguments for `logging`: a text with all fields, and the fields for a formatter that reads them."""
     name, exc_info = event.pop("event"), event.pop("exc_info", None)
     # No arguments: the text has no placeholders.
-    return (_Text(name, event),), {"exc_info": exc_info, "extra": {"frameledger": {"event": name, **event}}}
+    return (_Text(name, **event),), {"exc_info": exc_info, "extra": {"frameledger": {"event": name, **event}}}
 
 
 class _JsonLines(logging.Formatter):

@@ -167,6 +167,25 @@ def test_small_reads_have_one_statement_at_a_time(shared_database):
     asking(shared_database, body, patience=2 * ON_SERVERS)
 
 
+def test_who_is_answered_and_asks_again_shares_the_next_statement_with_those_who_waited(shared_database):
+    async def body(asked, tasks):
+        async def ask_again():
+            await asked.read("first")
+            await turns(1)
+            await asked.read("again")
+
+        tasks.create_task(ask_again())
+        while not asked.statements:
+            await turns()
+        waiting = tasks.create_task(asked.read("second"))
+        await turns()
+        asked.go.set()
+        await waiting
+        assert asked.statements == [["first"], ["second", "again"]]
+
+    asking(shared_database, body, patience=2 * ON_SERVERS)
+
+
 def test_beside_a_small_read_that_is_held_up_others_are_read_for(shared_database):
     async def body(asked, tasks):
         let_go, held_up = asyncio.Event(), tasks.create_task(asked.read("held up"))

@@ -12,7 +12,7 @@ from frameledger.fold import Conversation, Folding, steps
 from frameledger.frames import encode_frame
 from frameledger_services.bench import core, report
 from frameledger_services.bench.report import Figure
-from frameledger_services.bench.road.rounds import interval_of_median
+from frameledger_services.bench.road.rounds import Rounds, interval_of_median, summed
 from frameledger_services.bench.talk import talking
 from frameledger_services.bench.timing import WARM_UP, compare
 from frameledger_services.cli import application
@@ -96,6 +96,10 @@ def test_the_interval_of_a_median_is_that_of_its_order_statistics(count, lowest,
     """As tables of the sign test have it, of 90 per cent."""
     ratios = Random(count).sample(range(1, count + 1), count)
     assert interval_of_median(ratios) == (lowest, highest)
+
+
+def test_short_rounds_are_summed_to_long_ones():
+    assert summed(Rounds([1, 2, 3, 4], [5, 6, 7, 8]), 2) == Rounds([3, 7], [11, 15])
 
 
 def test_the_median_of_what_is_drawn_lies_in_the_interval_nine_times_of_ten():

@@ -164,6 +164,8 @@ def test_a_stream_ends_at_its_next_piece_once_its_token_is_no_longer_the_same(ga
         await gateway.pieces.put(b": 2\n\n")
         assert (await one.sent.get())["body"] == b": 2\n\n"
         change(gateway)
+        # As the commands do: until then the gateway need not have looked.
+        await asyncio.sleep(tokens.LOOK_SECONDS)
         await gateway.pieces.put(b"data: of others\n\n")
         last = await one.sent.get()
         assert (last["body"], last["more_body"]) == (b"", False)

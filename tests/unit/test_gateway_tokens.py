@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
@@ -138,6 +139,27 @@ def test_a_running_gateway_sees_what_changes(path):
     assert live.of_text(two) == token
 
 
+def test_a_gateway_looks_at_the_file_once_in_a_while_and_a_change_takes_as_long(path, monkeypatch):
+    made(path, "one")
+    live = LiveTokens(path, required=True)
+    looks = []
+    look = os.stat
+
+    def counted(*arguments, **options):
+        looks.append(arguments)
+        return look(*arguments, **options)
+
+    with monkeypatch.context() as counting:
+        counting.setattr(os, "stat", counted)
+        counting.setattr("time.monotonic", lambda: 1.0)
+        for _ in range(3):
+            live.of_id("0" * 10)
+        assert looks == [(path,)]
+    began = time.monotonic()
+    revoke(path, "one")
+    assert time.monotonic() - began >= tokens.LOOK_SECONDS
+
+
 @pytest.mark.regression("gateway 47")
 def test_a_change_of_the_file_is_later_than_the_one_before_whatever_the_clock_says(path):
     """A clock goes on in ticks of milliseconds, and may be set back; inodes are used again, and sizes are the same."""
@@ -191,7 +213,7 @@ def test_a_token_is_good_until_it_expires(path):
 
 
 def test_from_the_first_token_on_one_is_needed_also_when_the_file_is_deleted(path):
-    live = LiveTokens(path, required=False)
+    live = LiveTokens(path, required=False, look_seconds=0)
     assert not live.are_required()
     _, text = made(path)
     assert live.are_required()
@@ -203,7 +225,7 @@ def test_from_the_first_token_on_one_is_needed_also_when_the_file_is_deleted(pat
 
 def test_while_the_file_is_wrong_no_token_is_good_and_the_log_says_why(path, caplog):
     _, text = made(path)
-    live = LiveTokens(path, required=True)
+    live = LiveTokens(path, required=True, look_seconds=0)
     assert live.of_text(text) is not None
     before = path.read_text()
     path.write_text("{")

@@ -143,10 +143,14 @@ class Seen(logging.Handler):
         self.seen.append(record.frameledger)
 
 
-def test_a_quick_logger_writes_the_line_of_any_other(stream):
+@pytest.mark.parametrize("path", ["/v1/contexts/a", "/v1/contexts/\ud83d"])
+@pytest.mark.parametrize("constant", [(), ("path",), ("path", "status"), ("status",)])
+def test_a_frequent_event_is_the_line_of_any_other(stream, constant, path):
     logs.configure("info", "json", stream=stream)
-    for logger in (logs.get_logger("gateway"), logs.get_quick_logger("gateway")):
-        logger.info("gateway.read", status=200, path="/v1/contexts/\ud83d")
+    fields = {"path": path, "status": 200}
+    known = {name: fields.pop(name) for name in constant}
+    logs.get_logger("gateway").info("gateway.read", **known, **fields)
+    logs.FrequentEvent("gateway", "gateway.read", **known).log(**fields)
     line, quick = lines(stream)
     assert list(quick) == list(line)
     assert quick == line | {"timestamp": quick["timestamp"]}
@@ -154,12 +158,12 @@ def test_a_quick_logger_writes_the_line_of_any_other(stream):
 
 @pytest.mark.regression("gateway 18")
 @pytest.mark.parametrize("name", [None, logs.ROOT, f"{logs.ROOT}.gateway"])
-def test_whoever_wants_the_records_of_a_quick_logger_has_them(stream, name):
+def test_whoever_wants_the_records_of_a_frequent_event_has_them(stream, name):
     logs.configure("info", "json", stream=stream)
     wants, wanted = Seen(), logging.getLogger(name)
     wanted.addHandler(wants)
     try:
-        logs.get_quick_logger("gateway").info("gateway.read", status=200)
+        logs.FrequentEvent("gateway", "gateway.read").log(status=200)
     finally:
         wanted.removeHandler(wants)
     assert wants.seen == [{"event": "gateway.read", "status": 200}]
@@ -168,7 +172,7 @@ def test_whoever_wants_the_records_of_a_quick_logger_has_them(stream, name):
 
 @pytest.mark.regression("gateway 18")
 @pytest.mark.parametrize("where", ["logger", "handler"])
-def test_a_filter_holds_the_events_of_a_quick_logger_back(stream, where):
+def test_a_filter_holds_a_frequent_event_back(stream, where):
     def refuses(record):
         return False
 
@@ -177,7 +181,7 @@ def test_a_filter_holds_the_events_of_a_quick_logger_back(stream, where):
     filtered = handler if where == "handler" else logging.getLogger(f"{logs.ROOT}.gateway")
     filtered.addFilter(refuses)
     try:
-        logs.get_quick_logger("gateway").info("gateway.read", status=200)
+        logs.FrequentEvent("gateway", "gateway.read").log(status=200)
     finally:
         filtered.removeFilter(refuses)
     assert lines(stream) == []

@@ -1,8 +1,9 @@
 """Combines concurrent reads into one statement.
 
-No read is delayed to wait for others: if a statement may begin, it begins at once. Reads that arrive while all
-statements are running share the next one. So the fixed cost of a statement is shared by more reads the busier the
-process is, and every read sees what was committed before it began.
+No read waits while the process is idle: if no statement is running, one begins at once. Reads that arrive while all
+statements are running share the next one, which begins when the event loop has done what it had to do. So the fixed
+cost of a statement is shared by more reads the busier the process is, and every read sees what was committed before it
+began.
 
 The fixed cost dominates small reads: about 140 us, most of it the system call that wakes the server. They run one
 statement at a time, and a second one only if the first takes longer than `patience`.
@@ -25,6 +26,11 @@ MOST_STATEMENTS = 2
 MOST_AT_ONCE = 16
 """One statement reads for so many at most, if the answers are not small: it is as slow as the slowest, and in memory
 all at once."""
+
+TURNS = 3
+"""So often the loop turns between two statements: the callers that are answered go on, what clients have sent is
+received, and the requests in it are read for. With connections that ask again at once, statements of twice the size are
+a tenth of the processor time of a read."""
 
 _A = TypeVar("_A")
 _R = TypeVar("_R")
@@ -116,6 +122,8 @@ class SharedReads(Generic[_A, _R]):
         try:
             while self._waiting:
                 await self._read_for_some()
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)
                 if self._patience > 0 and len(self._working) > 1:
                     break
         finally:

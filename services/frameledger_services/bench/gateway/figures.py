@@ -26,13 +26,17 @@ class Scale:
     """Frames per second, of all conversations together."""
 
     connections: int = 32
-    requests: int = 20_000
+    requests: int = 1_000
+    slices: int = 20
+    """Of a round, each of so many requests."""
 
     appends: int = 20
     """Frames of each conversation."""
 
 
-QUICK = Scale(rounds=1, streams=20, contexts=4, each=16, rate=60, connections=4, requests=200, appends=2)
+QUICK = Scale(
+    rounds=1, streams=20, contexts=4, each=16, rate=60, connections=4, requests=200, slices=1, appends=2
+)
 """Enough to test the bench itself, and too little to measure speed."""
 
 Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
@@ -40,7 +44,9 @@ Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
 MEASURES: dict[str, Measure] = {
     "appends": lambda servers, scale: appends.measure(servers, each=scale.appends, rounds=scale.rounds),
     "reads": lambda servers, scale: reads.measure(
-        servers, load=Reading(scale.connections, scale.requests, scale.contexts), rounds=scale.rounds
+        servers,
+        load=Reading(scale.connections, scale.requests, scale.slices, scale.contexts),
+        rounds=scale.rounds,
     ),
     "streams": lambda servers, scale: streams.measure(
         servers, load=Load(scale.streams, scale.contexts, scale.each, scale.rate), rounds=scale.rounds

@@ -24,7 +24,7 @@ from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.bench.gateway.server_processes import GATEWAY, WITHIN, until_up
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.processes import free_port, output_of, running
-from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.rounds import in_turns, summed
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.road.stream import context_ids
 from frameledger_services.bench.scene import Scene, cpu_seconds, scene
@@ -44,6 +44,11 @@ class Reading:
 
     connections: int
     requests: int
+    """Of a slice."""
+
+    slices: int
+    """Of a round: gateway and yardstick alternate within it, since the speed of a machine may change in a second."""
+
     contexts: int
 
 
@@ -97,12 +102,15 @@ async def _figure(
     goal: float | None = None,
 ) -> Figure:
     measured = await in_turns(
-        lambda: gateway.cpu_of(load, *conditions), lambda: bare.cpu_of(load), rounds, warm_up=1
+        lambda: gateway.cpu_of(load, *conditions),
+        lambda: bare.cpu_of(load),
+        rounds * load.slices,
+        warm_up=load.slices,
     )
-    return measured.figure(
+    return summed(measured, load.slices).figure(
         f"CPU of {name}, {load.connections} at once / bare ASGI, the whole context",
         "us",
-        lambda one: 1e6 * one / load.requests,
+        lambda one: 1e6 * one / (load.requests * load.slices),
         goal,
     )
 

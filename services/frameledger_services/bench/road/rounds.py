@@ -51,6 +51,15 @@ class Rounds(Generic[T]):
         )
 
 
+def summed(rounds: Rounds[float], count: int) -> Rounds[float]:
+    """Returns rounds of `count` of these each: the shorter what alternates, the less changes in between."""
+
+    def sums(values: Sequence[float]) -> list[float]:
+        return [sum(values[at : at + count]) for at in range(0, len(values), count)]
+
+    return Rounds(sums(rounds.ours), sums(rounds.yardstick))
+
+
 def interval_of_median(ratios: Sequence[float]) -> tuple[float, float]:
     """Returns a confidence interval of at least 90% for the median of these ratios. With fewer than five ratios there
     is none: returns the lowest and the highest.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,17 +33,29 @@ def _now() -> datetime:
 
 
 class LiveTokens:
-    """The tokens of a file. Every question looks whether the file is still the same one, which costs microseconds.
+    """The tokens of a file. A question looks whether the file is still the same one, which costs microseconds, unless
+    that was done within `tokens.LOOK_SECONDS`; who changes the file waits as long.
 
     While the file cannot be read, no token is good.
     """
 
-    def __init__(self, path: Path, *, required: bool, now: Callable[[], datetime] = _now) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        required: bool,
+        now: Callable[[], datetime] = _now,
+        look_seconds: float = tokens.LOOK_SECONDS,
+    ) -> None:
         """`required`: tokens are needed also while there is no such file. Otherwise they are from the first time on
         that there is one: a file that is deleted opens nothing."""
         self._path = path
         self._required = required
         self._now = now
+        self._look_seconds = look_seconds
+        self._look_at = 0.0
+        """When to look at the file again, by the monotonic clock."""
+
         self._file_state: tuple[int, ...] | None = None
         self._by_id: dict[str, Token] = {}
         self._failure: tuple[object, str] | None = None
@@ -70,6 +83,10 @@ class LiveTokens:
         return token if token is not None and token.is_good_at(self._now()) else None
 
     def _refresh(self) -> None:
+        moment = time.monotonic()
+        if moment < self._look_at:
+            return
+        self._look_at = moment + self._look_seconds
         if self._file_state is None and not os.access(self._path, os.F_OK):
             # There still is none. To hear that from `stat` takes twice the time, for its exception.
             return
@@ -94,7 +111,7 @@ class LiveTokens:
         except TokensFileError as error:
             self._warn(file_state, str(error))
             # What was in the way may go without a change of the file: it is tried again.
-            self._file_state = UNREAD
+            self._file_state, self._look_at = UNREAD, 0.0
         else:
             self._failure = None
 

@@ -5,20 +5,36 @@ It has the token, the conversation, the versions, and the trace of the request; 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from starlette.datastructures import QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from frameledger import headers as record_headers
-from frameledger_services import logs
 from frameledger_services.gateway.access import caller, policy
 from frameledger_services.gateway.raw_paths import path_of
+from frameledger_services.logs import FrequentEvent
 
 VERSIONS = ("version", "at", "from", "to", "after", "before", "era", "limit", "prefix")
 """Parameters that say which part was read. What was searched for is not among them: it may be somebody's words."""
 
 _TRACEPARENT = record_headers.TRACEPARENT.encode()
 
-_log = logs.get_quick_logger("gateway")
+
+@lru_cache(maxsize=1_024)
+def _read_event(
+    token: str, token_id: str | None, context_id: str | None, path: str, trace_id: str | None
+) -> FrequentEvent:
+    """Returns the event of these reads. A client that polls asks for the same one again and again."""
+    return FrequentEvent(
+        "gateway",
+        "gateway.read",
+        token=token,
+        token_id=token_id,
+        context_id=context_id,
+        path=path,
+        trace_id=trace_id,
+    )
 
 
 class ReadLog:
@@ -48,20 +64,16 @@ def note(scope: Scope, context_id: str | None, version: str | int | None) -> Non
     """Log that something of a conversation is shown to the caller of this request. Of a `GET` the middleware does."""
     asking = caller.of(scope)
     sent = dict(scope["headers"])
-    traceparent = sent.get(_TRACEPARENT)
-    _log.info(
-        "gateway.read",
-        token=asking.name,
-        token_id=asking.token_id,
-        context_id=context_id,
-        path=path_of(scope),
-        part=_part(scope["query_string"], sent.get(b"last-event-id")),
-        version=version,
-        trace_id=None
-        if traceparent is None
-        else record_headers.trace_id_in(
-            record_headers.traceparent_of({record_headers.TRACEPARENT: traceparent})
-        ),
+    _read_event(
+        asking.name, asking.token_id, context_id, path_of(scope), _trace_id(sent.get(_TRACEPARENT))
+    ).log(part=_part(scope["query_string"], sent.get(b"last-event-id")), version=version)
+
+
+def _trace_id(traceparent: bytes | None) -> str | None:
+    if traceparent is None:
+        return None
+    return record_headers.trace_id_in(
+        record_headers.traceparent_of({record_headers.TRACEPARENT: traceparent})
     )
 
 

@@ -12,6 +12,7 @@ import hmac
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -27,6 +28,9 @@ from frameledger_services.settings import Settings
 FILE = "gateway-tokens.json"
 """The file's name in the data directory, unless a setting names another."""
 
+LOOK_SECONDS = 0.01
+"""How often a running gateway looks whether the file has changed, at most. Who changes the file waits as long, so that
+the change holds everywhere on this machine when that is done."""
 
 ID_BYTES = 5
 SECRET_BYTES = 32
@@ -162,7 +166,7 @@ def create(
 
 
 def revoke(path: Path, which: str) -> Token:
-    """Delete the token of this name or id. Running gateways refuse it from the next request on. Returns it.
+    """Delete the token of this name or id. Returns it once running gateways refuse it.
 
     Raises `TokenRefusedError` if there is none, and `TokensFileError`.
     """
@@ -191,6 +195,7 @@ def _change(path: Path) -> Iterator[list[Token]]:
         _write(path, tokens)
     finally:
         os.close(folder)
+    time.sleep(LOOK_SECONDS)
 
 
 def _write(path: Path, tokens: Sequence[Token]) -> None:
