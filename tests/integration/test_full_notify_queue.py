@@ -56,16 +56,16 @@ def test_a_full_queue_of_notifications_stops_nobody_who_announces(small_queue):
                 await fill(filling)
                 notifier = Notifier(announcing, TOPIC, nothing)
                 running = asyncio.create_task(notifier.run())
-                notifier.notify({0: 1})
+                notifier.notify({0: 1}, ())
                 await notifier.until_drained()
                 assert not running.done()
             await listening.execute(f"LISTEN {CHANNEL}")
             # Who was deaf reads what is there; then this makes room.
             while await usage(filling) > 0.5:
                 await deaf.execute("SELECT 1")
-            notifier.notify({0: 2})
+            notifier.notify({0: 2}, ())
             async for told in listening.notifies(timeout=ON_SERVERS, stop_after=1):
-                assert told.payload == f"{TOPIC} 0:2"
+                assert told.payload == f"{TOPIC} 0:2 #"
                 break
             else:
                 raise AssertionError("nothing was announced any more")

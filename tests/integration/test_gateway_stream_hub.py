@@ -8,13 +8,12 @@ import psutil
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS, scaled
-from tests.support.batches import PARTITIONS, value_of
+from tests.support.batches import value_of
 from tests.support.gateway import running
 from tests.support.polling import look_again
 from tests.support.streaming import HOST, NO_KAFKA, Browser, Talks, gateway, streaming, versions
 from tests.support.turns import turns
 
-from frameledger.partition import partition_for
 from frameledger_services.embedded import ports
 from frameledger_services.gateway.live import hub, stream_events, timed_send
 from frameledger_services.settings import Settings
@@ -37,22 +36,19 @@ def each_statement(monkeypatch):
     statements = []
     read = following.read
 
-    async def counted(connection, topic, cursors, **limits):
+    async def counted(connection, cursors, **limits):
         statements.append([cursor.context_id for cursor in cursors])
-        return await read(connection, topic, cursors, **limits)
+        return await read(connection, cursors, **limits)
 
     monkeypatch.setattr(following, "read", counted)
     return statements
 
 
-def one_of_each_partition():
-    found: dict[int, str] = {}
-    for number in range(100):
-        found.setdefault(partition_for(f"talk-{number}".encode(), PARTITIONS), f"talk-{number}")
-    return [found[partition] for partition in range(PARTITIONS)]
+NAMES = ["talk-0", "talk-1", "talk-2", "talk-3"]
 
 
-def test_many_followers_cost_one_statement_and_only_those_are_woken_whose_partition_moved(
+@pytest.mark.regression("gateway 49")
+def test_many_followers_cost_one_statement_and_only_those_are_woken_whose_conversation_goes_on(
     settings, statements, monkeypatch
 ):
     encoded = []
@@ -67,7 +63,7 @@ def test_many_followers_cost_one_statement_and_only_those_are_woken_whose_partit
 
     async def main():
         hubs = hub.Hub(settings)
-        names = one_of_each_partition()
+        names = NAMES
         async with Talks(settings.database_url.get_secret_value()) as talks, asyncio.TaskGroup() as tasks:
             for name in names:
                 await talks.say(name, "one")
@@ -95,8 +91,12 @@ def test_many_followers_cost_one_statement_and_only_those_are_woken_whose_partit
                 assert statements == [[names[1]]]
                 assert encoded == [2, 3]
                 assert not any(one.done() for one in waiting[:50] + waiting[100:])
+                await talks.say(names[2], "two", notify=False)
+                await talks.notify_of_anything()
+                third = await asyncio.gather(*waiting[100:150])
+                assert {chunk.version for chunk in third} == {2}
                 hubs.close()
-                assert set(await asyncio.gather(*waiting[:50], *waiting[100:])) == {None}
+                assert set(await asyncio.gather(*waiting[:50], *waiting[150:])) == {None}
             running.cancel()
 
     asyncio.run(main())
@@ -162,7 +162,7 @@ async def rest_of(stream):
 
 
 def test_each_client_gets_each_version_once_and_in_order_though_gateway_and_sessions_are_killed(settings):
-    names = one_of_each_partition()[:3]
+    names = NAMES[:3]
     address = settings.database_url.get_secret_value()
     port = ports.choose(0)
 

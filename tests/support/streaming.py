@@ -65,10 +65,12 @@ class Talks(Projecting):
         records = self._log.records[before:]
         await self.store(records)
         if notify:
-            await self.notify({record.partition: record.offset + 1 for record in records})
+            offsets = {record.partition: record.offset + 1 for record in records}
+            await projections.notify_progress(self.connection, TOPIC, offsets, [context_id])
 
-    async def notify(self, offsets: dict[int, int]) -> None:
-        await projections.notify_progress(self.connection, TOPIC, offsets)
+    async def notify_of_anything(self) -> None:
+        """Notify, without saying what has changed."""
+        await projections.notify_progress(self.connection, TOPIC, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,19 +58,19 @@ def test_an_end_of_a_line_in_a_value_ends_no_event_and_is_not_lost(end):
 @pytest.mark.parametrize(
     ("version", "reading", "events", "after", "is_all"),
     [
-        (0, StreamReading(head(2), None, 4, [frame(1), frame(2)]), ["frame", "frame", "head"], 2, True),
-        (0, StreamReading(head(9), None, 4, [frame(1), frame(2)]), ["frame", "frame"], 2, False),
-        (1, StreamReading(head(3), None, 4, [frame(2, None), frame(3)]), ["frame", "head"], 3, True),
-        (3, StreamReading(head(3), None, 4), ["head"], 3, True),
-        (None, StreamReading(head(3), None, 4), ["head"], 3, True),
-        (7, StreamReading(head(3), None, 4), ["reset"], 0, False),
-        (7, StreamReading(None, None, 4), ["reset"], 0, True),
-        (3, StreamReading(None, 4, 4), ["gone"], 4, True),
-        (3, StreamReading(head(6), 4, 4, [frame(5), frame(6)]), ["gone", "frame", "frame", "head"], 6, True),
+        (0, StreamReading(head(2), None, [frame(1), frame(2)]), ["frame", "frame", "head"], 2, True),
+        (0, StreamReading(head(9), None, [frame(1), frame(2)]), ["frame", "frame"], 2, False),
+        (1, StreamReading(head(3), None, [frame(2, None), frame(3)]), ["frame", "head"], 3, True),
+        (3, StreamReading(head(3), None), ["head"], 3, True),
+        (None, StreamReading(head(3), None), ["head"], 3, True),
+        (7, StreamReading(head(3), None), ["reset"], 0, False),
+        (7, StreamReading(None, None), ["reset"], 0, True),
+        (3, StreamReading(None, 4), ["gone"], 4, True),
+        (3, StreamReading(head(6), 4, [frame(5), frame(6)]), ["gone", "frame", "frame", "head"], 6, True),
         # It begins after the erasure, so it has nothing to forget.
-        (0, StreamReading(head(6), 4, 4, [frame(5), frame(6)]), ["frame", "frame", "head"], 6, True),
-        (0, StreamReading(None, 4, 4), [], 0, True),
-        (None, StreamReading(head(6), 4, 4), ["head"], 6, True),
+        (0, StreamReading(head(6), 4, [frame(5), frame(6)]), ["frame", "frame", "head"], 6, True),
+        (0, StreamReading(None, 4), [], 0, True),
+        (None, StreamReading(head(6), 4), ["head"], 6, True),
     ],
 )
 def test_what_is_read_becomes_events_and_a_cursor_behind_them(version, reading, events, after, is_all):
@@ -83,13 +83,13 @@ def test_what_is_read_becomes_events_and_a_cursor_behind_them(version, reading, 
 
 def test_who_waits_after_an_erasure_is_told_of_it_once_and_then_of_the_life_after_it():
     told = StreamCursor("a", 4, None, 4)
-    assert assemble(told, StreamReading(None, 4, 4), is_greeted=True) is None
-    assert assemble(told, StreamReading(None, 7, 4), is_greeted=True).version == 7
-    born = assemble(told, StreamReading(head(5), 4, 4, [frame(5)]), is_greeted=True)
+    assert assemble(told, StreamReading(None, 4), is_greeted=True) is None
+    assert assemble(told, StreamReading(None, 7), is_greeted=True).version == 7
+    born = assemble(told, StreamReading(head(5), 4, [frame(5)]), is_greeted=True)
     assert b"event: gone" not in born.data
     assert born.version == 5
 
 
 def test_who_was_woken_for_nothing_is_told_nothing():
-    nothing = StreamReading(head(3), None, 4)
+    nothing = StreamReading(head(3), None)
     assert assemble(StreamCursor("a", 3), nothing, is_greeted=True) is None

@@ -90,10 +90,10 @@ class Notifications:
 
     def _receive(self, payload: str) -> None:
         self._received += 1
-        topic, offsets = projections.read_notification(payload)
-        if not offsets:
+        told = projections.read_notification(payload)
+        if not told.offsets:
             self._unspecific += 1
-        self._offsets.update({(topic, partition): offset for partition, offset in offsets.items()})
+        self._offsets.update({(told.topic, partition): offset for partition, offset in told.offsets.items()})
         if self._next is not None and not self._next.done():
             self._next.set_result(None)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import random
 from typing import Any
 
+from frameledger.record import LoggedFrame
 from frameledger_services import database, logs, supervision
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import (
@@ -202,6 +203,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             # Those of one partition are in their order, so the first is about the oldest.
             self._notifier.notify(
                 positions,
+                {logged.context_id for _, logged in batch if isinstance(logged, LoggedFrame)},
                 soon=len(batch) > 1 or self._prefetch.has_chunks,
                 logged_ms=batch[0][0].timestamp_ms if batch else None,
             )

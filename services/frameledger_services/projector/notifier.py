@@ -1,4 +1,4 @@
-"""NOTIFY with the next offsets of partitions, after the commit of a batch.
+"""NOTIFY with the next offsets of partitions and the conversations that changed, after the commit of a batch.
 
 What is notified is on disk: NOTIFY is a transaction, whose commit flushes all commits before it. Listeners do not rely
 on it: they also poll. So nothing is lost if the process dies before it; what was not flushed then is flushed by
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from psycopg import AsyncConnection, errors
@@ -45,16 +45,26 @@ class Notifier:
         self._topic = topic
         self._failpoint = failpoint
         self._offsets: dict[int, int] = {}
+        self._context_ids: set[str] = set()
         self._last = self._warned_at = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def notify(self, offsets: Mapping[int, int], *, soon: bool = False, logged_ms: int | None = None) -> None:
-        """Notify of the next offsets of these partitions, at once; with `soon` within `INTERVAL_SECONDS`, with
-        others. `logged_ms`: when the oldest record before them was logged, if there is one."""
+    def notify(
+        self,
+        offsets: Mapping[int, int],
+        context_ids: Collection[str],
+        *,
+        soon: bool = False,
+        logged_ms: int | None = None,
+    ) -> None:
+        """Notify of the next offsets of these partitions, and of the conversations of the records before them, at once;
+        with `soon` within `INTERVAL_SECONDS`, with others. `logged_ms`: when the oldest of the records was logged, if
+        there is one."""
         self._offsets |= offsets
+        self._context_ids.update(context_ids)
         if logged_ms is not None:
             self._oldest_ms = logged_ms if self._oldest_ms is None else min(self._oldest_ms, logged_ms)
         self._idle.clear()
@@ -81,12 +91,13 @@ class Notifier:
                 self._timer.cancel()
                 self._timer = None
             offsets, self._offsets = self._offsets, {}
+            context_ids, self._context_ids = self._context_ids, set()
             oldest_ms, self._oldest_ms = self._oldest_ms, None
             self._last = loop.time()
             await self._failpoint("before announcing")
             began = clock()
             try:
-                await projections.notify_progress(self._connection, self._topic, offsets)
+                await projections.notify_progress(self._connection, self._topic, offsets, context_ids)
             except errors.ProgramLimitExceeded as error:
                 self._warn_that_it_is_full(error, loop.time())
             self._metrics.announce.observe(clock() - began)

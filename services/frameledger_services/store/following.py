@@ -54,20 +54,16 @@ class StreamReading:
     erased_version: int | None
     """The version up to which it was erased, if that is not before the cursor; None if it was not."""
 
-    partitions: int | None
-    """The number of partitions of the topic; None before a projector has seen it."""
-
     frames: list[PagedFrame] = field(default_factory=list)
     """In order, the first ones only if there are many; without payload those whose type is not wanted."""
 
 
 async def read(
-    connection: Connection, topic: str, cursors: Sequence[StreamCursor], *, most_frames: int, most_bytes: int
+    connection: Connection, cursors: Sequence[StreamCursor], *, most_frames: int, most_bytes: int
 ) -> list[StreamReading]:
     """Returns the frames behind each cursor: at most `most_frames` for each, and fewer once their wanted payloads reach
     `most_bytes`."""
     parameters = {
-        "topic": topic,
         "context_ids": [cursor.context_id for cursor in cursors],
         "versions": [cursor.version for cursor in cursors],
         "types": [cursor.types for cursor in cursors],
@@ -80,7 +76,6 @@ async def read(
         await cursor.execute(READ, parameters)
         for (
             number,
-            partitions,
             erased,
             newest,
             status,
@@ -91,7 +86,7 @@ async def read(
         ) in await cursor.fetchall():
             if number > len(readings):
                 head = None if newest is None else StreamHead(newest, status, ended, run_id)
-                readings.append(StreamReading(head, erased, partitions))
+                readings.append(StreamReading(head, erased))
             if version is not None:
                 readings[-1].frames.append(PagedFrame(version, *rest))
     return readings
@@ -101,7 +96,6 @@ async def read(
 READ = f"""
     SELECT
         asked.number,
-        (SELECT partitions FROM topics WHERE topic = %(topic)s ORDER BY generation DESC LIMIT 1) AS partitions,
         erased.version,
         head.version,
         CASE

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
+from zlib import crc32
 
 from psycopg.rows import class_row
 
@@ -85,33 +86,67 @@ async def notifications(connection: Connection) -> AsyncGenerator[str, None]:
         await database.ping(connection)
 
 
-async def notify_progress(connection: Connection, topic: str, offsets: Mapping[int, int]) -> None:
-    """NOTIFY the next offsets of partitions; with an empty payload if they are too many for one.
+@value
+class Notification:
+    """What `notify_progress` says. Listeners have to check the tables, since any user may notify."""
 
-    Listeners have to check the tables, since any user may notify. Commits before this call are on disk when it
-    returns.
+    topic: str = ""
+    """Empty if it says nothing: anything may have been stored."""
+
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    """The next offset of each partition that made progress; none if it does not say."""
+
+    conversations: frozenset[str] | None = None
+    """The hashes (`hash_of`) of all conversations that may have changed; None if it does not say."""
+
+
+def hash_of(context_id: str) -> str:
+    """Returns a short hash of a conversation's id: those of a whole batch have to fit into a notification. Another
+    conversation may have the same."""
+    return f"{crc32(context_id.encode('utf-8', 'surrogatepass')):08x}"
+
+
+async def notify_progress(
+    connection: Connection,
+    topic: str,
+    offsets: Mapping[int, int],
+    context_ids: Collection[str] | None = None,
+) -> None:
+    """NOTIFY the next offsets of partitions, and the conversations of the stored records if they are known. What is too
+    long for a notification is left out: first the conversations, then the rest.
+
+    Commits before this call are on disk when it returns.
     """
     payload = " ".join([topic, *(f"{partition}:{offset}" for partition, offset in offsets.items())])
-    if not offsets or len(payload) > _LONGEST_TOLD:
+    if not offsets or len(payload) > _LONGEST:
         payload = ""
+    elif context_ids is not None and len(payload) + (len(context_ids) + 1) * _HASH_LENGTH <= _LONGEST:
+        payload = " ".join([payload, _CONVERSATIONS, *sorted(map(hash_of, context_ids))])
     # PostgreSQL does not flush the WAL for a transaction that only notifies: hence the WAL message, which is not read.
     await connection.execute(
         "SELECT pg_logical_emit_message(true, 'frameledger', ''), pg_notify(%s, %s)", (CHANNEL, payload)
     )
 
 
-_LONGEST_TOLD = 7_900
+_LONGEST = 7_900
+"""PostgreSQL's limit of a payload is 8,000 bytes."""
+
+_CONVERSATIONS = "#"
+"""What follows it in a payload are hashes of conversations. A release that does not know it reads a payload without
+offsets, and looks for itself."""
+
+_HASH_LENGTH = len(f" {hash_of('')}")
 
 
-def read_notification(payload: str) -> tuple[str, dict[int, int]]:
-    """Returns the topic and the offsets by partition of a payload of `notify_progress`. A malformed one has no
-    offsets."""
-    topic, *offsets = payload.split(" ")
-    pairs = [one.split(":") for one in offsets]
+def read_notification(payload: str) -> Notification:
+    """Returns what a payload of `notify_progress` says. A malformed one says nothing but its topic."""
+    progress, mark, hashes = payload.partition(f" {_CONVERSATIONS}")
+    topic, *offsets = progress.split(" ")
     try:
-        return topic, {int(partition): int(offset) for partition, offset in pairs}
+        read = {int(partition): int(offset) for partition, offset in (one.split(":") for one in offsets)}
     except ValueError:
-        return topic, {}
+        return Notification(topic)
+    return Notification(topic, read, frozenset(hashes.split()) if read and mark else None)
 
 
 async def assign(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from frameledger_services.gateway.metrics import StreamEnd
+from frameledger_services.store import projections
 from frameledger_services.store.following import StreamCursor, StreamHead
 from frameledger_services.store.wanted_frames import PagedFrame
 
@@ -53,8 +54,8 @@ class Follower:
         self.has_news = True
         """Whether there may be frames after its cursor."""
 
-        self.partitions: frozenset[int | None] = frozenset([None])
-        """The partitions that its frames come from; None means any."""
+        self.conversation = projections.hash_of(cursor.context_id)
+        """The hash of its conversation's id, as in notifications."""
 
         self._hub = hub
         self._waiting: asyncio.Future[Chunk | None] | None = None

@@ -2,10 +2,11 @@
 
 A follower asks for the frames after its cursor when its client has read the previous ones; so nothing is queued for a
 slow client. A follower that has asked waits until frames may have been stored: a projector's notification wakes the
-followers of the partitions that it names, and their frames are read for all of them in one statement, at most once in
-`TICK_SECONDS`. Followers with the same cursor share the same bytes.
+followers of the conversations that it names, and their frames are read for all of them in one statement, at most once
+in `TICK_SECONDS`. Followers with the same cursor share the same bytes.
 
-A notification may be lost, and some changes have none; so all followers are woken from time to time. During an outage
+A notification may be lost, some name no conversations, and some changes have none; so all followers are woken from time
+to time. During an outage
 of the database followers wait; nothing is lost, because a cursor moves only when its follower has received the frames.
 """
 
@@ -21,7 +22,7 @@ import psycopg
 from frameledger.errors import FrameledgerError, TransientError
 from frameledger_services import logs, transient
 from frameledger_services.database_types import Connection
-from frameledger_services.event_log.topics import TopicNames, home_partition
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway.live import stream_events
 from frameledger_services.gateway.live.follower import Chunk, Follower
 from frameledger_services.gateway.metrics import StreamMetrics
@@ -29,6 +30,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import connections, following, projections
 from frameledger_services.store.connections import Connections
 from frameledger_services.store.following import StreamCursor, StreamReading
+from frameledger_services.store.projections import Notification
 from frameledger_services.supervision import Backoff
 
 TICK_SECONDS = 0.02
@@ -79,7 +81,9 @@ class Hub:
         self._database = Connections(settings, _NAME)
         self._topic = TopicNames(settings.topic_prefix).frames
         self._followers: set[Follower] = set()
-        self._by_partition: defaultdict[int | None, set[Follower]] = defaultdict(set)
+        self._by_conversation: defaultdict[str, set[Follower]] = defaultdict(set)
+        """By the hash of the conversation's id, as in notifications."""
+
         self._due: dict[Follower, None] = {}
         """Ordered by the time at which they were woken."""
 
@@ -107,7 +111,7 @@ class Hub:
         if not self._closed:
             self._is_needed.set()
             self._followers.add(follower)
-            self._by_partition[None].add(follower)
+            self._by_conversation[follower.conversation].add(follower)
         return follower
 
     def check_room(self) -> None:
@@ -146,7 +150,10 @@ class Hub:
         """Remove a follower."""
         self._followers.discard(follower)
         self._due.pop(follower, None)
-        self._register(follower, frozenset())
+        group = self._by_conversation[follower.conversation]
+        group.discard(follower)
+        if not group:
+            del self._by_conversation[follower.conversation]
 
     def wake(self, follower: Follower) -> None:
         """Note that there may be frames after the follower's cursor."""
@@ -155,13 +162,18 @@ class Hub:
             self._due[follower] = None
             self._wake.set()
 
-    def moved(self, topic: str, partitions: Iterable[int]) -> None:
-        """Wake the followers of these partitions of a topic; all followers if there are none."""
-        if topic and topic != self._topic:
+    def moved(self, told: Notification) -> None:
+        """Wake the followers of the conversations that a notification names; all followers if it names none."""
+        if told.topic and told.topic != self._topic:
             return
-        moved = list(partitions)
-        for group in [self._by_partition.get(one) for one in (*moved, None)] if moved else [self._followers]:
-            for follower in group or ():
+        by_conversation = self._by_conversation
+        groups = (
+            [self._followers]
+            if told.conversations is None
+            else [by_conversation[one] for one in told.conversations if one in by_conversation]
+        )
+        for group in groups:
+            for follower in group:
                 self.wake(follower)
 
     async def _listen(self) -> None:
@@ -173,9 +185,9 @@ class Hub:
                     async for payload in projections.notifications(connection):
                         self.is_listening = True
                         backoff.reset()
-                        # The first one has no partitions: it wakes all, for frames that were stored while no
+                        # The first one says nothing: it wakes all, for frames that were stored while no
                         # notifications were received.
-                        self.moved(*projections.read_notification(payload))
+                        self.moved(projections.read_notification(payload))
             except (psycopg.Error, FrameledgerError) as error:
                 self.is_listening = False
                 seconds = backoff.next()
@@ -186,7 +198,7 @@ class Hub:
         """Wake all followers from time to time."""
         while True:
             await asyncio.sleep(LOOK_SECONDS if self.is_listening else BLIND_LOOK_SECONDS)
-            self.moved("", ())
+            self.moved(Notification())
 
     async def _read(self) -> None:
         """Give the waiting followers the frames after their cursors."""
@@ -243,41 +255,19 @@ class Hub:
         if not cursors:
             return []
         each = max(LEAST_BYTES, min(MOST_BYTES, STATEMENT_BYTES // len(cursors)))
-        return await following.read(
-            connection, self._topic, cursors, most_frames=MOST_FRAMES, most_bytes=each
-        )
+        return await following.read(connection, cursors, most_frames=MOST_FRAMES, most_bytes=each)
 
     def _give(self, place: _Place, followers: Sequence[Follower], reading: StreamReading) -> None:
         chunk = assemble(place.cursor, reading, is_greeted=place.is_greeted)
-        partitions = self._partitions(place.cursor.context_id, reading)
+        if chunk is None:
+            return
         for follower in followers:
             if not self.has(follower):
-                continue
-            if partitions != follower.partitions:
-                self._register(follower, partitions)
-            if chunk is None:
                 continue
             if follower.is_asking and follower.cursor == place.cursor:
                 follower.give(chunk)
             else:
                 self.wake(follower)
-
-    def _partitions(self, context_id: str, reading: StreamReading) -> frozenset[int | None]:
-        """Returns the partitions that may contain the next frames of a conversation: that of its last frame, and that
-        of its key."""
-        last = reading.frames[-1].partition if reading.frames else -1
-        home = None if reading.partitions is None else home_partition(context_id.encode(), reading.partitions)
-        return frozenset([home] if last < 0 else [home, last])
-
-    def _register(self, follower: Follower, partitions: frozenset[int | None]) -> None:
-        for left in follower.partitions - partitions:
-            group = self._by_partition[left]
-            group.discard(follower)
-            if not group:
-                del self._by_partition[left]
-        for entered in partitions - follower.partitions:
-            self._by_partition[entered].add(follower)
-        follower.partitions = partitions
 
 
 def assemble(cursor: StreamCursor, reading: StreamReading, *, is_greeted: bool) -> Chunk | None:

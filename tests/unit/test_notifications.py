@@ -1,0 +1,42 @@
+"""The payloads of a projector's notifications: what is written is read again, and the rest says nothing."""
+
+import asyncio
+
+import pytest
+
+from frameledger_services.store import projections
+from frameledger_services.store.projections import Notification
+
+
+class Connection:
+    async def execute(self, _, parameters):
+        self.payload = parameters[1]
+
+
+def written(offsets, *context_ids):
+    connection = Connection()
+    asyncio.run(projections.notify_progress(connection, "frames", offsets, *context_ids))
+    assert len(connection.payload.encode()) < 8_000
+    return projections.read_notification(connection.payload)
+
+
+@pytest.mark.parametrize("context_ids", [[], ["a"], ["a", "ü/1", "a b # c"]])
+def test_what_is_notified_is_read_again(context_ids):
+    conversations = frozenset(map(projections.hash_of, context_ids))
+    assert len(conversations) == len(context_ids)
+    assert written({0: 7, 12: 9}, context_ids) == Notification("frames", {0: 7, 12: 9}, conversations)
+    assert written({0: 7}) == Notification("frames", {0: 7}, None)
+
+
+def test_what_is_too_long_is_left_out_the_conversations_first():
+    assert written({0: 7}, list(map(str, range(870)))).conversations is not None
+    assert written({0: 7}, list(map(str, range(900)))) == Notification("frames", {0: 7}, None)
+    assert written(dict.fromkeys(range(2_000), 7), ["a"]) == Notification()
+
+
+@pytest.mark.parametrize(
+    ("payload", "topic"),
+    [("", ""), ("frames", "frames"), ("frames a:b # 00000000", "frames"), (" #", ""), ("#", "#")],
+)
+def test_what_says_nothing_of_offsets_says_nothing_of_conversations(payload, topic):
+    assert projections.read_notification(payload) == Notification(topic, {}, None)
