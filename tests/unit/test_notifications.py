@@ -28,9 +28,12 @@ def test_what_is_notified_is_read_again(context_ids):
     assert written({0: 7}) == Notification("frames", {0: 7}, None)
 
 
-def test_what_is_too_long_is_left_out_the_conversations_first():
-    assert written({0: 7}, list(map(str, range(870)))).conversations is not None
-    assert written({0: 7}, list(map(str, range(900)))) == Notification("frames", {0: 7}, None)
+def test_what_is_too_much_is_left_out_the_conversations_first():
+    many = [str(number) for number in range(projections.MOST_CONVERSATIONS + 1)]
+    for partitions in (1, 500):
+        offsets = dict.fromkeys(range(partitions), 1_234_567)
+        assert len(written(offsets, many[1:]).conversations or ()) == len(many) - 1
+        assert written(offsets, many) == Notification("frames", offsets, None)
     assert written(dict.fromkeys(range(2_000), 7), ["a"]) == Notification()
 
 

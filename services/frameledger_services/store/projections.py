@@ -112,15 +112,15 @@ async def notify_progress(
     offsets: Mapping[int, int],
     context_ids: Collection[str] | None = None,
 ) -> None:
-    """NOTIFY the next offsets of partitions, and the conversations of the stored records if they are known. What is too
-    long for a notification is left out: first the conversations, then the rest.
+    """NOTIFY the next offsets of partitions, and the conversations of the stored records if they are known and not
+    more than `MOST_CONVERSATIONS`. Offsets that are too many for a notification are left out, with everything else.
 
     Commits before this call are on disk when it returns.
     """
     payload = " ".join([topic, *(f"{partition}:{offset}" for partition, offset in offsets.items())])
     if not offsets or len(payload) > _LONGEST:
         payload = ""
-    elif context_ids is not None and len(payload) + (len(context_ids) + 1) * _HASH_LENGTH <= _LONGEST:
+    elif context_ids is not None and len(context_ids) <= MOST_CONVERSATIONS:
         payload = " ".join([payload, _CONVERSATIONS, *sorted(map(hash_of, context_ids))])
     # PostgreSQL does not flush the WAL for a transaction that only notifies: hence the WAL message, which is not read.
     await connection.execute(
@@ -128,14 +128,17 @@ async def notify_progress(
     )
 
 
-_LONGEST = 7_900
-"""PostgreSQL's limit of a payload is 8,000 bytes."""
+MOST_CONVERSATIONS = 200
+"""So many are in one notification at most: every listener receives them, also those that do not need them. With more of
+them at once, looking at all that is followed is a small part of the work."""
+
+_HASH_BYTES = len(f" {hash_of('')}")
+_LONGEST = 7_990 - (MOST_CONVERSATIONS + 1) * _HASH_BYTES
+"""Of topic and offsets; PostgreSQL's limit of a payload is 8,000 bytes."""
 
 _CONVERSATIONS = "#"
 """What follows it in a payload are hashes of conversations. A release that does not know it reads a payload without
 offsets, and looks for itself."""
-
-_HASH_LENGTH = len(f" {hash_of('')}")
 
 
 def read_notification(payload: str) -> Notification:
