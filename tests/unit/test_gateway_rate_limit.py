@@ -11,6 +11,7 @@ from tests.support.guarded_gateway import (
     guarded_gateway,  # noqa: F401  # a fixture
     said,
 )
+from tests.support.polling import look_again
 
 from frameledger_services.gateway.access import rate_limit, tokens
 from frameledger_services.gateway.access.rate_limit import Buckets
@@ -165,7 +166,7 @@ def test_a_stream_ends_at_its_next_piece_once_its_token_is_no_longer_the_same(ga
         assert (await one.sent.get())["body"] == b": 2\n\n"
         change(gateway)
         # As the commands do: until then the gateway need not have looked.
-        await asyncio.sleep(tokens.LOOK_SECONDS)
+        await look_again(tokens.LOOK_SECONDS)
         await gateway.pieces.put(b"data: of others\n\n")
         last = await one.sent.get()
         assert (last["body"], last["more_body"]) == (b"", False)

@@ -37,6 +37,11 @@ def logged():
                     name in LOGGERS and method in LEVELS
                 ):
                     yield f"{path.name}:{node.lineno}", LEVELS[method], set()
+    for path, tree in parsed("FrequentEvent("):
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Name(id="FrequentEvent"), args=[_, ast.Constant(value=made)]):
+                    yield f"{path.name}:{node.lineno}", "info", {made}
 
 
 def test_every_event_is_a_constant_that_the_list_has_with_its_level():
