@@ -12,6 +12,7 @@ from tests.support.gateway import AWAY, app_of
 
 from frameledger_services.gateway.pages import FOLDER, INDEX, files
 from frameledger_services.settings import Settings
+from frameledger_services.store import listing
 
 VENDOR = FOLDER / "vendor"
 MANIFEST = json.loads((VENDOR / "manifest.json").read_text(encoding="utf-8"))
@@ -57,6 +58,11 @@ def test_the_help_explains_every_sign_above_the_lanes():
     [marked] = re.findall(r"MARKED = new Set\(\[(.*)\]\)", lanes)
     signs = dict(re.findall(r"^  (\w+): '(.+)',$", lanes, re.M))
     assert [signs[kind] for kind in re.findall(r"'(\w+)'", marked) if f"['{signs[kind]}', " not in keys] == []
+
+
+def test_the_list_says_how_far_a_search_looks():
+    [searched] = re.findall(r"const SEARCHED = ([\d_]+);", files()["list.js"].content.decode())
+    assert int(searched) == listing.SEARCHED
 
 
 def test_a_raw_slash_ends_an_id():

@@ -5,9 +5,9 @@ slow client. A follower that has asked waits until frames may have been stored: 
 followers of the conversations that it names, and their frames are read for all of them in one statement, at most once
 in `TICK_SECONDS`. Followers with the same cursor share the same bytes.
 
-A notification may be lost, some name no conversations, and some changes have none; so all followers are woken from time
-to time. During an outage
-of the database followers wait; nothing is lost, because a cursor moves only when its follower has received the frames.
+A notification may be lost, and some changes have none; so all followers are woken from time to time, and by
+notifications that name no conversations. During an outage of the database followers wait; nothing is lost, because a
+cursor moves only when its follower has received the frames.
 """
 
 from __future__ import annotations
