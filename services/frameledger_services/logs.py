@@ -55,8 +55,9 @@ class FrequentEvent:
     def __init__(self, room: str, event: str, **fields: Any) -> None:
         """The event of `room`, with the constant fields."""
         self._logger = logging.getLogger(f"{ROOT}.{room}")
-        self._constant = {"event": event, **fields}
-        self._begin = _line(self._constant)[:-1] + b","
+        self._event = event
+        self._constant = fields
+        self._begin = _line({"event": event, **fields})[:-1] + b","
 
     def log(self, **fields: Any) -> None:
         """Log the event with these fields behind the constant ones, at level `info`."""
@@ -75,11 +76,11 @@ class FrequentEvent:
         vars(record).update(
             _BLANK,
             name=logger.name,
-            msg=_Text(**ours),
+            msg=_Text(self._event, ours),
             created=now,
             msecs=now % 1 * 1_000,
             relativeCreated=_BLANK["relativeCreated"] + 1_000 * (now - _BLANK["created"]),
-            frameledger=ours,
+            frameledger={"event": self._event, **ours},
         )
         logger.handle(record)
 
@@ -130,8 +131,8 @@ def _with_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
 class _Text:
     """The text of a record, rendered on demand: Frameledger's own formatters do not need it."""
 
-    def __init__(self, event: str, **fields: Any) -> None:
-        self._name = event
+    def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
+        self._name = name
         self._fields = fields
 
     def __str__(self) -> str:
@@ -142,7 +143,7 @@ def _as_record(_: WrappedLogger, __: str, event: EventDict) -> tuple[tuple[_Text
     """Returns the arguments for `logging`: a text with all fields, and the fields for a formatter that reads them."""
     name, exc_info = event.pop("event"), event.pop("exc_info", None)
     # No arguments: the text has no placeholders.
-    return (_Text(name, **event),), {"exc_info": exc_info, "extra": {"frameledger": {"event": name, **event}}}
+    return (_Text(name, event),), {"exc_info": exc_info, "extra": {"frameledger": {"event": name, **event}}}
 
 
 class _JsonLines(logging.Formatter):

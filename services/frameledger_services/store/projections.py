@@ -86,7 +86,7 @@ async def notifications(connection: Connection) -> AsyncGenerator[str, None]:
         await database.ping(connection)
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Notification:
     """What `notify_progress` says. Listeners have to check the tables, since any user may notify."""
 

@@ -166,14 +166,9 @@ class Hub:
         """Wake the followers of the conversations that a notification names; all followers if it names none."""
         if told.topic and told.topic != self._topic:
             return
-        by_conversation = self._by_conversation
-        groups = (
-            [self._followers]
-            if told.conversations is None
-            else [by_conversation[one] for one in told.conversations if one in by_conversation]
-        )
-        for group in groups:
-            for follower in group:
+        named = told.conversations
+        for group in [self._followers] if named is None else map(self._by_conversation.get, named):
+            for follower in group or ():
                 self.wake(follower)
 
     async def _listen(self) -> None:
