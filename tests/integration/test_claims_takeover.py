@@ -36,6 +36,7 @@ def test_the_work_of_a_dead_worker_is_taken_over_with_the_next_attempt(scene):
                 causation_id=effect.causation_id,
                 trigger="LLMMessagesAppendFrame",
                 taken_over=True,
+                deaths=1,
             )
             await connected_for_long(another)
             assert await another.take_over_runs(10) == []
@@ -43,7 +44,7 @@ def test_the_work_of_a_dead_worker_is_taken_over_with_the_next_attempt(scene):
             await die(one)
             assert await another.take_over_runs(10) == []
             await connected_for_long(another)
-            assert [run.attempt for run in await another.take_over_runs(10)] == [3]
+            assert [(run.attempt, run.deaths) for run in await another.take_over_runs(10)] == [(3, 2)]
 
     run(scenario())
 
@@ -143,6 +144,23 @@ def test_only_attempts_whose_worker_died_are_counted_as_deaths(scene):
             [unknown] = await other.take_over_calls(10)
         taken = (claimed, released, orphaned, untried, unknown)
         assert [(one.call_attempt, one.deaths) for one in taken] == [(1, 0), (2, 0), (3, 1), (3, 1), (4, 1)]
+
+    run(scenario())
+
+
+@pytest.mark.regression("worker 85")
+def test_a_run_that_a_worker_released_has_no_death_more(scene):
+    async def scenario():
+        (effect,) = await scene.ask("a")
+        async with workers(scene.address, {}, {}, {}) as (one, dead, other):
+            [claimed] = (await one.claim_runs([effect])).claimed
+            await one.release([effect.id])
+            [released] = await dead.take_over_runs(10)
+            await connected_for_long(other)
+            await die(dead)
+            [orphaned] = await other.take_over_runs(10)
+        taken = (claimed, released, orphaned)
+        assert [(one.attempt, one.deaths) for one in taken] == [(1, 0), (2, 0), (3, 1)]
 
     run(scenario())
 

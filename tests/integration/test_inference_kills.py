@@ -298,3 +298,23 @@ def test_a_worker_that_may_not_wait_so_long_hands_over(road, settings, tmp_path)
         road.check(projecting)
     assert context(road, "a")["messages"][-1]["content"] == "Well, good day."
     assert attempts(road, "a") == [1, 2]
+
+
+@pytest.mark.regression("worker 85")
+def test_workers_that_are_restarted_in_order_are_no_failed_attempts(road, settings, tmp_path):
+    hasty = settings.model_copy(update=STEADY | {"work_drain_secs": 0.0})
+    script = tmp_path / "at_once.json"
+    script.write_text(json.dumps(AT_ONCE))
+    with projector(road.settings) as projecting:
+        ask(road, "a", "Take very long.")
+        for number in range(1, 5):
+            with answerer(hasty, service=f"leaving-{number}") as leaving:
+                road.until("SELECT count(*) = %s FROM frames WHERE type = 'LLMTextFrame'", number)
+                assert leaving.stop() == 0
+        with answerer(hasty.model_copy(update={"inference_script": script}), service="heir") as heir:
+            until_closed(road, "a")
+            assert heir.stop() == 0
+        road.check(projecting)
+    assert context(road, "a")["messages"][-1]["content"] == "Well, good day."
+    assert attempts(road, "a") == [1, 2, 3, 4, 5]
+    assert rows(road, "SELECT finish, deaths FROM claims") == [("done", 0)]

@@ -248,15 +248,33 @@ def test_after_three_attempts_a_fatal_error_closes_the_run():
     assert stage.answer() == "given_up"
     assert [frame.attempt for frame in stage.log if "Start" in frame.type] == [1, 2, 3]
     assert stage.errors() == [
-        ("attempts_exhausted", True, "The answer broke off in each of 3 attempts. Gone."),
+        ("attempts_exhausted", True, "3 attempts failed. In the last one the answer broke off: Gone."),
     ]
     assert stage.log[-1].attempt == 3
 
 
-def test_a_fourth_attempt_asks_nobody_and_says_that_it_is_over():
+@pytest.mark.parametrize(("attempt", "deaths"), [(4, 3), (11, 0)])
+def test_after_three_deaths_or_ten_attempts_nobody_is_asked_and_the_run_is_over(attempt, deaths):
     stage = Stage({"text": "Never said."})
-    assert stage.answer(ClaimedRun("effect", "ctx", 7, "run-1", 4, "claim", None)) == "given_up"
-    assert [(frame.type, frame.attempt, frame.fatal) for frame in stage.log] == [("ErrorFrame", 4, True)]
+    run = ClaimedRun("effect", "ctx", 7, "run-1", attempt, "claim", None, deaths=deaths)
+    assert stage.answer(run) == "given_up"
+    assert [(frame.type, frame.attempt, frame.fatal) for frame in stage.log] == [
+        ("ErrorFrame", attempt, True)
+    ]
+
+
+@pytest.mark.regression("worker 85")
+def test_attempts_that_workers_released_are_no_failures():
+    stage = Stage({"text": "Good day."})
+    assert stage.answer(ClaimedRun("effect", "ctx", 7, "run-1", 5, "claim", None, deaths=2)) == "done"
+    assert stage.said(5) == "Good day."
+
+
+@pytest.mark.regression("worker 85")
+def test_deaths_and_answers_that_broke_off_are_counted_together():
+    stage = Stage({"text": "I th"}, {"fail": "cut", "message": "Gone."}, attempts=[6])
+    assert stage.answer(ClaimedRun("effect", "ctx", 7, "run-1", 5, "claim", None, deaths=1)) == "given_up"
+    assert [frame.attempt for frame in stage.log if "Start" in frame.type] == [5, 6]
 
 
 @pytest.mark.regression("worker 72")

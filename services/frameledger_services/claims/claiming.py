@@ -84,6 +84,7 @@ def _run(claim: _GrantedClaim[effects.RunInference], traceparents: Mapping[str, 
         trigger=trigger,
         age_secs=age_secs,
         traceparent=traceparents.get(effect.id),
+        deaths=claim.deaths,
     )
 
 

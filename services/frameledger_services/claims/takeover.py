@@ -27,7 +27,7 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
         if not is_alive:
             raise rules.dead(worker_id)
         if row[0] is not None:
-            effect_id, context_id, version, run_id, attempt, token, trigger, age_secs = row
+            effect_id, context_id, version, run_id, attempt, token, deaths, trigger, age_secs = row
             runs.append(
                 ClaimedRun(
                     effect_id=effect_id,
@@ -41,6 +41,7 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
                     age_secs=age_secs,
                     traceparent=tracing.of_stored(trace_id, cause),
                     taken_over=True,
+                    deaths=deaths,
                 )
             )
     return sorted(runs, key=lambda run: (run.context_id, run.version))
@@ -164,7 +165,7 @@ _TAKE_RUNS = f"""
     ), taken AS (
         {_TAKE}
         RETURNING claims.effect_id, claims.context_id, claims.version, claims.run_id, claims.attempt, claims.token,
-            mine.trigger, mine.age_secs
+            claims.deaths, mine.trigger, mine.age_secs
     )
     SELECT EXISTS (SELECT FROM me), {rules.frame_id_at("taken.version", of="taken")},
         {rules.trace_id_at("taken.version", of="taken")}, taken.*

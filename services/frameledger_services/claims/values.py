@@ -91,6 +91,9 @@ class ClaimedRun:
     taken_over: bool = False
     """Another worker had it before."""
 
+    deaths: int = 0
+    """As that of a call."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimedCall:

@@ -27,8 +27,12 @@ from frameledger_services.inference.dependencies import RunDependencies, RunOutc
 from frameledger_services.providers.errors import ConnectionLostError
 from frameledger_services.providers.service import LLMService
 
-MOST_ATTEMPTS = 3
-"""Maximum attempts of a run; then a fatal error closes it (R4.4)."""
+MOST_FAILURES = 3
+"""Maximum failed attempts of a run; then a fatal error closes it (R4.4). An attempt fails if its worker dies, or if the
+answer breaks off while this worker has the run. One that its worker released, as on SIGTERM, has not failed."""
+
+MOST_ATTEMPTS = 10
+"""Maximum attempts of a run, however they ended: no model is asked for ever."""
 
 _log = logs.get_logger("inference")
 
@@ -39,17 +43,20 @@ async def answer(run: ClaimedRun, model: LLMService[Any], deps: RunDependencies)
     A provider's failure becomes a frame, and this returns. Raises what `deps` raises.
     """
     number: int | None = run.attempt
+    failures = run.deaths
     while number is not None:
         attempt = AnswerAttempt(run, number, model, deps)
+        if failures >= MOST_FAILURES:
+            return await attempt.give_up(f"{failures} workers died while they answered.")
         if number > MOST_ATTEMPTS:
-            # Three workers in a row died during this run.
             return await attempt.give_up(f"{MOST_ATTEMPTS} attempts were started, and none was completed.")
         lost = await attempt.run()
         if lost is None:
             return "done"
-        if number == MOST_ATTEMPTS:
+        failures += 1
+        if failures == MOST_FAILURES:
             return await attempt.give_up(
-                f"The answer broke off in each of {MOST_ATTEMPTS} attempts. {lost.message}"
+                f"{MOST_FAILURES} attempts failed. In the last one the answer broke off: {lost.message}"
             )
         reason = deps.redacted(lost.message)
         _log.warning(
@@ -61,6 +68,6 @@ async def answer(run: ClaimedRun, model: LLMService[Any], deps: RunDependencies)
         )
         if not isinstance(lost, ConnectionLostError):
             # The provider answers with an error: it gets the time that it requests.
-            await asyncio.sleep(pause(number - 1, lost.retry_after))
+            await asyncio.sleep(pause(failures - 1, lost.retry_after))
         number = await deps.next_attempt(number)
     return "release"
