@@ -15,24 +15,46 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.schema import SchemaError
-from frameledger_services.telemetry.health import AWAY, CHECK_SECONDS, OK
+from frameledger_services.telemetry.health import AWAY, CHECK_SECONDS, KEPT_SECONDS, OK
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the two routes."""
+    servers = _Servers(parts)
 
     async def live(_: Request) -> Response:
         return JSONResponse({"live": True})
 
     async def ready(_: Request) -> Response:
-        results = await asyncio.gather(_database(parts), _log(parts))
-        checks = dict(zip(("database", "log"), results, strict=True))
-        checks["draining"] = "yes" if parts.stopping.is_set() else "no"
+        checks = await servers.checks() | {"draining": "yes" if parts.stopping.is_set() else "no"}
         is_ready = checks == {"database": OK, "log": OK, "draining": "no"}
         # Anybody may ask, so addresses and what servers say are for `frameledger doctor`.
         return JSONResponse({"ready": is_ready, "checks": checks}, status_code=200 if is_ready else 503)
 
     return [Route("/livez", live, methods=["GET"]), Route("/readyz", ready, methods=["GET"])]
+
+
+class _Servers:
+    """The checks of database and log: at most one at a time, and one in `KEPT_SECONDS`. Anybody may ask, and each makes
+    a connection to a broker."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._checking: asyncio.Task[dict[str, str]] | None = None
+        self._kept_until = 0.0
+
+    async def checks(self) -> dict[str, str]:
+        """Returns `OK` or the problem of each."""
+        is_old = asyncio.get_running_loop().time() >= self._kept_until
+        if self._checking is None or (self._checking.done() and is_old):
+            self._checking = asyncio.create_task(self._check())
+        # A caller that goes away ends no check for which others wait.
+        return await asyncio.shield(self._checking)
+
+    async def _check(self) -> dict[str, str]:
+        results = await asyncio.gather(_database(self._parts), _log(self._parts))
+        self._kept_until = asyncio.get_running_loop().time() + KEPT_SECONDS
+        return dict(zip(("database", "log"), results, strict=True))
 
 
 async def _database(parts: Parts) -> str:
