@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from tests.support.gateway import AWAY, with_app
+from tests.support.polling import look_again
 
 from frameledger_services.gateway import health
 from frameledger_services.settings import Settings
@@ -18,7 +19,7 @@ def asked(monkeypatch):
     def check(name):
         async def answer(_):
             asked.append(name)
-            await asyncio.sleep(0)
+            await look_again(0.0)
             return OK
 
         return answer
