@@ -16,7 +16,7 @@ from frameledger.frames import (
     LLMFullResponseStartFrame,
     LLMTextFrame,
 )
-from frameledger_services.cli.chat.render import CUT_SHORT, Screen
+from frameledger_services.cli.chat.render import CUT_SHORT, REJECTED, Screen
 from frameledger_services.cli.chat.session import ChatSession, CtrlC, Event, Line
 
 
@@ -131,3 +131,15 @@ def test_a_call_that_waits_for_its_client_is_said_to_once():
         "frameledger calls answer ctx paint-1 --result JSON",
         "search = 1",
     ]
+
+
+def test_what_is_said_of_a_typed_line_begins_a_line_behind_words_that_came_before_it_was_read():
+    shown = io.StringIO()
+    screen = Screen(Console(file=shown, width=80), "ctx")
+    screen.show(LLMFullResponseStartFrame())
+    screen.show(LLMTextFrame(text="One"))
+    shown.write("And me?\n")  # the terminal's echo
+    screen.show(LLMTextFrame(text=" two"))
+    screen.entered()
+    screen.say(REJECTED)
+    assert shown.getvalue().endswith("OneAnd me?\n two\nRejected: an answer is in progress.\n")
