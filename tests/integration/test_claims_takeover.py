@@ -149,7 +149,7 @@ def test_only_attempts_whose_worker_died_are_counted_as_deaths(scene):
 
 
 @pytest.mark.regression("worker 85")
-def test_a_run_that_a_worker_released_has_no_death_more(scene):
+def test_a_run_that_a_worker_released_counts_no_death(scene):
     async def scenario():
         (effect,) = await scene.ask("a")
         async with workers(scene.address, {}, {}, {}) as (one, dead, other):

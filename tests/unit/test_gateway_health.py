@@ -13,7 +13,7 @@ from frameledger_services.telemetry.health import OK
 
 @pytest.fixture
 def asked(monkeypatch):
-    """How often the servers are asked, which answer when all requests have come."""
+    """Which servers were asked, in order. They answer after a turn of the event loop."""
     asked: list[str] = []
 
     def check(name):

@@ -92,7 +92,7 @@ class ClaimedRun:
     """Another worker had it before."""
 
     deaths: int = 0
-    """As that of a call."""
+    """Number of earlier attempts whose worker died, counted as for a call (`ClaimedCall.deaths`)."""
 
 
 @dataclass(frozen=True, slots=True)
