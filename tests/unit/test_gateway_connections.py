@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.bounds import IN_PROCESS, scaled
 from tests.support.polling import look_again
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.server import ServerState
 
 from frameledger_services.gateway.live import protocol
@@ -62,6 +63,7 @@ class Transport:
     def __init__(self):
         self.written = b""
         self.is_closed = False
+        self.is_reading = True
 
     def write(self, data):
         assert not self.is_closed
@@ -73,9 +75,10 @@ class Transport:
     abort = close
 
     def pause_reading(self):
-        """Nothing is read."""
+        self.is_reading = False
 
-    resume_reading = pause_reading
+    def resume_reading(self):
+        self.is_reading = True
 
     def is_closing(self):
         return self.is_closed
@@ -387,6 +390,46 @@ def test_a_request_before_others_is_told_that_its_client_is_gone():
 
     asyncio.run(main())
     assert ended == ["/talk"]
+
+
+@pytest.mark.regression("gateway 51")
+@pytest.mark.parametrize(
+    "waiting",
+    [b"GET /talk HTTP/1.1\r\n\r\n" * 20_000, request(b"x" * 3 * HIGH_WATER_LIMIT)],
+    ids=["many", "large"],
+)
+def test_requests_that_wait_are_a_few_and_no_more_is_read(waiting):
+    async def main():
+        is_watched = asyncio.Event()
+
+        async def watched(scope, receive, send):
+            await body_of(receive)
+            is_watched.set()
+            # Whether its client is gone, for which is read what comes.
+            await receive()
+
+        transport, connection = connected(watched)
+        connection.data_received(request(b"one") + waiting)
+        await is_watched.wait()
+        assert 0 < len(connection.pipeline) < protocol.MOST_WAITING + protocol.PIECE_BYTES // 20
+        assert not transport.is_reading
+        connection.connection_lost(None)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 3_000])
+def test_requests_that_are_sent_at_once_are_all_answered_in_their_order(body):
+    bodies = [b"%d %s" % (number, body) for number in range(1_000)]
+
+    async def main():
+        async with client_of(echo) as (reader, writer):
+            writer.write(b"".join(request(one) for one in bodies))
+            writer.write_eof()
+            return await reader.read()
+
+    answers = asyncio.run(main()).split(b"HTTP/1.1 200 OK\r\n")[1:]
+    assert [one.partition(b"\r\n\r\n")[2] for one in answers] == [one + b" (2)" for one in bodies]
 
 
 @pytest.mark.regression("gateway 48")

@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from frameledger_services.gateway.live import complete_response
@@ -35,6 +36,12 @@ EXTENSION = "frameledger.abort"
 MOST_HEAD_BYTES = 64 * 1024
 """More than browsers, proxies and this gateway's longest paths need. The piece in which a head begins is not counted,
 since it may have the body of the request before."""
+
+MOST_WAITING = 20
+"""So many requests wait for the answers before theirs, and beyond them only those that came in the same piece."""
+
+PIECE_BYTES = 2048
+"""What is parsed at once, since the parser cannot be stopped: about a hundred requests without any field."""
 
 UNREAD_SECONDS = 45.0
 LEAST_RATE = 1_000
@@ -49,10 +56,13 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0
 class AbortableProtocol(HttpToolsProtocol):
     """Gives every request the extensions `EXTENSION` and `complete_response.COMPLETE`."""
 
+    flow: _Reading
+
     _head_bytes = 0
     _piece_bytes = 0
     _is_in_head = True
     _running: RequestResponseCycle | None = None
+    _unparsed = b""
 
     _watching: asyncio.TimerHandle | None = None
 
@@ -62,6 +72,7 @@ class AbortableProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Called when a client has connected."""
         super().connection_made(transport)
+        self.flow = _Reading(transport)
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
@@ -93,20 +104,8 @@ class AbortableProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Called with what the client sent."""
         # Not uvicorn's, which stops the time of a head at its first byte.
-        self._piece_bytes = len(data)
-        rest = data
-        try:
-            while rest:
-                rest = self._parsed(rest)
-        except httptools.HttpParserError:
-            self.logger.warning(_INVALID)
-            self.send_400_response(_INVALID)
-            return
-        if self._is_in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MOST_HEAD_BYTES:
-                self.transport.write(_TOO_LARGE)
-                self.transport.close()
+        self._unparsed += data
+        self._parse_on()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Called when the client will send no more. Returns whether it is still answered."""
@@ -148,6 +147,44 @@ class AbortableProtocol(HttpToolsProtocol):
         """Called when a request is complete."""
         if not self.parser.should_upgrade():
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Called when a request was answered."""
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._parse_on()
+            self.flow.resume_reading()
+
+    def _parse_on(self) -> None:
+        """Parse what was read, until enough requests wait. Before all of it is parsed, no more is read."""
+        data, self._unparsed = self._unparsed, b""
+        for begin in range(0, len(data), PIECE_BYTES):
+            if self.transport.is_closing():
+                break
+            if len(self.pipeline) >= MOST_WAITING:
+                self._unparsed = data[begin:]
+                break
+            self._parse(data[begin : begin + PIECE_BYTES])
+        # Requests that wait are not asked for their bodies, so nobody else stops that of the last one.
+        self.flow.is_enough = bool(self.pipeline) and (
+            len(self.pipeline) >= MOST_WAITING or len(self.cycle.body) > HIGH_WATER_LIMIT
+        )
+
+    def _parse(self, piece: bytes) -> None:
+        self._piece_bytes = len(piece)
+        rest = piece
+        try:
+            while rest:
+                rest = self._parsed(rest)
+        except httptools.HttpParserError:
+            self.logger.warning(_INVALID)
+            self.send_400_response(_INVALID)
+            return
+        if self._is_in_head:
+            self._head_bytes += len(piece)
+            if self._head_bytes > MOST_HEAD_BYTES:
+                self.transport.write(_TOO_LARGE)
+                self.transport.close()
 
     def _watch(self, most: float = math.inf) -> None:
         """Abort the connection if its client has not read enough, until at most so many bytes are left."""
@@ -204,6 +241,18 @@ class AbortableProtocol(HttpToolsProtocol):
         with suppress(AttributeError):
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.parser.feed_data(b"".join((*head, b"\r\n")))
+
+
+class _Reading(FlowControl):
+    """uvicorn's flow control, which is asked to read on by each request that is being answered."""
+
+    is_enough = False
+    """Nothing is read on."""
+
+    def resume_reading(self) -> None:
+        """Read on, unless there is enough."""
+        if not self.is_enough:
+            super().resume_reading()
 
 
 class _Receiving:
