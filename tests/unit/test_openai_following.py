@@ -90,6 +90,27 @@ def test_an_answer_whose_end_cannot_be_read_for_a_moment_is_not_broken_off():
     assert asyncio.run(follow()) == [CALL]
 
 
+@pytest.mark.regression("gateway 53")
+def test_an_answer_before_the_next_question_whose_end_cannot_be_read_for_a_moment_is_not_broken_off():
+    class WithCall(Database):
+        async def read(self, function, *given):
+            await super().read(conversation_state.goes_on)
+            assert (function, given) == (client_calls.left_at, ("talk", 3, 5))
+            return [CALL]
+
+    async def follow():
+        following = Following(
+            Parts(Settings(), None, WithCall(), Hub(), asyncio.Event()), AskedQuestion("talk", 3), until=5
+        )
+        async with asyncio.timeout(IN_PROCESS):
+            while not following.is_over:
+                # A heartbeat comes later than the next look.
+                await following.next(2 * IN_PROCESS)
+        return following.calls
+
+    assert asyncio.run(follow()) == [CALL]
+
+
 def stored(version, frame, run_id=None):
     """A frame as followers get it."""
     return PagedFrame(

@@ -113,15 +113,15 @@ class Following:
         """Wait for more of the conversation. Returns whether there was any; `is_over` says whether it was the end."""
         chunk = await self._follower.next(min(within, BLIND_LOOK_SECONDS) if self._is_unread else within)
         if chunk is None:
-            if self.has_all and self._status == "calling" and not self.is_over:
+            is_at_end = self._is_behind(self.version) or (self.has_all and self._status == "calling")
+            if is_at_end and not self.is_over:
                 self.is_over = await self._is_free()
             return False
         if self._until is None and self._has_other_runs(chunk):
             self._until = await self._first_beyond()
         self._take(chunk)
         if self._is_behind(chunk.version):
-            self.calls = await self._calls()
-            self.is_over = True
+            self.is_over = await self._is_free()
         elif self.answer.failure is not None or self.answer.was_interrupted or self._is_gone(chunk):
             self.is_over = True
         elif chunk.is_all and not self.answer.is_open:
@@ -218,6 +218,10 @@ class Following:
         return is_free
 
     async def _read_is_free(self) -> bool:
+        if self._is_behind(self.version):
+            # What goes on is for the next question.
+            self.calls = await self._calls()
+            return True
         database, context_id = self._parts.database, self.question.context_id
         goes_on, version = await database.read(conversation_state.goes_on, context_id)
         if goes_on or version != self.version:
