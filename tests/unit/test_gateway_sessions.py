@@ -192,8 +192,7 @@ def test_no_other_origin_may_read_unless_it_is_listed(tmp_path):
     answer = listed.ask("/v1/contexts", "OPTIONS", headers=preflight)
     assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == "https://app.example"
-    accepted = set(answer.headers["access-control-allow-headers"].split(", "))
-    assert {"Authorization", "Frameledger-Causation-Id"} <= accepted
+    assert answer.headers["access-control-allow-headers"] == "authorization"
     answer = listed.ask("/v1/contexts", token=listed.admin, headers=sent)
     assert answer.headers["access-control-allow-origin"] == "https://app.example"
     exposed = set(answer.headers["access-control-expose-headers"].split(", "))
@@ -206,6 +205,29 @@ def test_no_other_origin_may_read_unless_it_is_listed(tmp_path):
     )
     stranger = listed.ask("/v1/contexts", token=listed.admin, headers={"Origin": "https://attacker.example"})
     assert "access-control-allow-origin" not in stranger.headers
+
+
+@pytest.mark.regression("gateway 52")
+@pytest.mark.parametrize(
+    "names",
+    [
+        "authorization,content-type,user-agent,x-stainless-lang,x-stainless-retry-count",
+        "authorization,openai-beta,openai-organization,openai-project",
+        "x-stainless-custom-poll-interval,x-stainless-poll-helper,x-stainless-of-the-next-release",
+        "cache-control,frameledger-context,idempotency-key,if-match,last-event-id,prefer",
+    ],
+)
+def test_a_listed_origin_may_send_what_clients_send_of_themselves(tmp_path, names):
+    """Firefox and Safari ask for `User-Agent` too, which OpenAI's client for JavaScript sets."""
+    origin = "https://app.example"
+    gateway = Gateway(tmp_path, gateway_cors_origins=origin)
+    preflight = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": names}
+    answer = gateway.ask("/v1/chat/completions", "OPTIONS", headers={"Origin": origin, **preflight})
+    assert answer.status_code == 200
+    accepted = answer.headers["access-control-allow-headers"].lower().replace(" ", "").split(",")
+    assert {*names.split(",")} <= {*accepted}
+    other = {"Origin": "https://attacker.example", **preflight}
+    assert gateway.ask("/v1/chat/completions", "OPTIONS", headers=other).status_code == 400
 
 
 @pytest.mark.parametrize(

@@ -30,35 +30,6 @@ EXPOSED = (
 )
 """What scripts of another origin may read of an answer's headers."""
 
-ACCEPTED = (
-    "Authorization",
-    "Content-Type",
-    "Frameledger-Causation-Id",
-    "Frameledger-Context",
-    "Idempotency-Key",
-    "If-Match",
-    "If-None-Match",
-    "Last-Event-ID",
-    "Prefer",
-    "traceparent",
-    # OpenAI's clients tell these of themselves.
-    *(
-        f"X-Stainless-{name}"
-        for name in (
-            "Arch",
-            "Helper-Method",
-            "Lang",
-            "OS",
-            "Package-Version",
-            "Retry-Count",
-            "Runtime",
-            "Runtime-Version",
-            "Timeout",
-        )
-    ),
-)
-"""What they may send."""
-
 
 class TokensNeededError(ConfigurationError):
     """The gateway is configured to listen beyond this machine, and there are no tokens: anybody could read everything.
@@ -91,12 +62,13 @@ def secured(app: ASGIApp, settings: Settings, sessions: Sessions, parts: Parts |
     limit = RateLimit(RedactedAnswers(app), settings)
     app = guard = Guard(ReadLog(limit), sessions)
     if origins := origins_in(settings.gateway_cors_origins):
-        # Cookies are never sent: a page of another origin shows a token of its own.
+        # Cookies are never sent: a page of another origin shows a token of its own. It may send any header, because
+        # clients describe themselves in more of them with each release.
         app = CORSMiddleware(
             app,
             allow_origins=origins,
             allow_methods=("GET", "HEAD", "POST", "DELETE"),
-            allow_headers=ACCEPTED,
+            allow_headers=("*",),
             expose_headers=EXPOSED,
         )
     app = ResponseHeaders(app)
