@@ -4,7 +4,7 @@ import asyncio
 import tracemalloc
 
 import pytest
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from tests.bounds import IN_PROCESS
 
 from frameledger_services.gateway import body, parameters
@@ -51,7 +51,7 @@ def test_a_client_that_leaves_within_a_body_has_sent_none():
     async def receive():
         return {"type": "http.disconnect"}
 
-    with pytest.raises(ClientDisconnect):
+    with pytest.raises(ProblemError, match="ended early"):
         asyncio.run(body.received(Request({"type": "http"}, receive), 5, ""))
 
 

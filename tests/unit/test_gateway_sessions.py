@@ -1,11 +1,13 @@
 """Sessions of the page in a browser: a cookie for a token, and what a page of another origin may do with it."""
 
+import asyncio
 from datetime import UTC, datetime
 
 import httpx
 import pytest
 from starlette.responses import Response
 from tests.support.guarded_gateway import (
+    BUGS,
     HOME,
     Gateway,
     guarded_gateway,  # noqa: F401  # a fixture
@@ -108,6 +110,31 @@ def test_what_is_no_token_begins_no_session(gateway, body, refused):
     answer = gateway.ask("/session", "POST", content=body)
     assert said(answer) == refused
     assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.regression("gateway 57")
+def test_a_body_that_ends_early_begins_no_session_and_is_no_bug(gateway):
+    received = [{"type": "http.disconnect"}, {"type": "http.request", "body": b'{"tok', "more_body": True}]
+    sent = []
+
+    async def receive():
+        return received.pop()
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/session",
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1")],
+        "scheme": "http",
+        "server": ("127.0.0.1", 80),
+    }
+    asyncio.run(gateway.app(scope, receive, send))
+    assert sent[0]["status"] == 400
+    assert BUGS == []
 
 
 def test_a_cookie_that_was_changed_is_none(gateway):

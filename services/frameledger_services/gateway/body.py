@@ -56,20 +56,17 @@ async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
 
 
 async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
-    """Returns the body of a request of one of these media types. Raises `unsupported-media-type`,
-    `too-large` and `too-slow`."""
+    """Returns the body of a request of one of these media types. Raises `unsupported-media-type`, and as `received`."""
     if (kind := _kind(request)) not in kinds:
         accepted = " or ".join(one for one in kinds if one)
         raise ProblemError("unsupported-media-type", f"Content-Type must be {accepted}, not {kind[:100]!r}.")
-    try:
-        return await received(request, MOST_BYTES, f"The body has more than {MOST_BYTES} bytes.")
-    except ClientDisconnect:
-        raise ProblemError("bad-frame", "The body ended early.", code="empty", frame=1) from None
+    return await received(request, MOST_BYTES, f"The body has more than {MOST_BYTES} bytes.")
 
 
 async def received(request: Request, most: int, too_large: str) -> bytes:
-    """Returns the body of a request as it comes. Raises `too-large`, with this sentence, for one of more bytes, and
-    `too-slow` for one that is not there `MOST_SECONDS` and a second for each `LEAST_RATE` bytes after its head."""
+    """Returns the body of a request as it comes. Raises `too-large`, with this sentence, for one of more bytes,
+    `too-slow` for one that is not there `MOST_SECONDS` and a second for each `LEAST_RATE` bytes after its head, and
+    `bad-parameter` for one that ends early: nobody reads that, and it is no failure of ours."""
     pieces, size = [], 0
     began_at = asyncio.get_running_loop().time()
     try:
@@ -80,6 +77,8 @@ async def received(request: Request, most: int, too_large: str) -> bytes:
                     raise ProblemError("too-large", too_large, headers={"Connection": "close"})
                 pieces.append(piece)
                 limit.reschedule(began_at + MOST_SECONDS + size / LEAST_RATE)
+    except ClientDisconnect:
+        raise ProblemError("bad-parameter", "The body ended early.") from None
     except TimeoutError:
         raise ProblemError(
             "too-slow",
