@@ -108,6 +108,10 @@ def test_a_token_has_so_many_streams_at_once(tmp_path):
         ("GET", "/v1/contexts/a/stream", b"", b"", True),
         ("GET", "/v1/contexts/a/frames", b"", b"application/x-ndjson", True),
         ("GET", "/v1/contexts/a/frames", b"format=ndjson", b"*/*", True),
+        pytest.param(
+            *("GET", "/v1/contexts/a/frames", b"%66ormat=%6Edjson", b"*/*", True),
+            marks=pytest.mark.regression("gateway 56"),
+        ),
         ("GET", "/v1/contexts/a/frames", b"limit=7", b"*/*", False),
         ("POST", "/v1/contexts/a/frames", b"", b"application/x-ndjson", False),
         ("GET", "/v1/contexts/a", b"", b"application/json", False),

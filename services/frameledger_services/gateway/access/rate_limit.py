@@ -103,7 +103,7 @@ def _is_stream(scope: Scope) -> bool:
     path = path_of(scope)
     if path.endswith("/stream") or path in policy.NAMED_WITHIN or path.startswith(f"{policy.AG_UI}/"):
         return True
-    if path.startswith(f"{policy.RESPONSES}/") and _asks_for_events(scope["query_string"]):
+    if path.startswith(f"{policy.RESPONSES}/") and _asks_for(scope, "stream", "true"):
         return True
     accepted = Headers(scope=scope).get("accept", "")
     if EVENT_STREAM in accepted:
@@ -111,9 +111,10 @@ def _is_stream(scope: Scope) -> bool:
     if scope["method"] != "GET" or not path.endswith("/frames"):
         return False
     # All frames of a conversation, as `frames` reads them.
-    return NDJSON in accepted or b"format=" in scope["query_string"]
+    return NDJSON in accepted or _asks_for(scope, "format", "ndjson")
 
 
-def _asks_for_events(query: bytes) -> bool:
-    """Returns whether the query of a response asks for its events, in whatever spelling the route reads it."""
-    return bool(query) and QueryParams(query).get("stream") == "true"
+def _asks_for(scope: Scope, name: str, value: str) -> bool:
+    """Returns whether the query has this value of a parameter, in whatever spelling the route reads it."""
+    query = scope["query_string"]
+    return bool(query) and QueryParams(query).get(name) == value
