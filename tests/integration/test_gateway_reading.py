@@ -87,6 +87,26 @@ def test_an_id_may_have_any_letters(filled):
     with_app(filled, ask)
 
 
+@pytest.mark.regression("gateway 55")
+def test_the_version_alone_is_read_under_the_same_conditions_as_the_context(filled):
+    async def ask(http):
+        path = path_of("barge-in")
+        known = {"If-None-Match": (await http.head(path)).headers["etag"]}
+        for address, headers, status in (
+            (path, known, 304),
+            (path, {"If-None-Match": '"9"'}, 200),
+            (f"{path}?form=openai", known, 304),
+            (f"{path}?form=nonsense", known, 400),
+            (f"{path}?form=nonsense", {}, 400),
+        ):
+            answers = [await http.request(method, address, headers=headers) for method in ("GET", "HEAD")]
+            assert [one.status_code for one in answers] == [status, status]
+            assert answers[0].headers.get("etag") == answers[1].headers.get("etag")
+            assert answers[1].content == b""
+
+    with_app(filled, ask)
+
+
 @pytest.mark.parametrize("known", [{}, {"If-None-Match": '"9", W/"22"'}, {"If-None-Match": '"9"'}])
 @pytest.mark.parametrize(
     "path",

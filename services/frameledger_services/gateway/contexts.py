@@ -51,6 +51,7 @@ REQUEST_BODY = {
     "description": "With `form`: the body of a request to that provider's API.",
     "required": ["model"],
 }
+UNCHANGED = {"description": "Unchanged: it has the entity tag of `If-None-Match`."}
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
@@ -73,7 +74,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
                     "headers": {"ETag": {"schema": {"type": "string"}}},
                     "content": {JSON: {"schema": {"anyOf": [CONTEXT, REQUEST_BODY]}}},
                 },
-                304: {"description": "Unchanged: it has the entity tag of `If-None-Match`."},
+                304: UNCHANGED,
             },
             **described,
         ),
@@ -86,7 +87,8 @@ def routes(parts: Parts) -> list[BaseRoute]:
                 200: {
                     "description": "The conversation exists.",
                     "headers": {"ETag": {"schema": {"type": "string"}}},
-                }
+                },
+                304: UNCHANGED,
             },
             **described,
         ),
@@ -94,7 +96,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
 
 
 async def _head(parts: Parts, request: Request) -> Response:
+    FORM.of(request)
     found = await _head_of(parts, request)
+    if answers.is_known(request, tag(found)):
+        return _unchanged(found)
     return Response(status_code=200, media_type=JSON, headers={**REVALIDATED, "ETag": tag(found)})
 
 
@@ -102,11 +107,11 @@ async def _context(parts: Parts, request: Request) -> Response:
     if (failure := request.scope.get(FAILURE)) is not None:
         raise failure
     context_id = parameters.context_id(request)
-    if "if-none-match" in request.headers:
-        known = await _head_of(parts, request)
-        if answers.is_known(request, tag(known)):
-            return Response(status_code=304, headers={**REVALIDATED, "ETag": tag(known)})
     form = FORM.of(request)
+    if "if-none-match" in request.headers:
+        head = await _head_of(parts, request)
+        if answers.is_known(request, tag(head)):
+            return _unchanged(head)
     if form is not None:
         return await _as_request(request, parts, context_id, form)
     found = await parts.contexts.read(_wanted(request, context_id))
@@ -115,6 +120,10 @@ async def _context(parts: Parts, request: Request) -> Response:
     _check_version(context_id, found)
     headers = {**REVALIDATED, "ETag": tag(found)}
     return Response(written(context_id, found), media_type=JSON, headers=headers)
+
+
+def _unchanged(found: ContextHead) -> Response:
+    return Response(status_code=304, headers={**REVALIDATED, "ETag": tag(found)})
 
 
 def tag(found: ContextHead) -> str:
