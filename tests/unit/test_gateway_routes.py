@@ -10,6 +10,7 @@ from tests.support.gateway import AWAY, all_routes, app_of
 
 from frameledger_services.gateway.access import policy, tokens
 from frameledger_services.gateway.access.caller import SCOPES
+from frameledger_services.gateway.append import FRAMES
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
 from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.settings import Settings
@@ -77,6 +78,24 @@ def test_a_route_is_reached_with_its_scope_alone(ask, method, path, route):
         assert word(ask(method, path)) == "unauthorised"
     for needed in scopes:
         assert ask(method, path, tuple(one for one in SCOPES if one != needed)).status_code == 403
+
+
+@pytest.mark.regression("gateway 54")
+@pytest.mark.parametrize("name", ["If-Match", "If-None-Match"])
+@pytest.mark.parametrize(
+    ("method", "path", "route"),
+    [one for one in ROUTES if one.values[0] not in policy.SAFE and isinstance(one.values[2], DescribedRoute)],
+)
+def test_nothing_is_changed_under_a_condition_that_is_not_looked_at(ask, method, path, route, name):
+    address = filled(path, "acme%2F1")
+    answer = ask(method, f"{address}?why=x", SCOPES, headers={name: '"3"'}, json=HARMLESS)
+    if (path, name) == (FRAMES, "If-Match"):
+        # The fold decides it, and the servers are away.
+        assert answer.status_code == 503
+        return
+    assert answer.status_code == 400
+    assert f"{name}: this precondition" in answer.text
+    assert "400" in route.operation["responses"]
 
 
 HARMLESS, ERASING = {"type": "LLMRunFrame"}, {"type": "LLMContextEraseFrame", "why": "asked for"}

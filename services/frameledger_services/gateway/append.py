@@ -138,7 +138,8 @@ HEADERS = (
     parameters.header(
         "If-Match",
         'A version in quotes, such as `"41"`, or the `ETag` of a context. With one frame: it is applied only if '
-        "messages, tools and settings have not changed since; otherwise 412.",
+        "messages, tools and settings have not changed since; otherwise 412. "
+        '`"0"`: only if the conversation has nothing yet.',
     ),
     parameters.header(
         "Idempotency-Key",

@@ -20,7 +20,9 @@ from frameledger_services.gateway.routes import DescribedRoute
 
 DESCRIPTION = (
     "Conversations with language models, as they are and as they were. Frames are appended, contexts are read at any "
-    "version. An error is a problem (RFC 9457): its `type` is the address of a page that explains it."
+    "version. An error is a problem (RFC 9457): its `type` is the address of a page that explains it. A route that "
+    "changes something accepts `If-Match` or `If-None-Match` only as one of its parameters: otherwise it is 400, and "
+    "nothing is done."
 )
 
 _CONVERTOR = re.compile(r":\w+\}")

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from frameledger_services.gateway.access import caller
+from frameledger_services.gateway.access import caller, policy
 from frameledger_services.gateway.access.caller import Scope
 from frameledger_services.gateway.media_types import PROBLEM_JSON
 from frameledger_services.gateway.parameters import Parameter
@@ -22,6 +22,10 @@ PartsEndpoint = Callable[[Parts, Request], Awaitable[Response]]
 
 ALWAYS = ("unauthorised", "forbidden", "too-many", "database-away", "wrong-schema", "draining")
 """Problems that every route may return."""
+
+PRECONDITIONS = ("If-Match", "If-None-Match")
+"""What a request with one of these asks for must not be done if it does not hold (RFC 9110, 13.1). For an append the
+fold decides that; what is not decided there is not done at all."""
 
 
 class DescribedRoute(Route):
@@ -45,8 +49,11 @@ class DescribedRoute(Route):
         content: a dataclass, or None for any object. `problems` are the words that it may answer beside `ALWAYS`.
         `operation` is its name in the document, without the method; the endpoint's, if not given."""
         scopes: tuple[Scope, ...] = (scope,) if isinstance(scope, str) else scope
+        is_safe = method in policy.SAFE
+        offered = {one.name for one in parameters}
+        refused = () if is_safe else tuple(one for one in PRECONDITIONS if one not in offered)
         super().__init__(
-            path, partial(_answered, scopes, endpoint), methods=[method], name=f"{method} {path}"
+            path, partial(_answered, scopes, refused, endpoint), methods=[method], name=f"{method} {path}"
         )
         # Starlette answers HEAD wherever it answers GET.
         self.methods = {method}
@@ -57,17 +64,32 @@ class DescribedRoute(Route):
             "parameters": [one.described() for one in parameters],
             "responses": {
                 **{str(status): answer for status, answer in answers.items()},
-                **problem_answers(*problems, *(("too-slow",) if body is not None else ())),
+                **problem_answers(
+                    *problems,
+                    *(("too-slow",) if body is not None else ()),
+                    *(() if is_safe else ("bad-parameter",)),
+                ),
             },
         }
         if body is not None:
             self.operation["requestBody"] = body
 
 
-async def _answered(scopes: Sequence[Scope], endpoint: Endpoint, request: Request) -> Response:
-    """Answers a request whose caller has these scopes. Raises `forbidden` for others."""
+async def _answered(
+    scopes: Sequence[Scope], refused: Sequence[str], endpoint: Endpoint, request: Request
+) -> Response:
+    """Answers a request whose caller has these scopes. Raises `forbidden` for others, and `bad-parameter` for a header
+    that is `refused`."""
     for scope in scopes:
         require(request.scope, scope)
+    for name in refused:
+        if name in request.headers:
+            raise ProblemError(
+                "bad-parameter",
+                f"{name}: this precondition is not offered here, so nothing was done. The only one that a change may "
+                'have is If-Match for one appended frame; with the version "0" the frame begins the conversation.',
+                param=name,
+            )
     return await endpoint(request)
 
 
@@ -86,7 +108,7 @@ def require(request: Mapping[str, Any], scope: Scope) -> None:
 def problem_answers(*words: str) -> dict[str, Any]:
     """Returns the answers of these problems and of `ALWAYS`, as OpenAPI has them."""
     by_status: dict[int, list[str]] = {}
-    for word in (*words, *ALWAYS):
+    for word in dict.fromkeys((*words, *ALWAYS)):
         by_status.setdefault(KINDS[word].status, []).append(word)
     return {
         str(status): {
