@@ -64,15 +64,20 @@ class Transport:
         self.written = b""
         self.is_closed = False
         self.is_reading = True
+        self.is_ended = False
 
     def write(self, data):
         assert not self.is_closed
+        assert not self.is_ended
         self.written += data
 
     def close(self):
         self.is_closed = True
 
     abort = close
+
+    def write_eof(self):
+        self.is_ended = True
 
     def pause_reading(self):
         self.is_reading = False
@@ -350,6 +355,51 @@ def test_an_answer_without_an_end_to_a_client_that_has_closed_its_side_is_no_fai
     # Nor one with the piece of length 0 that ends an answer.
     assert written.count(b"HTTP/1.1 ") == has_begun
     assert not written.endswith(b"0\r\n\r\n")
+
+
+async def refuse(scope, receive, send):
+    """Answers before the body is there, and closes."""
+    headers = [(b"content-length", b"2"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": b"no"})
+
+
+@pytest.mark.regression("gateway 58")
+def test_a_client_that_reads_no_answer_before_it_has_sent_all_reads_why_it_is_refused():
+    async def main():
+        async with client_of(refuse) as (reader, writer):
+            writer.transport.set_write_buffer_limits(0)
+            writer.write(request(b"x" * MORE_THAN_SOCKETS_HOLD))
+            await writer.drain()
+            return await reader.read()
+
+    answered = asyncio.run(main())
+    assert answered.startswith(b"HTTP/1.1 413 ")
+    assert answered.endswith(b"no")
+
+
+@pytest.mark.parametrize("end", ["much", "late", "closed"])
+def test_a_refused_body_is_passed_over_up_to_a_limit_and_for_a_time(monkeypatch, end):
+    monkeypatch.setattr(protocol, "MOST_PASSED_OVER", 5_000)
+
+    async def main():
+        transport, connection = connected(refuse, keep_alive=0 if end == "late" else 75)
+        connection.data_received(request(b"x" * 10_000)[:1_000])
+        async with asyncio.timeout(IN_PROCESS):
+            while not transport.is_ended:
+                await look_again()
+            if end == "closed":
+                assert not connection.eof_received()
+                return
+            # Nothing of it is taken for another request.
+            connection.data_received(request(b"two") * 10)
+            while not transport.is_closed:
+                if end == "much":
+                    connection.data_received(b"x" * 1_000)
+                await look_again()
+        assert transport.written.count(b"HTTP/1.1 ") == 1
+
+    asyncio.run(main())
 
 
 def test_a_client_that_closes_its_side_within_a_request_is_not_answered():

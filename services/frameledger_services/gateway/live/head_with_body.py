@@ -7,14 +7,23 @@ head waits for the next write, at most until the next iteration of the event loo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from weakref import WeakMethod
 
 
 class HeadWithBody:
     """The transport of one response, as far as uvicorn's cycle uses it: the first write waits for the next one."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        end: WeakMethod[Callable[[], None]],
+    ) -> None:
+        """`end` closes the connection; weak, since its object has this one."""
         self._transport = transport
         self._loop = loop
+        self._end = end
         self._head: bytes | None = None
         self._has_begun = False
 
@@ -38,7 +47,8 @@ class HeadWithBody:
     def close(self) -> None:
         """Write the waiting data, and close when it has been sent."""
         self._flush()
-        self._transport.close()
+        if (end := self._end()) is not None:
+            end()
 
     def is_closing(self) -> bool:
         """Returns whether it is closed or closing."""

@@ -11,6 +11,10 @@ over.
 *Upgrades.* A request that offers another protocol is one of HTTP/1.1 all the same. The parser takes what follows such a
 head for the other protocol, and the body of the request would be lost; Java's client offers HTTP/2 by default.
 
+*Refused bodies.* A request may be answered before its body is there. If the connection were closed then, what the
+client still sends would reset it, and with it the answer that the client has not read yet (RFC 9112, 9.6). So our side
+alone is closed, and some of what comes is passed over.
+
 *Half-closed connections.* A client that has sent its request and closes its side of the connection still reads the
 answer. Answers that watch their client (`receive`) take it for gone, because a closed connection looks the same.
 """
@@ -23,6 +27,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from weakref import WeakMethod
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
@@ -42,6 +47,10 @@ MOST_WAITING = 20
 
 PIECE_BYTES = 2048
 """What is parsed at once, since the parser cannot be stopped: about a hundred requests without any field."""
+
+MOST_PASSED_OVER = 64 * 1024 * 1024
+"""Of the body of a request that was answered, if the connection closes behind the answer; for as long as a connection
+without a request stays open. Many clients read no answer before they have sent all."""
 
 UNREAD_SECONDS = 45.0
 LEAST_RATE = 1_000
@@ -63,6 +72,7 @@ class AbortableProtocol(HttpToolsProtocol):
     _is_in_head = True
     _running: RequestResponseCycle | None = None
     _unparsed = b""
+    _passed_over: int | None = None
 
     _watching: asyncio.TimerHandle | None = None
 
@@ -103,6 +113,11 @@ class AbortableProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Called with what the client sent."""
+        if self._passed_over is not None:
+            self._passed_over += len(data)
+            if self._passed_over > MOST_PASSED_OVER:
+                self.transport.abort()
+            return
         # Not uvicorn's, which stops the time of a head at its first byte.
         self._unparsed += data
         self._parse_on()
@@ -141,7 +156,9 @@ class AbortableProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         cycle = self.cycle
         self.scope["extensions"][complete_response.COMPLETE] = complete_response.extension(cycle)
-        cycle.transport = HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
+        cycle.transport = HeadWithBody(  # type: ignore[assignment]
+            self.transport, self.loop, WeakMethod(self._end)
+        )
 
     def on_message_complete(self) -> None:
         """Called when a request is complete."""
@@ -154,6 +171,15 @@ class AbortableProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             self._parse_on()
             self.flow.resume_reading()
+
+    def _end(self) -> None:
+        """Close the connection behind what is being answered."""
+        if self._running is not None and self._running.response_complete and self._running.more_body:
+            # It is closed as an unused one is, or by its client.
+            self._passed_over = 0
+            self.transport.write_eof()
+        else:
+            self.transport.close()
 
     def _parse_on(self) -> None:
         """Parse what was read, until enough requests wait. Before all of it is parsed, no more is read."""
