@@ -18,7 +18,7 @@ from frameledger.evolve.state import State
 from frameledger.ids import Position
 from frameledger.values import replace
 
-FOLD_VERSION = 9
+FOLD_VERSION = 10
 """Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
 
 2: ambiguous calls are remembered, and when a turn was stopped.
@@ -31,6 +31,8 @@ FOLD_VERSION = 9
 8: where another program runs the model, no pending run opens and no message waits for one; a noted run is kept when
    the open run closes.
 9: the attempt of an announcement that names no run does not count as another announcer.
+10: a result whose place was replaced releases those that waited for its call; a start that rejects its turn rejects the
+   turn's words.
 """
 
 

@@ -72,15 +72,11 @@ def test_closing_what_is_open_again_and_again_leaves_nothing_open_remembered_or_
 @given(conversations())
 def test_words_and_results_are_answered_by_a_run_that_sees_them(frames):
     """At once or when what they wait for is over, at the latest by the timekeeper: unless an interruption or an end
-    says that nobody waits for an answer any more, of which there is none here after the words or the result.
-
-    A call whose place was replaced asks for nothing, also not for another of its group that waited for it (R3.5).
-    """
+    says that nobody waits for an answer any more, of which there is none here after the words or the result."""
     for moment in moments(frames):
         if waits_for_an_answer(moment):
             steps = [moment.step, *(step for _, step in coming_to_rest(moment.after))]
-            opened = any(isinstance(change, RunOpened) for step in steps for change in step.changes)
-            assert opened or any(step.reason == "place_replaced" for step in steps)
+            assert any(isinstance(change, RunOpened) for step in steps for change in step.changes)
 
 
 def waits_for_an_answer(moment: Moment) -> bool:

@@ -5,8 +5,11 @@ import json
 import pytest
 
 from frameledger import stored
+from frameledger.evolve.state import RejectedTurn
 from frameledger.fold import Conversation
+from frameledger.ids import Version
 from frameledger.stored import FOLD_VERSION, StoredStateError
+from frameledger.values import replace
 
 
 def test_a_state_that_a_newer_fold_made_is_refused_and_says_what_to_do():
@@ -31,6 +34,13 @@ def test_of_a_state_of_the_fold_before_any_position_may_be_empty_again():
     assert stored.load(written(fold=4, place={"next_position": 7})).place.fixed == (1, 6)
     assert stored.load(written(fold=4)).place.fixed is None
     assert stored.load(written(fold=5, place={"next_position": 7})).place.fixed is None
+
+
+@pytest.mark.rule("R7.3")
+def test_a_rejected_turn_is_read_back_and_none_is_known_of_the_fold_before():
+    rejected = replace(Conversation.new("a").state, rejected_turn=RejectedTurn(Version(3), speaking=False))
+    assert stored.load(stored.dump(rejected)) == rejected
+    assert stored.load(written(fold=9)).rejected_turn is None
 
 
 @pytest.mark.parametrize("fold", [None, True, "1", 1.0])

@@ -31,6 +31,7 @@ class Draft:
         "erased",
         "pace",
         "place",
+        "rejected_turn",
         "runs",
         "speech",
         "terms",
@@ -50,6 +51,7 @@ class Draft:
         self.erased = before.erased
         self.changed_version = before.changed_version
         self.pace = before.pace
+        self.rejected_turn = before.rejected_turn
         self.changes: list[Change] = []
 
     def frozen(self) -> State:
@@ -65,6 +67,7 @@ class Draft:
             self.erased,
             self.changed_version,
             self.pace,
+            self.rejected_turn,
         )
 
     def append(self, message: Message, run_id: RunId | None = None) -> Position | None:

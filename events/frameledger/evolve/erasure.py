@@ -50,6 +50,7 @@ def erased(draft: Draft) -> None:
     draft.runs = Runs()
     draft.erased = Erased(draft.version)
     draft.pace = Pace()
+    draft.rejected_turn = None
     draft.changed_version = draft.version
     draft.changes.append(ContextErased(draft.version))
 

@@ -73,9 +73,9 @@ def answered(draft: Draft, call: Call, *, run_llm: bool | None, has_result: bool
         if not pending:
             _request(draft, call.group)
         elif synchronous:
-            _put(draft, call.group, replace(group, waits_for_synchronous=True))
+            _put(draft, call.group, replace(group, waits_for_synchronous=True, waits_in=draft.place.era))
         else:
-            _put(draft, call.group, replace(group, waits_for_all=True))
+            _put(draft, call.group, replace(group, waits_for_all=True, waits_in=draft.place.era))
 
 
 def had_result(draft: Draft, call: Call) -> None:
@@ -103,6 +103,13 @@ def wait_no_longer(draft: Draft, keys: Iterable[str]) -> None:
     for key in keys:
         if _is_due(draft, key):
             _request(draft, key)
+
+
+def lost_a_place(draft: Draft, call: Call) -> None:
+    """What `call` ended with has no place in the history: request the run of earlier results that waited for nothing
+    else, if the history still has them (R3.5)."""
+    if draft.calls.groups[call.group].waits_in == draft.place.era:
+        wait_no_longer(draft, (call.group,))
 
 
 def turned_out_asynchronous(draft: Draft, call: Call) -> None:
@@ -156,6 +163,7 @@ def _unite(draft: Draft, *, into: str, key: str) -> None:
         one.answered or other.answered,
         one.waits_for_synchronous or other.waits_for_synchronous,
         one.waits_for_all or other.waits_for_all,
+        max(one.waits_in, other.waits_in),
     )
     groups = {name: group for name, group in draft.calls.groups.items() if name != key}
     calls = {

@@ -34,6 +34,8 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
         return "context_full"
     if running.synchronous:
         if _has_no_place(draft, running):
+            if _run_llm(frame) is not False:
+                groups.lost_a_place(draft, call)
             return "place_replaced"
         _write(draft, running, call_messages.result(call.tool_call_id, frame.result))
     else:
@@ -66,6 +68,8 @@ def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
         return "attempt_superseded"
     settle_cancelled(draft, call, running)
     if running.synchronous and _has_no_place(draft, running):
+        if frame.run_llm:
+            groups.lost_a_place(draft, call)
         return "place_replaced"
     if frame.run_llm:
         groups.answered(draft, call, run_llm=None, has_result=True, synchronous=running.synchronous)

@@ -78,6 +78,16 @@ class Turn:
 
 
 @value
+class RejectedTurn:
+    """A user turn that its own start rejected (R7.3), until it is stopped and its final words have come: those are
+    rejected too. Nothing of it is kept."""
+
+    opened_version: Version
+    speaking: bool = True
+    words_pending: bool = True
+
+
+@value
 class Response:
     """A response being received. `run_id` is the run it answers, if any.
 
@@ -191,13 +201,15 @@ class Group:
     """Calls whose results request one run together (R3.6).
 
     `answered`: a call of it that has settled had a result. The two waits: a result came whose run is still to be
-    requested, when no synchronous call, or no other call at all, of the group is open any more.
+    requested, when no synchronous call, or no other call at all, of the group is open any more. The newest such result
+    came in the era `waits_in`.
     """
 
     names: tuple[GroupId, ...] = ()
     answered: bool = False
     waits_for_synchronous: bool = False
     waits_for_all: bool = False
+    waits_in: Era = Era(0)
 
     @property
     def waits(self) -> bool:
@@ -322,3 +334,4 @@ class State:
     erased: Erased | None = None
     changed_version: Version = Version(0)
     pace: Pace = Pace()
+    rejected_turn: RejectedTurn | None = None

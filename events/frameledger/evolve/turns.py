@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from frameledger.evolve import inputs, runs
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
-from frameledger.evolve.state import Turn
+from frameledger.evolve.state import RejectedTurn, Turn
 from frameledger.evolve.text import Text, plus, trimmed
 from frameledger.frames import (
     InterimTranscriptionFrame,
@@ -21,12 +21,14 @@ from frameledger.values import replace
 
 def started(draft: Draft, frame: UserStartedSpeakingFrame) -> Reason | None:
     """Open a turn; a turn that still waits is closed first with the words there are (R1.1, R1.5). A second input that
-    is not wanted begins no turn (R7.3)."""
+    is not wanted begins no turn; if the start says so itself, that counts for the words of the turn too (R7.3)."""
     turn = draft.turn
     if turn is not None and turn.speaking:
         return None
     if inputs.way(draft, frame.second_input) == "reject":
+        draft.rejected_turn = None if frame.second_input is None else RejectedTurn(draft.version)
         return "busy"
+    draft.rejected_turn = None
     if turn is not None:
         _close(draft, turn)
     draft.turn = Turn(draft.version, second_input=frame.second_input)
@@ -35,7 +37,10 @@ def started(draft: Draft, frame: UserStartedSpeakingFrame) -> Reason | None:
 
 def stopped(draft: Draft, frame: UserStoppedSpeakingFrame) -> Reason | None:
     """Close the turn, unless its final words are still to come; a second stop closes it anyway (R1.2)."""
-    turn = draft.turn
+    turn, rejected = draft.turn, draft.rejected_turn
+    if rejected is not None and frame.opened_version in (None, rejected.opened_version):
+        is_over = not (rejected.speaking and rejected.words_pending)
+        draft.rejected_turn = None if is_over else replace(rejected, speaking=False)
     if turn is None:
         return "target_over" if frame.opened_version is not None else "no_open_turn"
     if frame.opened_version is not None and frame.opened_version != turn.opened_version:
@@ -52,14 +57,19 @@ def stopped(draft: Draft, frame: UserStoppedSpeakingFrame) -> Reason | None:
 
 
 def transcribed(draft: Draft, frame: TranscriptionFrame) -> Reason | None:
-    """Final words: of the open turn, or a turn of their own (R1.1, R1.2, R1.4)."""
+    """Final words: of the open turn, or a turn of their own (R1.1, R1.2, R1.4). Words of a turn that its start rejected
+    are rejected as long as the conversation is busy (R7.3)."""
     if not frame.text.strip():
         return "nothing_said"
-    turn = draft.turn
+    turn, rejected = draft.turn, draft.rejected_turn
     if turn is None:
-        if inputs.way(draft, frame.second_input) == "reject":
+        second_input = frame.second_input
+        if rejected is not None:
+            second_input = second_input or "reject"
+            draft.rejected_turn = replace(rejected, words_pending=False) if rejected.speaking else None
+        if inputs.way(draft, second_input) == "reject":
             return "busy"
-        _say(draft, plus(None, frame.text, frame.includes_inter_frame_spaces), frame.second_input)
+        _say(draft, plus(None, frame.text, frame.includes_inter_frame_spaces), second_input)
         return None
     words = plus(turn.words, frame.text, frame.includes_inter_frame_spaces)
     heard = Turn(
@@ -81,6 +91,8 @@ def interim(draft: Draft, frame: InterimTranscriptionFrame) -> Reason | None:
     if not frame.text.strip():
         return "nothing_said"
     if draft.turn is None:
+        if draft.rejected_turn is not None:
+            draft.rejected_turn = replace(draft.rejected_turn, words_pending=True)
         return "no_open_turn"
     if not draft.turn.interim_pending:
         draft.turn = replace(draft.turn, interim_pending=True)
@@ -89,6 +101,7 @@ def interim(draft: Draft, frame: InterimTranscriptionFrame) -> Reason | None:
 
 def end(draft: Draft) -> None:
     """The context ends: write what was heard, ask for nothing (R1.6)."""
+    draft.rejected_turn = None
     if draft.turn is not None:
         _write(draft, draft.turn.words)
         draft.turn = None

@@ -20,8 +20,8 @@ class UserStartedSpeakingFrame(SystemFrame):
     type: Literal["UserStartedSpeakingFrame"] = "UserStartedSpeakingFrame"
 
     second_input: SecondInput | None = None
-    """What this turn does if a run is open: `reject` refuses it as it begins, `interrupt` and `coalesce` act when it
-    closes with words. Null: as the setting `second_input` of the conversation says, else `enqueue`."""
+    """What this turn does if a run is open: `reject` refuses it as it begins, and its words, `interrupt` and `coalesce`
+    act when it closes with words. Null: as the setting `second_input` of the conversation says, else `enqueue`."""
 
 
 class UserStoppedSpeakingFrame(SystemFrame):
@@ -86,7 +86,8 @@ class TranscriptionFrame(HeardFrame):
 
     second_input: SecondInput | None = None
     """What these words do if they are a turn of their own and a run is open; inside a turn its start says that. Null:
-    as the setting `second_input` of the conversation says, else `enqueue`."""
+    `reject` if the start of their turn said so and was refused, else as the setting `second_input` of the conversation
+    says, else `enqueue`."""
 
 
 class InterimTranscriptionFrame(HeardFrame):

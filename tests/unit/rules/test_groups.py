@@ -13,6 +13,7 @@ from tests.unit.rules.dsl import (
     finish,
     play,
     result,
+    rewrite,
     speak,
     start,
     update,
@@ -346,6 +347,55 @@ def test_a_deadline_waits_like_a_result_until_the_last_call_turns_out_to_be_asyn
     assert play(announce("a", "b"), begin("a"), cancel("a", run_llm=True), begin("b", sync=False)).asked == [
         4
     ]
+
+
+# The place of the last call was replaced.
+
+REPLACED = {
+    "of an update": [announce("a", "b"), begin("a"), begin("b", sync=False), update("s"), result("b", 1)],
+    "of a rewriting": [announce("a", "b"), begin("a"), begin("b"), result("b", 1), rewrite(2, None)],
+    "of an earlier era": [
+        [begin("a", group_id="g"), update("s"), begin("b", group_id="g")],
+        [begin("c"), result("b", 1)],
+    ],
+}
+
+
+@pytest.mark.rule("R3.5", "R3.7")
+@pytest.mark.regression("fault 89")
+@pytest.mark.parametrize("waits", REPLACED.values(), ids=REPLACED)
+@pytest.mark.parametrize("last", [result("a", 1), result("a", None), cancel("a", run_llm=True)])
+def test_a_result_asks_when_the_call_that_it_waited_for_has_no_place_any_more(waits, last):
+    waiting = play(waits)
+    assert waiting.asked == []
+    played = play(last, onto=waiting)
+    assert (played.became, played.asked) == ("place_replaced", [len(played.steps)])
+
+
+@pytest.mark.rule("R3.5", "R3.7")
+@pytest.mark.parametrize("waits", REPLACED.values(), ids=REPLACED)
+@pytest.mark.parametrize("last", [result("a", 1, run_llm=False), result("a", 1, says=False), cancel("a")])
+def test_a_call_without_a_place_that_wants_no_run_releases_nobody(waits, last):
+    played = play(waits, last)
+    assert (played.became, played.asked) == ("place_replaced", [])
+
+
+@pytest.mark.rule("R3.5", "R3.7")
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("last", [result("a", 1), cancel("a", run_llm=True)])
+def test_a_result_that_was_replaced_too_is_not_answered_any_more(sync, last):
+    """The update says what the history is now, and whether it is to be answered."""
+    waits = [announce("a", "b"), begin("a"), begin("b", sync=sync), result("b", 1)]
+    played = play(waits, update("s"), last)
+    assert (played.became, played.asked) == ("place_replaced", [])
+
+
+@pytest.mark.rule("R3.5", "R3.7")
+def test_a_result_still_waits_for_others_than_the_call_without_a_place():
+    waits = play(announce("a", "b", "c"), begin("a"), begin("b", sync=False), begin("c"), update("s"))
+    waiting = play(result("b", 1), result("a", 1), onto=waits)
+    assert (waiting.became, waiting.asked) == ("place_replaced", [])
+    assert play(result("c", 1), onto=waiting).asked == [8]
 
 
 # Nothing counts after an end.

@@ -13,6 +13,7 @@ from tests.unit.rules.dsl import (
     end,
     finish,
     hear,
+    interim,
     interrupt,
     play,
     result,
@@ -26,6 +27,7 @@ from tests.unit.rules.dsl import (
 )
 
 from frameledger.evolve.changes import CallSettled, RunClosed
+from frameledger.frames import LLMContextEraseFrame
 
 WAYS = ("enqueue", "interrupt", "reject", "coalesce")
 
@@ -146,6 +148,73 @@ def test_a_turn_that_is_rejected_does_not_begin():
     played = play(asked, speak(), hear("two"), stop(), end(2), hear("three"))
     assert played.reasons[3:] == ["busy", "busy", "no_open_turn", None, None]
     assert played.texts == ["user: one", "user: three"]
+
+
+@pytest.mark.rule("R7.3")
+@pytest.mark.regression("fault 90")
+@pytest.mark.parametrize(
+    ("turn", "reasons"),
+    [
+        ([speak(second_input="reject"), hear("two"), hear("three"), stop()], ["busy"] * 3 + ["no_open_turn"]),
+        (
+            [speak(second_input="reject"), stop(), hear("two"), hear("own")],
+            ["busy", "no_open_turn", "busy", None],
+        ),
+        (
+            [speak(second_input="reject"), hear("two"), interim(), stop(), hear("three"), hear("own")],
+            ["busy", "busy", "no_open_turn", "no_open_turn", "busy", None],
+        ),
+        ([speak(second_input="reject"), stop(), stop(), hear("own")], ["busy", *["no_open_turn"] * 2, None]),
+        (
+            [speak(second_input="reject"), hear("two"), stop(), hear("own")],
+            ["busy"] * 2 + ["no_open_turn", None],
+        ),
+        (
+            [speak(second_input="reject"), stop(opened_version=1), hear("two")],
+            ["busy", "target_over", "busy"],
+        ),
+        (
+            [speak(second_input="reject"), hear("two"), stop(4), hear("own")],
+            ["busy"] * 2 + ["target_over", None],
+        ),
+        ([speak(second_input="reject"), speak(), hear("own"), stop()], ["busy", None, None, None]),
+        (
+            [speak(second_input="reject"), hear("own", second_input="enqueue"), stop()],
+            ["busy", None, "no_open_turn"],
+        ),
+    ],
+)
+def test_the_words_of_a_turn_that_its_own_start_rejected_are_rejected_too(turn, reasons):
+    played = play(*TALKING, turn)
+    assert played.reasons[3:] == reasons
+    assert played.texts == ["user: one"] + (["user: own"] if None in reasons else [])
+    assert (played.state.rejected_turn is None) == (reasons[-1] != "busy")
+
+
+@pytest.mark.rule("R7.3")
+def test_the_words_of_a_rejected_turn_are_taken_when_nothing_is_open_any_more():
+    played = play(*TALKING, speak(second_input="reject"), end(1), hear("two"), stop())
+    assert played.texts == ["user: one", "assistant: First", "user: two"]
+    assert (played.asked, played.state.rejected_turn) == ([1, 6], None)
+
+
+@pytest.mark.rule("R7.3")
+@pytest.mark.parametrize("over", [finish(), LLMContextEraseFrame(why="asked")])
+def test_a_rejected_turn_is_over_with_its_context(over):
+    assert play(*TALKING, speak(second_input="reject"), over).state.rejected_turn is None
+
+
+@pytest.mark.rule("R7.3")
+def test_a_start_that_the_setting_rejects_says_nothing_for_its_words():
+    rejected = [
+        settings(second_input="reject"),
+        *TALKING[:1],
+        start(2),
+        speak(second_input="reject"),
+        speak(),
+    ]
+    played = play(rejected, settings(second_input=None), hear("two"))
+    assert played.texts == ["user: one", "user: two"]
 
 
 @pytest.mark.rule("R7.3")
