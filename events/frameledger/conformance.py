@@ -5,7 +5,7 @@
 Input is a list of `{name, frames, initial, config}`, output `{name: outcome}` with an outcome of `{messages, tools,
 tool_choice, runs_after}`, or `{contexts: {label: outcome}}` where frames carry a `context` label. Each frame takes
 the road of a real record: bytes, decode, upcast, fold. `runs_after` holds the indexes of the frames that asked for an
-inference, also while one was open.
+inference, also while one was open. A scenario that cannot be played has no outcome; the errors say which.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
 from frameledger.record import DecodeError, decode
 
-_ABOUT_THE_PLAY = ("context", "at", "queued")
-"""Keys of a scenario's frame that speak to the player and are no part of the frame."""
+_ABOUT_THE_PLAY = ("at", "queued")
+"""Keys of a scenario's frame that speak to the player and are no part of the frame. `context` is one as text: as an
+object it is the context that an `LLMContextFrame` opens."""
 
 
 def play(scenario: Mapping[str, Any]) -> dict[str, Any]:
     """The outcome of one scenario."""
     frames = scenario["frames"]
-    labels = {frame["context"]: None for frame in frames if "context" in frame}
+    labels = dict.fromkeys(label for frame in frames if (label := _label(frame)) is not None)
     if not labels:
         return _play_one(scenario, frames, label=None)
     return {"contexts": {label: _play_one(scenario, frames, label) for label in labels}}
@@ -39,7 +40,7 @@ def _play_one(scenario: Mapping[str, Any], frames: list[dict[str, Any]], label: 
     folding = Folding(_initial(scenario, label))
     runs_after = []
     for index, written in enumerate(frames):
-        if written.get("context") != label:
+        if _label(written) != label:
             continue
         frame = _decoded(written)
         step = None if frame is None else folding.step(frame)
@@ -65,11 +66,19 @@ def _initial(scenario: Mapping[str, Any], label: str | None) -> Conversation:
     return Conversation.starting(ContextId(label or scenario["name"]), terms, initial.get("messages") or ())
 
 
+def _label(written: Mapping[str, Any]) -> str | None:
+    """The conversation that a frame is one of, where a scenario has several."""
+    label = written.get("context")
+    return label if isinstance(label, str) else None
+
+
 def _decoded(written: Mapping[str, Any]) -> AnyFrame | None:
     """The frame that a record with these bytes would bring; None for what is none, or for silence (`Elapse`)."""
     if written.get("type") == "Elapse":
         return None
     frame = {key: value for key, value in written.items() if key not in _ABOUT_THE_PLAY}
+    if _label(frame) is not None:
+        del frame["context"]
     try:
         return decode(json.dumps(frame).encode())
     except DecodeError:
@@ -77,8 +86,14 @@ def _decoded(written: Mapping[str, Any]) -> AnyFrame | None:
 
 
 def main() -> None:
-    scenarios = json.load(sys.stdin)
-    json.dump({scenario["name"]: play(scenario) for scenario in scenarios}, sys.stdout)
+    outcomes = []
+    for scenario in json.load(sys.stdin):
+        try:
+            outcomes.append(json.dumps({scenario["name"]: play(scenario)})[1:-1])
+        except Exception as error:  # Of this scenario: the others keep their outcomes.
+            name = scenario.get("name") if isinstance(scenario, dict) else scenario
+            print(f"scenario {name!r} has no outcome: {error!r}", file=sys.stderr)
+    sys.stdout.write(f"{{{', '.join(outcomes)}}}")
 
 
 if __name__ == "__main__":

@@ -51,6 +51,36 @@ def test_the_player_reads_a_list_of_scenarios_and_answers_by_name(monkeypatch, c
     }
 
 
+@pytest.mark.regression("fault 91")
+def test_a_scenario_that_cannot_be_played_takes_no_other_outcome_with_it(monkeypatch, capsys):
+    asks = {"name": "asks", "frames": [RUN]}
+    broken = [
+        {"name": "no frames"},
+        {"frames": []},
+        "no scenario",
+        {"name": ["no text"], "frames": []},
+        {"name": "no frame", "frames": [7]},
+        {"name": "no messages", "frames": [], "initial": {"messages": 7}},
+    ]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps([*broken, asks])))
+    conformance.main()
+    written = capsys.readouterr()
+    assert json.loads(written.out) == {"asks": play(asks)}
+    assert len(written.err.splitlines()) == len(broken)
+    assert "scenario 'no frames' has no outcome: KeyError('frames')" in written.err
+
+
+@pytest.mark.regression("fault 91")
+def test_the_context_of_a_context_frame_is_no_label():
+    opens = {"type": "LLMContextFrame", "context": {"messages": [USER]}, "run_llm": True}
+    opened = {"messages": [USER], "tools": None, "tool_choice": None, "runs_after": [1]}
+    assert said({"type": "TranscriptionFrame", "text": "before"}, opens, RUN) == opened | {
+        "runs_after": [0, 1, 2]
+    }
+    labelled = said(opens, {"type": "TranscriptionFrame", "text": "hi", "context": "a"})
+    assert labelled == {"contexts": {"a": opened}}
+
+
 def test_a_run_that_is_asked_for_while_one_is_open_counts_too():
     assert said(RUN, RUN, {"type": "LLMSetToolsFrame", "tools": [TOOL]}, RUN)["runs_after"] == [0, 1, 3]
 
