@@ -8,6 +8,10 @@ one that is complete: uvicorn waits for as long as the client keeps its side ope
 complete when an unused connection would be closed, however often a byte of it comes. Fields behind the body are passed
 over.
 
+*Pipelines.* A client may send requests without waiting for the answers. A few of them are kept: what follows is not
+parsed, and no more is read, until one is answered. So such a client is slowed, and takes no memory. Meanwhile only a
+write notices that it is gone.
+
 *Upgrades.* A request that offers another protocol is one of HTTP/1.1 all the same. The parser takes what follows such a
 head for the other protocol, and the body of the request would be lost; Java's client offers HTTP/2 by default.
 
