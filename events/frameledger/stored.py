@@ -32,7 +32,7 @@ FOLD_VERSION = 10
    the open run closes.
 9: the attempt of an announcement that names no run does not count as another announcer.
 10: a result whose place was replaced releases those that waited for its call; a start that rejects its turn rejects the
-   turn's words.
+   turn's words; an interruption or an end of a mirror that was superseded does not count.
 """
 
 

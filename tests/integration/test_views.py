@@ -350,6 +350,21 @@ def test_an_interruption_is_shown_once_whatever_it_closes_and_drops(database):
         ]
 
 
+@pytest.mark.regression("bridge 26")
+def test_an_interruption_of_a_process_that_was_replaced_is_none(database):
+    log = Log()
+    for frame in (
+        {"type": "LLMMirrorFrame", "mirror": "second", "react": True},
+        {"type": "InterruptionFrame", "mirror": "first"},
+        {"type": "InterruptionFrame", "mirror": "second"},
+    ):
+        log.add("talk", json.dumps(frame).encode())
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT version FROM interruptions").fetchall() == [(3,)]
+        assert connection.execute("SELECT interruption_count FROM contexts").fetchall() == [(1,)]
+
+
 def test_the_history_of_calls_says_what_became_of_each_and_who_ran_it(folded):
     shown = folded.execute(
         "SELECT call, became, who, queued IS NOT NULL, ran IS NOT NULL FROM tool_call_history "

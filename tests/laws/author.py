@@ -150,7 +150,8 @@ class Author:
         return TranscriptionFrame(text=self._piece(rng), includes_inter_frame_spaces=rng.random() < 0.2)
 
     def _interruption(self, rng: Random) -> Frame:
-        return InterruptionFrame(heard_text=rng.choice((None, None, "", "heard this", " heard that ")))
+        heard = rng.choice((None, None, "", "heard this", " heard that "))
+        return InterruptionFrame(heard_text=heard, mirror=self._keeper(rng))
 
     # What the assistant says
 
@@ -355,7 +356,7 @@ class Author:
         yield (1.0 if terms.mirror else 0.4), self._rewrite
         yield (0.5 if terms.mirror else 0.15), self._mirror
         yield (0.7 if terms.recording else 0.2), self._whole_context
-        yield (0.7 if terms.ended else 0.15), lambda rng: rng.choice((EndFrame, CancelFrame))()
+        yield (0.7 if terms.ended else 0.15), self._ending
         some = ((), (TOOL,), (OTHER_TOOL, TOOL), None, (CLIENT_TOOL,), (CLIENT_TOOL, OTHER_TOOL))
         yield 0.6, lambda rng: LLMSetToolsFrame(tools=rng.choice(some))
         yield 0.4, lambda rng: LLMUpdateSettingsFrame(settings=rng.choice(FIELD_VALUES["settings"]))
@@ -394,6 +395,9 @@ class Author:
     def _mirror(self, rng: Random) -> Frame:
         name = rng.choice(("m1", "m2", None, None if self.state.terms.mirror else "m3"))
         return LLMMirrorFrame(mirror=name, react=rng.random() < 0.7)
+
+    def _ending(self, rng: Random) -> Frame:
+        return rng.choice((EndFrame, CancelFrame))(mirror=self._keeper(rng))
 
     def _brought(self, rng: Random) -> list[dict[str, Any]]:
         return [rng.choice(BROUGHT) for _ in range(rng.choice((0, 1, 1, 2)))]

@@ -26,6 +26,7 @@ from frameledger.frames import (
     LLMMessagesUpdateFrame,
     LLMMirrorFrame,
     OfContext,
+    OfMirror,
 )
 from frameledger.ids import Era, Position
 
@@ -234,7 +235,7 @@ def test_nothing_that_is_said_for_another_mirror_counts(frames):
     for moment in moments(frames):
         frame = moment.frame
         if (
-            isinstance(frame, OfContext)
+            isinstance(frame, OfContext | OfMirror)
             and not isinstance(frame, LLMMirrorFrame)
             and frame.mirror is not None
         ):

@@ -104,7 +104,7 @@ EXAMPLES: tuple[Frame, ...] = (
     TranscriptionFrame(text="Hallo", user_id="u1", timestamp="12:00", language="de"),
     InterimTranscriptionFrame(text="Hal"),
     TranslationFrame(text="Hello", language="en"),
-    InterruptionFrame(heard_text=""),
+    InterruptionFrame(heard_text="", mirror="session-1"),
     BotStartedSpeakingFrame(),
     BotStoppedSpeakingFrame(opened_version=0),
     FunctionCallsStartedFrame(
@@ -142,7 +142,7 @@ EXAMPLES: tuple[Frame, ...] = (
     ),
     FunctionCallCancelFrame(function_name="f", tool_call_id="c1", run_llm=True, opened_version=9),
     StartFrame(),
-    EndFrame(),
+    EndFrame(mirror="session-1"),
     CancelFrame(id="ü" * 127),
     LLMServiceMetadataFrame(is_realtime_service=True, user_turn_strategies={"start": ["vad"]}),
     LLMContextEraseFrame(why="request 17 of its user", requested_by="privacy desk"),

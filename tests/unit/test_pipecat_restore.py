@@ -32,6 +32,7 @@ from frameledger_services.client import (
     PublishedFrame,
 )
 from frameledger_services.pipecat.errors import TakenOverError
+from frameledger_services.pipecat.outgoing import Encoder
 from frameledger_services.pipecat.repairs import SPOKEN
 from frameledger_services.pipecat.restore import NOTED, restore_conversation
 
@@ -132,6 +133,20 @@ def test_what_was_noted_is_apart_from_the_settings():
     found = restored(Kept(LEFT)).restored
     assert (found.settings, found.noted) == ({"model": "m"}, {"seat": 4})
     assert [one["role"] for one in found.repaired] == ["assistant", "tool", "assistant", "user"]
+
+
+@pytest.mark.regression("bridge 26")
+@pytest.mark.parametrize("last", ["InterruptionFrame", "EndFrame", "CancelFrame"])
+@pytest.mark.parametrize("react", [True, False])
+def test_a_process_that_was_replaced_takes_no_words_of_its_successor_with_it(last, react):
+    """It is not dead: its pipeline is interrupted, or ends, while the other one's answer is spoken."""
+    replaced = UUID(int=3)
+    late = Encoder(replaced).own({"type": last, "metadata": {"session": str(replaced)}}, 0).frame.frame
+    client = Kept([LLMMirrorFrame(mirror=str(replaced), react=react), *LEFT[:5]])
+    before = client.folding.state
+    assert client.store(late).reason == "mirror_superseded"
+    assert client.folding.state == replace(before, version=before.version + 1)
+    assert restored(client).restored.repaired == ({"role": "assistant", "content": "At nine."},)
 
 
 @pytest.mark.regression("bridge 1")

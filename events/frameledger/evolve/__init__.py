@@ -117,7 +117,7 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
         case "FunctionCallCancelFrame":
             return results.cancel(draft, frame)
         case "InterruptionFrame":
-            interruption.interrupted(draft, frame)
+            return interruption.interrupted(draft, frame)
         case "LLMThoughtStartFrame":
             return thoughts.started(draft, frame)
         case "LLMThoughtEndFrame":
@@ -142,7 +142,7 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
         case "ErrorFrame":
             return responses.failed(draft, frame)
         case "EndFrame" | "CancelFrame":
-            return interruption.ended(draft)
+            return interruption.ended(draft, frame)
         case "LLMContextEraseFrame":
             erasure.erased(draft)
         case "LLMContextAssistantTimestampFrame":

@@ -24,7 +24,14 @@ from frameledger.evolve.state import (
     Speech,
     State,
 )
-from frameledger.frames import AnyFrame, FunctionCallInProgressFrame, LLMMirrorFrame, OfContext, UnknownFrame
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallInProgressFrame,
+    LLMMirrorFrame,
+    OfContext,
+    OfMirror,
+    UnknownFrame,
+)
 from frameledger.ids import ContextId, Version
 from frameledger.values import replace
 
@@ -79,8 +86,9 @@ def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
         return False
     if names_an_erased_version(state, frame):
         return True
-    if isinstance(frame, OfContext) and frame.mirror is not None and not isinstance(frame, LLMMirrorFrame):
-        return frame.mirror not in erased.mirrors
+    said_for = frame.mirror if isinstance(frame, OfContext | OfMirror) else None
+    if said_for is not None and not isinstance(frame, LLMMirrorFrame):
+        return said_for not in erased.mirrors
     run_id = _named(frame, "run_id")
     if run_id is not None:
         return not _knows_run(state, erased, run_id)

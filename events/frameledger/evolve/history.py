@@ -23,6 +23,8 @@ from frameledger.frames import (
     LLMSetLimitsFrame,
     LLMSetToolsFrame,
     LLMUpdateSettingsFrame,
+    OfContext,
+    OfMirror,
 )
 from frameledger.frames.context import ContextFrames
 from frameledger.ids import Position
@@ -43,10 +45,14 @@ def has_changed(draft: Draft, expected: int | None) -> bool:
 def refusal(draft: Draft, frame: ContextFrames) -> Reason | None:
     """Why what a client says about the context does not count: another mirror keeps its history by now (RA5.mirror), or
     the context is not what the client knows (RA5.expected)."""
-    is_of_a_mirror = frame.mirror is not None and not isinstance(frame, LLMMirrorFrame)
-    if is_of_a_mirror and frame.mirror != draft.terms.mirror:
+    if not isinstance(frame, LLMMirrorFrame) and is_for_another_mirror(draft, frame):
         return "mirror_superseded"
     return "context_changed" if has_changed(draft, frame.expected_version) else None
+
+
+def is_for_another_mirror(draft: Draft, frame: OfContext | OfMirror) -> bool:
+    """Whether a frame names a mirror that does not keep the history now: its process was replaced (RA5.mirror)."""
+    return frame.mirror is not None and frame.mirror != draft.terms.mirror
 
 
 def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from frameledger.evolve import calls, capacity, groups, history, responses, runs, turns
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
-from frameledger.frames import InterruptionFrame
+from frameledger.frames import CancelFrame, EndFrame, InterruptionFrame
 from frameledger.values import replace
 
 
-def interrupted(draft: Draft, frame: InterruptionFrame) -> None:
+def interrupted(draft: Draft, frame: InterruptionFrame) -> Reason | None:
     """The assistant stops: its words so far are kept, its run is closed, what waits for it is dropped (R2.6, R4.1).
 
     The user's words are left alone, and the user's turn will request a run. A cough has no words, though: so whatever
     run an interruption inside an open turn takes away is deferred to the end of that turn.
     """
+    if history.is_for_another_mirror(draft, frame):
+        return "mirror_superseded"
     responses.interrupted(draft, _heard(draft, frame))
     before = draft.runs
     runs.close(draft, "interrupted")
@@ -27,6 +29,7 @@ def interrupted(draft: Draft, frame: InterruptionFrame) -> None:
         owed_to_turn |= groups.stop_waiting(draft, touched) or deferred
     runs.release(draft)
     draft.runs = replace(draft.runs, wanted=None, owed_to_bot=False, owed_to_turn=owed_to_turn)
+    return None
 
 
 def _heard(draft: Draft, frame: InterruptionFrame) -> str | None:
@@ -38,8 +41,10 @@ def _heard(draft: Draft, frame: InterruptionFrame) -> str | None:
     return heard if capacity.fits(draft, need) else None
 
 
-def ended(draft: Draft) -> Reason | None:
+def ended(draft: Draft, frame: EndFrame | CancelFrame) -> Reason | None:
     """`EndFrame` and `CancelFrame` write open text and words, settle open calls, and request no run (R1.6)."""
+    if history.is_for_another_mirror(draft, frame):
+        return "mirror_superseded"
     if draft.terms.ended and not _something_is_open(draft):
         return "context_ended"
     responses.end(draft)

@@ -182,6 +182,16 @@ class OfRun(Frame):
     database that had lost its latest commits. Without one, the attempt alone counts."""
 
 
+class OfMirror(Frame):
+    """A frame that stops what happens in a conversation, which a process that no longer keeps its history must not."""
+
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror")
+
+    mirror: Id | None = None
+    """The mirror whose process says this (`LLMMirrorFrame`). Ignored (`mirror_superseded`) if another one, or none,
+    keeps the history now. Null: whoever keeps it."""
+
+
 FROM_THE_WIRE = "from the wire"
 """The validation context of JSON that was parsed elsewhere and arrives as Python objects."""
 

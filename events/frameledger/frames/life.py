@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
 
-from frameledger.frames.base import ControlFrame, SystemFrame, UninterruptibleFrame
+from frameledger.frames.base import ControlFrame, OfMirror, SystemFrame, UninterruptibleFrame
 
 
 class StartFrame(SystemFrame):
@@ -21,7 +21,7 @@ class StartFrame(SystemFrame):
     type: Literal["StartFrame"] = "StartFrame"
 
 
-class EndFrame(ControlFrame, UninterruptibleFrame):
+class EndFrame(ControlFrame, OfMirror, UninterruptibleFrame):
     """The conversation ends.
 
     Says: nothing more is expected.
@@ -37,7 +37,7 @@ class EndFrame(ControlFrame, UninterruptibleFrame):
     type: Literal["EndFrame"] = "EndFrame"
 
 
-class CancelFrame(SystemFrame):
+class CancelFrame(SystemFrame, OfMirror):
     """The conversation is broken off.
 
     Says: stop at once.

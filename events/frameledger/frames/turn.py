@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from frameledger.frames.base import SecondInput, SystemFrame, VersionNumber
+from frameledger.frames.base import OfMirror, SecondInput, SystemFrame, VersionNumber
 from frameledger.frames.response import TextFrame
 
 
@@ -112,7 +112,7 @@ class TranslationFrame(HeardFrame):
     type: Literal["TranslationFrame"] = "TranslationFrame"  # type: ignore[assignment]  # own tag
 
 
-class InterruptionFrame(SystemFrame):
+class InterruptionFrame(SystemFrame, OfMirror):
     """The user cuts in.
 
     Says: stop answering.

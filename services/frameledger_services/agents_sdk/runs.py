@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from frameledger_services.agents_sdk.mirror import mirror_frame
+from frameledger_services.agents_sdk.mirror import MIRROR, mirror_frame
 from frameledger_services.agents_sdk.values import (
     Fields,
     bounded,
@@ -143,7 +143,9 @@ class Runs:
 
     def interrupted(self, runs: list[Run]) -> list[Fields]:
         """Record these runs as interrupted."""
-        frames: list[Fields] = [{"type": "InterruptionFrame"}] if self._is_open(runs) else []
+        frames: list[Fields] = (
+            [{"type": "InterruptionFrame", "mirror": MIRROR}] if self._is_open(runs) else []
+        )
         for run in runs:
             frames += [{"type": "FunctionCallCancelFrame", **call} for call in run.calls.values()]
         return [*frames, *self._closed(runs)]

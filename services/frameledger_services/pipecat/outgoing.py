@@ -37,6 +37,9 @@ _OF_THE_MIRROR = {
     "LLMEnablePromptCachingFrame",
     "LLMConfigureOutputFrame",
     "LLMRunFrame",
+    "InterruptionFrame",
+    "EndFrame",
+    "CancelFrame",
 }
 """Frames that carry the id of their mirror. They are ignored if another process has replaced this one."""
 

@@ -180,13 +180,13 @@ async def _tail_without_open_run(publisher: _Publisher, fence: int) -> tuple[lis
     tail = await newest_frames(client, context_id, fence, fence)
     if not is_being_answered(tail):
         return tail, fence
-    stop: Fields = {"type": "InterruptionFrame", "id": publisher.id("interruption")}
+    stop: Fields = {
+        "type": "InterruptionFrame",
+        "mirror": str(publisher.session),
+        "id": publisher.id("interruption"),
+    }
     newest = await publisher.publish(stop) or fence
-    tail = await newest_frames(client, context_id, fence, newest)
-    fences = [one.mirror for one in tail if isinstance(one, LLMMirrorFrame)]
-    if fences and fences[-1] != str(publisher.session):
-        raise TakenOverError(context_id)
-    return tail, newest
+    return await newest_frames(client, context_id, fence, newest), newest
 
 
 async def _repair(publisher: _Publisher, positions: Positions, changes: Iterable[Change]) -> int | None:

@@ -62,8 +62,8 @@ def write_step(rows: Rows, head: Head, frame: AnyFrame, step: Step, before: Stat
         writing.write(change)
     if step.outcome == "applied":
         writing.notice()
-    if type(frame) is InterruptionFrame:
-        head.counters.interruptions += 1
+        if type(frame) is InterruptionFrame:
+            head.counters.interruptions += 1
 
 
 def _is_more_text(head: Head, frame: AnyFrame, before: State) -> bool:

@@ -127,6 +127,7 @@ def test_what_nobody_ended_is_broken_off_when_the_next_answer_begins():
 
     ledger = asyncio.run(scenario())
     assert ledger.types() == (START, "InterruptionFrame", *ANSWER)
+    assert [one.mirror for one in ledger.told() if one.type == "InterruptionFrame"] == ["openai-agents"]
     assert [(one.provider, one.model) for one in ledger.told() if one.type == START] == [
         ("mine", "other")
     ] * 2

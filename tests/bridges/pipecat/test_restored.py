@@ -178,7 +178,8 @@ def test_a_result_reaches_its_message_after_the_newest_message_was_removed(setti
     on_the_road(settings, scene)
 
 
-def test_of_two_processes_of_one_name_the_older_writes_no_more_messages(settings):
+@pytest.mark.regression("bridge 26")
+def test_of_two_processes_of_one_name_the_older_writes_no_more_messages_and_ends_nothing(settings):
     async def scene():
         old, new = FrameledgerObserver("call-7", settings), FrameledgerObserver("call-7", settings)
         bot = Bot([Answer(["One."]), Answer(["Two."])], context=await old.restore(), observers=[old])
@@ -208,6 +209,8 @@ def test_of_two_processes_of_one_name_the_older_writes_no_more_messages(settings
     on_the_road(settings, scene)
     ignored = in_sql(settings, "SELECT count(*) FROM frames WHERE reason = 'mirror_superseded'")
     assert ignored[0][0] >= 2
+    ends = in_sql(settings, "SELECT outcome, reason FROM frames WHERE type = 'EndFrame' ORDER BY version")
+    assert ends == [("applied", None), ("ignored", "mirror_superseded")]
 
 
 CAPTURED = 90

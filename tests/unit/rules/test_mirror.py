@@ -42,6 +42,7 @@ from frameledger import stored
 from frameledger.effects import Cancel
 from frameledger.evolve.erasure import KNOWN_MIRRORS
 from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame
+from frameledger.values import replace
 
 KEPT = [mirror("m"), append("hello")]
 
@@ -190,6 +191,21 @@ def test_what_is_said_for_another_mirror_than_the_present_one_is_ignored(late):
 
 
 @pytest.mark.rule("RA5.mirror")
+@pytest.mark.regression("bridge 26")
+@pytest.mark.parametrize("late", [interrupt("it is"), finish(), break_off()], ids=lambda frame: frame.type)
+def test_what_a_process_that_was_replaced_stops_goes_on(late):
+    going_on = [ask(), start(2), *tokens("it is fine", run=2), begin("a"), speak(), hear("so")]
+    for before in ([], [mirror("old"), mirror(None)], [mirror("old"), mirror("m")]):
+        wanted = play(before, going_on)
+        played = play(by("old", late), onto=wanted)
+        assert (played.became, played.changes) == ("mirror_superseded", ())
+        assert played.state == replace(wanted.state, version=played.state.version)
+    for before in ([], [mirror("m")]):
+        assert play(before, going_on, late).became == "applied"
+    assert play(mirror("m"), going_on, by("m", late)).became == "applied"
+
+
+@pytest.mark.rule("RA5.mirror")
 def test_the_process_before_is_fenced_by_the_name_of_the_next():
     """It did not die, and goes on with what it has: none of that counts, and what counts is in order."""
     played = play(mirror("1"), by("1", append("a")), mirror("2"), by("1", append("b")), by("2", append("c")))
@@ -261,7 +277,8 @@ def test_what_is_said_for_a_mirror_of_an_erased_life_is_left_out():
     """A process that goes on with its conversation would store it anew."""
     erased = play(KEPT, LLMContextEraseFrame(why="asked"))
     assert play(by("m", append("still there")), onto=erased).steps[-1] is None
-    assert play(by("m", ask()), onto=erased).steps[-1] is None
+    for late in (ask(), interrupt(), finish(), break_off()):
+        assert play(by("m", late), onto=erased).steps[-1] is None
     again = play(mirror("m"), by("m", append("anew")), onto=erased)
     assert again.texts == ["user: anew"]
     later = play(mirror("n"), by("m", append("late")), by("x", append("of nobody")), onto=again)
