@@ -14,8 +14,8 @@ from typing import Any
 
 from frameledger_services.pipecat.captured_frame import GENERATED, Fields, ModelService, TranslationState
 from frameledger_services.pipecat.mirror import Mirror
+from frameledger_services.pipecat.terms import Terms
 from frameledger_services.pipecat.translate import name_of, translate
-from frameledger_services.pipecat.values import to_json, tools_to_json
 
 CHANGES, FIELDS, ON_THE_LOG = "changes", "fields", "frameledger.on_the_log"
 """Values in the place of a capture point: changes of the messages, complete frames, or a frame that is on the log
@@ -95,10 +95,7 @@ class Capture:
         self._sequence = count()
         self.context: Any = None
         self._mirror = Mirror()
-        self._tools: list[Any] = [[], None]
-        self._choice: Any = None
-        self._live_tools: Any = None
-        self._live_choice: Any = None
+        self._terms = Terms()
         self._seen: set[int] = set()
         self._seen_before: set[int] = set()
 
@@ -106,8 +103,7 @@ class Capture:
         self, context: Any, mirror: Mirror | None = None, tools: Any = None, tool_choice: Any = None
     ) -> None:
         """Compare this context with this copy from now on. `tools` and `tool_choice` (JSON) are on the log already."""
-        self.context, self._mirror = context, mirror or Mirror()
-        self._tools, self._choice = [tools or [], None], tool_choice
+        self.context, self._mirror, self._terms = context, mirror or Mirror(), Terms(tools, tool_choice)
 
     def retell(self) -> None:
         """Publish all messages at the next sync point."""
@@ -143,20 +139,8 @@ class Capture:
         except Exception:
             self.retell()
             raise
-        if context.tools is not self._live_tools or context.tool_choice is not self._live_choice:
-            self._sync_terms(context.tools, context.tool_choice)
-
-    def _sync_terms(self, tools: Any, choice: Any) -> None:
-        self._live_tools, self._live_choice = tools, choice
-        shown, custom = tools_to_json(tools)
-        if [shown, custom] != self._tools:
-            self._tools = [shown, custom]
-            extra = {} if custom is None else {"custom_tools": custom}
-            self.add({"type": "LLMSetToolsFrame", "tools": shown, **extra})
-        known_choice = choice if isinstance(choice, str | dict) else None
-        if known_choice is not None and known_choice != self._choice:
-            self._choice = known_choice
-            self.add({"type": "LLMSetToolChoiceFrame", "tool_choice": to_json(known_choice)})
+        for fields in self._terms.changes(context.tools, context.tool_choice):
+            self.add(fields)
 
     def _chosen(self, kind: type, at: str, service: ModelService | None, *, pushes: bool) -> Handlers:
         """Returns what is to be done with the frames of this class at this point."""

@@ -21,8 +21,9 @@ from frameledger_services.pipecat.hooks import Hooks, all_processors
 from frameledger_services.pipecat.inference_requests import InferenceRequests
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
-from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, restore_conversation
+from frameledger_services.pipecat.restore import Restored, for_pipecat, restore_conversation
 from frameledger_services.pipecat.session_frames import SessionFrames
+from frameledger_services.pipecat.terms import fits, names_of
 from frameledger_services.pipecat.values import to_json, tools_to_json
 from frameledger_services.settings import Settings
 
@@ -163,8 +164,10 @@ class FrameledgerObserver(BaseObserver):
             # The pipeline has started meanwhile with a context of its own, which is recorded.
             raise RuntimeError(_RESTORE_ONCE)
         chosen = {} if tools is None else {"tools": tools}
-        if tool_choice is not None or conversation.tool_choice is not None:
-            chosen["tool_choice"] = conversation.tool_choice if tool_choice is None else tool_choice
+        if tool_choice is None and fits(conversation.tool_choice, tools):
+            tool_choice = conversation.tool_choice
+        if tool_choice is not None:
+            chosen["tool_choice"] = tool_choice
         context = theirs.LLMContext(for_pipecat(conversation.messages, theirs.LLMSpecificMessage), **chosen)
         self._outbox.encoder.positions = conversation.positions
         mirror = Mirror(context.messages, known=conversation.next_is_known)

@@ -227,9 +227,3 @@ def for_pipecat(messages: Iterable[Any], specific: Any) -> list[Any]:
         else from_json(one)
         for one in messages
     ]
-
-
-def names_of(tools: Iterable[Any]) -> set[str]:
-    """Returns the function names of tools in OpenAI's format."""
-    described = [one.get("function", one) for one in tools if isinstance(one, Mapping)]
-    return {str(one["name"]) for one in described if isinstance(one, Mapping) and "name" in one}

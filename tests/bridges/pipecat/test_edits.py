@@ -16,7 +16,7 @@ from pipecat.frames.frames import (
     LLMUpdateSettingsFrame,
     TTSSpeakFrame,
 )
-from pipecat.processors.aggregators.llm_context import LLMContext, LLMSpecificMessage
+from pipecat.processors.aggregators.llm_context import NOT_GIVEN, LLMContext, LLMSpecificMessage
 from pipecat.processors.frame_processor import FrameProcessor
 from pipecat.services.settings import LLMSettings
 from tests.bridges.pipecat.bots import Answer, Bot
@@ -119,6 +119,25 @@ def test_frames_that_edit():
     assert conversation.messages == (NOTE,)
     assert [one["function"]["name"] for one in terms.tools] == ["f"]
     assert (terms.tool_choice, terms.settings["temperature"]) == ("required", 0.5)
+
+
+@pytest.mark.regression("bridge 36")
+def test_a_choice_that_is_taken_back_and_a_tool_that_joins_the_others_are_recorded():
+    first, second = (FunctionSchema(name, "F.", {}, []) for name in ("first", "second"))
+    context = LLMContext(tools=ToolsSchema([first]), tool_choice="required")
+    recording, bot = Recording(), Bot(context=context)
+
+    async def play(bot):
+        await bot.ask("Hi")
+        await bot.queue(LLMSetToolChoiceFrame(tool_choice=NOT_GIVEN))
+        await bot.settle()
+        context.tools.standard_tools.append(second)
+        await bot.ask("And now?")
+
+    terms = recording.run(bot, play).state.terms
+    assert [one["function"]["name"] for one in terms.tools] == ["first", "second"]
+    assert terms.tool_choice == "auto"
+    assert len(recording.of("LLMSetToolsFrame", "LLMSetToolChoiceFrame")) == 4
 
 
 def test_what_the_application_notes_is_one_of_the_settings():

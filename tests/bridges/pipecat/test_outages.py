@@ -145,7 +145,7 @@ def test_a_frame_that_is_refused_is_told_by_its_hash_and_the_others_arrive():
 
 
 @pytest.mark.parametrize(
-    "place", ["_taking", "_chosen", "_sync_terms", "_append", "mirror", "translate", "encode", "hook", "open"]
+    "place", ["_taking", "_chosen", "_append", "mirror", "terms", "translate", "encode", "hook", "open"]
 )
 def test_whatever_fails_inside_the_call_goes_on(monkeypatch, place):
     def broken(*_, **__):
@@ -156,6 +156,8 @@ def test_whatever_fails_inside_the_call_goes_on(monkeypatch, place):
     match place:
         case "mirror":
             monkeypatch.setattr("frameledger_services.pipecat.capture.Mirror.changes", broken)
+        case "terms":
+            monkeypatch.setattr("frameledger_services.pipecat.capture.Terms.changes", broken)
         case "translate":
             monkeypatch.setattr("frameledger_services.pipecat.outgoing.translate", broken)
         case "encode":

@@ -1,0 +1,83 @@
+"""Compares the tools and the tool choice of the context with those on the log. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from frameledger_services.pipecat.captured_frame import Fields
+from frameledger_services.pipecat.values import to_json, tools_to_json
+
+UNSET = "auto"
+"""Published for a choice that was taken back: what a provider does without one."""
+
+
+class Terms:
+    """The tools and the tool choice on the log, and those of the live context at the last comparison."""
+
+    def __init__(self, tools: Any = None, choice: Any = None) -> None:
+        """`tools` and `choice` (JSON) are on the log already."""
+        self._tools: list[Any] = [tools or [], None]
+        self._choice = choice
+        self._live: tuple[Any, Any] = (None, None)
+        self._listed: tuple[Any, Any] | None = None
+        """Copies of the lists of the live tools; None if these have no lists."""
+
+    def changes(self, tools: Any, choice: Any) -> tuple[Fields, ...]:
+        """Returns the frames of what has changed since the last call. A tool that is itself changed in its place is
+        not seen: this is called for nearly every frame."""
+        known_tools, known_choice = self._live
+        is_same = tools is known_tools and choice is known_choice
+        if is_same and (self._listed is None or self._listed == (tools.standard_tools, tools.custom_tools)):
+            return ()
+        self._live, self._listed = (tools, choice), None
+        if hasattr(tools, "standard_tools"):
+            self._listed = _copy(tools.standard_tools), _copy(tools.custom_tools)
+        return (*self._of_tools(tools), *self._of_choice(choice))
+
+    def _of_tools(self, tools: Any) -> Iterator[Fields]:
+        shown, custom = tools_to_json(tools)
+        if [shown, custom] != self._tools:
+            self._tools = [shown, custom]
+            extra = {} if custom is None else {"custom_tools": custom}
+            yield {"type": "LLMSetToolsFrame", "tools": shown, **extra}
+
+    def _of_choice(self, choice: Any) -> Iterator[Fields]:
+        known = choice if isinstance(choice, str | dict) else None
+        if known is None and self._choice is not None:
+            known = UNSET
+        if known is not None and known != self._choice:
+            self._choice = to_json(known)
+            yield {"type": "LLMSetToolChoiceFrame", "tool_choice": self._choice}
+
+
+def fits(choice: Any, tools: Any) -> bool:
+    """Returns whether a model can follow this choice with these tools: there are some, and the functions that it names
+    are among them. Providers refuse other choices."""
+    shown, custom = tools_to_json(tools)
+    return bool(shown or custom) and set(_names(choice)) <= names_of(shown)
+
+
+def names_of(tools: Iterable[Any]) -> set[str]:
+    """Returns the function names of tools in OpenAI's format."""
+    described = [one.get("function", one) for one in tools if isinstance(one, Mapping)]
+    return {str(one["name"]) for one in described if isinstance(one, Mapping) and "name" in one}
+
+
+def _names(choice: Any) -> Iterator[str]:
+    """Yields the functions that a choice names: one, or a list of allowed ones."""
+    if isinstance(choice, Mapping):
+        if isinstance(choice.get("name"), str):
+            yield choice["name"]
+        for inside in choice.values():
+            yield from _names(inside)
+    elif isinstance(choice, list | tuple):
+        for one in choice:
+            yield from _names(one)
+
+
+def _copy(listed: Any) -> Any:
+    """Returns the list of a tools schema, or its lists by provider, which an application can change in their place."""
+    if isinstance(listed, Mapping):
+        return {key: _copy(one) for key, one in listed.items()}
+    return list(listed) if isinstance(listed, list) else listed

@@ -1,0 +1,66 @@
+"""The `LLMContext` that `restore()` returns, from a conversation in memory."""
+
+import asyncio
+
+import pytest
+from pipecat.adapters.schemas.function_schema import FunctionSchema
+from pipecat.adapters.schemas.tools_schema import ToolsSchema
+from pipecat.processors.aggregators.llm_context import NOT_GIVEN
+from tests.bounds import IN_PROCESS
+from tests.unit.test_pipecat_restore import Kept
+
+from frameledger.frames import LLMMessagesAppendFrame, LLMMirrorFrame, LLMSetToolChoiceFrame
+from frameledger_services.pipecat import FrameledgerObserver
+
+WEATHER = ToolsSchema([FunctionSchema("weather", "Tells the weather.", {}, [])])
+NAMED = {"type": "function", "function": {"name": "weather"}}
+GONE = {"type": "function", "function": {"name": "gone"}}
+
+
+class Client(Kept):
+    """The client of an observer, with this conversation."""
+
+    async def publish(self, context_id, *frames, within, wait=False):
+        if wait:
+            return await super().publish(context_id, *frames, wait=wait, within=within)
+        return tuple(self.store(one.frame) for one in frames)
+
+    async def close(self):
+        pass
+
+
+def restored(*left, **given):
+    """Returns the context after these frames of a process that died, and the observer."""
+
+    async def scene():
+        async with asyncio.timeout(IN_PROCESS):
+            ledger = FrameledgerObserver("call-7", connect=lambda: Client(left))
+            context = await ledger.restore(**given)
+            await ledger.finish()
+            return context, ledger
+
+    return asyncio.run(scene())
+
+
+def left_by_another(*messages, choice=None):
+    frames = [LLMMirrorFrame(mirror="old", react=False)]
+    if choice is not None:
+        frames.append(LLMSetToolChoiceFrame(tool_choice=choice, mirror="old"))
+    return [*frames, LLMMessagesAppendFrame(messages=list(messages), mirror="old")]
+
+
+@pytest.mark.regression("bridge 36")
+@pytest.mark.parametrize(
+    ("stored", "given", "wanted"),
+    [
+        ("required", {}, NOT_GIVEN),
+        ("required", {"tools": WEATHER}, "required"),
+        (NAMED, {"tools": WEATHER}, NAMED),
+        (GONE, {"tools": WEATHER}, NOT_GIVEN),
+        (GONE, {"tools": WEATHER, "tool_choice": "none"}, "none"),
+        (None, {"tools": WEATHER}, NOT_GIVEN),
+    ],
+)
+def test_a_stored_choice_is_restored_if_the_tools_of_today_can_follow_it(stored, given, wanted):
+    context, _ = restored(*left_by_another({"role": "user", "content": "Hi"}, choice=stored), **given)
+    assert context.tool_choice == wanted
