@@ -6,6 +6,7 @@ awaits nothing and raises nothing; frames that it cannot take are counted.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from frameledger_services.pipecat.captured_frame import GENERATED, Fields, Model
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.terms import Terms
 from frameledger_services.pipecat.translate import name_of, translate
+from frameledger_services.pipecat.values import given_settings, settings_of
+
+logger = logging.getLogger("frameledger.pipecat")
 
 CHANGES, FIELDS, ON_THE_LOG = "changes", "fields", "frameledger.on_the_log"
 """Values in the place of a capture point: changes of the messages, complete frames, or a frame that is on the log
@@ -34,6 +38,7 @@ _ANSWER = {"LLMFullResponseEndFrame", "LLMThoughtStartFrame", "LLMThoughtTextFra
 _ANSWER |= {"LLMAssistantPushAggregationFrame", "FunctionCallResultFrame", "FunctionCallCancelFrame"}
 _WORDS, _TOKENS = "TextFrame", "LLMTextFrame"
 _START, _END, _ASKED = "LLMFullResponseStartFrame", "LLMFullResponseEndFrame", "LLMContextFrame"
+_ANSWER_TEXT = {_START, _TOKENS}
 _INTERRUPTION, _SETTINGS = "InterruptionFrame", "LLMUpdateSettingsFrame"
 _FROM_THE_MODEL = {"MetricsFrame", "ErrorFrame", "FunctionCallsStartedFrame", "FunctionCallInProgressFrame"}
 _VOICE = {"BotStartedSpeakingFrame", "BotStoppedSpeakingFrame", _WORDS}
@@ -94,6 +99,13 @@ class Capture:
         self._note_failure = note_failure
         self._sequence = count()
         self.context: Any = None
+        self.other_contexts: list[Any] = []
+        """The contexts of other aggregators of the pipeline."""
+
+        self._has_said_unknown = False
+        self._answering: ModelService | None = None
+        """The LLM service that was asked last to answer the context, whose settings are on the log."""
+
         self._mirror = Mirror()
         self._terms = Terms()
         self._seen: set[int] = set()
@@ -146,30 +158,67 @@ class Capture:
         """Returns what is to be done with the frames of this class at this point."""
         name = name_of(kind)
         before: Handler | None = None
+        if name == _ASKED:
+            if service is not None and not pushes:
+                before = self._asking(service, self._taking(kind, name, at, service))
+            return self._comparing(then=before), None
         if name is None:
             if at == ASSISTANT and not pushes:
                 before = self._counting(kind.__name__)
         elif self._is_taken(at, name, pushes=pushes):
-            before = self._taking(kind, name, at, service)
-        if name == _ASKED:
-            return self._comparing(then=before), None
+            # A frame that an LLM service processes is none of its own.
+            before = self._taking(kind, name, at, service if pushes else None)
         writes = not pushes and at != LLM and _WRITES_NOTHING.isdisjoint(one.__name__ for one in kind.__mro__)
         return before, self._comparing() if writes else None
 
     def _is_taken(self, at: str, name: str, *, pushes: bool) -> bool:
-        if name == _ASKED:
-            # Taken where it reaches the model. The aggregators also push it to announce changes.
-            return at == LLM and not pushes and not self.is_answered_here
         if name == _SETTINGS and self.is_answered_here:
             # Published with the next request instead.
             return False
         if at == LLM:
-            return pushes and (name in _FROM_THE_MODEL or (self.speaks and name in (_START, _TOKENS)))
+            return name in _FROM_THE_MODEL or (pushes and self.speaks and name in _ANSWER_TEXT)
         if at == OUTPUT:
             return name in _VOICE
-        if name == _START or name in _ANSWER or name in (_TOKENS, _WORDS):
+        if name in _ANSWER or name in _ANSWER_TEXT or name == _WORDS:
             return at == ASSISTANT and not pushes
         return True
+
+    def _asking(self, service: ModelService, then: Handler) -> Handler:
+        """Returns the handler of what asks an LLM service for an answer: it is taken where it reaches the service. The
+        aggregators also push it to announce changes."""
+
+        def ask(frame: Any) -> None:
+            try:
+                # A speculative request uses a copy of a context.
+                if not getattr(frame, "speculation", False):
+                    service.is_ours = self.context is None or frame.context is self.context
+                if not service.is_ours:
+                    self._say_unknown(frame.context, service)
+                elif not self.is_answered_here:
+                    self._note_settings(service)
+                    then(frame)
+            except Exception as error:
+                self._note_failure(error)
+
+        return ask
+
+    def _say_unknown(self, context: Any, service: ModelService) -> None:
+        if not (self._has_said_unknown or any(context is one for one in self.other_contexts)):
+            self._has_said_unknown = True
+            logger.warning(
+                "%s is asked to answer a context that no aggregator of its pipeline has: what it pushes is not "
+                "recorded until it answers the recorded context again.",
+                service.processor,
+            )
+
+    def _note_settings(self, service: ModelService) -> None:
+        """Add the settings of the service that answers from now on. Those of another one before it end."""
+        before = self._answering
+        if service is not before:
+            self._answering = service
+            ended = {} if before is None else dict.fromkeys(given_settings(settings_of(before.processor)))
+            if settings := ended | given_settings(settings_of(service.processor)):
+                self.add({"type": _SETTINGS, "settings": settings})
 
     def _comparing(self, then: Handler | None = None) -> Handler:
         def compare(frame: Any) -> None:
@@ -190,12 +239,19 @@ class Capture:
         return count_untold
 
     def _taking(self, kind: type, name: str, at: str, service: ModelService | None) -> Handler:
-        """Returns the handler that takes a frame where it is seen first. It is called for each token."""
+        """Returns the handler that takes a frame where it is seen first. It is called for each token.
+
+        What an LLM service pushes while it answers another context is not taken. Of that, and of answers that no voice
+        speaks, start and text are taken at the aggregator, if they reach it."""
         place = GENERATED if at == LLM and name == _TOKENS else at
         is_noted_only = name not in _NOW and kind.__name__ != _INTERRUPTION
+        is_answer_text = name in _ANSWER_TEXT
 
         def take(frame: Any) -> None:
             try:
+                is_ours = service is None or service.is_ours
+                if is_answer_text and service is not None and (frame.skip_tts or not is_ours):
+                    return
                 # A broadcast is two frames, one in each direction, that refer to each other: they count as one.
                 number, sibling = frame.id, frame.broadcast_sibling_id
                 if sibling is not None and sibling < number:
@@ -206,6 +262,8 @@ class Capture:
                 seen.add(number)
                 if len(seen) >= _REMEMBERED:
                     self._seen_before, self._seen = seen, set()
+                if not is_ours:
+                    return
                 if is_noted_only and not frame.metadata:
                     self._append(place, frame, service)
                 else:
@@ -220,6 +278,9 @@ class Capture:
             if type(frame).__name__ in (_START, _END):
                 # Words spoken from now on belong to that answer.
                 self._append(ON_THE_LOG, frame, service)
+        elif name == _SETTINGS and self._is_for_another(getattr(frame, "service", None)):
+            # Those of a service that answers later are added then.
+            pass
         elif name in _NOW:
             for fields in translate(frame, at, time.time_ns(), TranslationState(), service):
                 self.add(fields)
@@ -227,6 +288,9 @@ class Capture:
             if type(frame).__name__ == _INTERRUPTION:
                 self.interruptions += 1
             self._append(at, frame, service)
+
+    def _is_for_another(self, target: Any) -> bool:
+        return target is not None and (self._answering is None or self._answering.processor is not target)
 
     def _append(self, at: str, captured: Any, service: ModelService | None = None) -> int | None:
         if len(self.items) > MOST_CAPTURED and at != CHANGES:

@@ -15,10 +15,15 @@ GENERATED = "generated"
 
 @dataclass(slots=True)
 class ModelService:
-    """The provider and model of an LLM service in the pipeline."""
+    """An LLM service of the pipeline, with its provider and model."""
 
     provider: str | None = None
     model: str | None = None
+    processor: Any = None
+
+    is_ours: bool = True
+    """Whether the recorded context is the one that it answers, or answered last. Another LLM of the pipeline, such as a
+    classifier, has a context of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,11 @@ from typing import Any
 from frameledger_services.pipecat.capture import ASSISTANT, LLM, OUTPUT, USER, Capture
 from frameledger_services.pipecat.captured_frame import ModelService
 from frameledger_services.pipecat.intercepted import on_processing, on_pushing
+from frameledger_services.pipecat.values import settings_of
 
 logger = logging.getLogger("frameledger.pipecat")
+
+_AGGREGATOR = "LLMContextAggregator"
 
 
 class Hooks:
@@ -21,18 +24,44 @@ class Hooks:
         self._capture = capture
         self._hooked: set[int] = set()
 
-    def hook(self, processors: Sequence[Any]) -> None:
-        """Add handlers to the processors of a pipeline that have none yet."""
-        self._capture.speaks = any(is_a(one, "TTSService") for one in processors)
-        for processor in processors:
-            if id(processor) not in self._hooked:
-                self._hooked.add(id(processor))
-                self._hook(processor)
+    def hook(self, pipeline: Any) -> list[Any]:
+        """Add handlers to the processors of a pipeline that have none yet. Returns all its processors."""
+        processors = all_processors(pipeline)
+        new = [one for one in processors if id(one) not in self._hooked]
+        self._hooked.update(map(id, new))
+        self._find_context(pipeline, [one for one in new if is_a(one, _AGGREGATOR)])
+        self._capture.speaks = _has_a_voice(processors, self._capture.context)
+        for processor in new:
+            self._hook(processor)
+        return processors
+
+    def _find_context(self, pipeline: Any, aggregators: Sequence[Any]) -> None:
+        capture = self._capture
+        is_chosen = capture.context is not None
+        if aggregators and not is_chosen:
+            capture.follow(_outermost(pipeline, _AGGREGATOR).context)
+        others = [one for one in aggregators if one.context is not capture.context]
+        capture.other_contexts += [one.context for one in others]
+        if others and not is_chosen:
+            logger.error(
+                "%s: %s uses another context, which is not recorded: an observer records one context. Choose it with "
+                "FrameledgerObserver(..., context=), and add an observer with an id and a context of its own for the "
+                "other one.",
+                self._context_id,
+                others[0],
+            )
+        elif others and len(others) == len(aggregators):
+            logger.error(
+                "%s: %s uses another context, and no processor uses the one that is recorded: the one that the "
+                "observer was given, or that restore() returned.",
+                self._context_id,
+                others[0],
+            )
 
     def _hook(self, processor: Any) -> None:
         service = None
-        if is_a(processor, "LLMContextAggregator"):
-            if not self._is_ours(processor):
+        if is_a(processor, _AGGREGATOR):
+            if processor.context is not self._capture.context:
                 return
             at = USER if processor.role == "user" else ASSISTANT
         elif is_a(processor, "LLMService"):
@@ -44,20 +73,6 @@ class Hooks:
         on_pushing(processor, self._capture.handlers(at, pushes=True, service=service))
         if at != OUTPUT:
             on_processing(processor, self._capture.handlers(at, pushes=False, service=service))
-
-    def _is_ours(self, aggregator: Any) -> bool:
-        context = aggregator.context
-        if self._capture.context is None:
-            self._capture.follow(context)
-        if self._capture.context is context:
-            return True
-        logger.error(
-            "%s: %s uses another context, which is not recorded: an observer records one context. Add an observer with "
-            "an id of its own for the other context. After restore(), use the context that it returned.",
-            self._context_id,
-            aggregator,
-        )
-        return False
 
 
 def all_processors(pipeline: Any) -> list[Any]:
@@ -73,13 +88,30 @@ def is_a(processor: Any, name: str) -> bool:
     return any(one.__name__ == name for one in type(processor).__mro__)
 
 
-def settings_of(service: Any) -> Any:
-    """Returns the settings of a service. Pipecat 1.8 has no property for them."""
-    return getattr(service, "settings", None) or getattr(service, "_settings", None)
+def _outermost(pipeline: Any, name: str) -> Any:
+    """Returns the first processor of this class that is in the fewest nested pipelines: a classifier is in a branch."""
+    level = [pipeline]
+    while level:
+        level = [inside for one in level for inside in one.processors]
+        for processor in level:
+            if is_a(processor, name):
+                return processor
+    return None
+
+
+def _has_a_voice(processors: Sequence[Any], context: Any) -> bool:
+    """Returns whether a voice speaks the answers to this context: it is between the two aggregators."""
+    places = {
+        one.role: place
+        for place, one in enumerate(processors)
+        if is_a(one, _AGGREGATOR) and one.context is context
+    }
+    between = processors[places.get("user", 0) : places.get("assistant", 0)]
+    return any(is_a(one, "TTSService") for one in between)
 
 
 def _service(llm: Any) -> ModelService:
     model = getattr(settings_of(llm), "model", None)
     name = type(llm).__name__
     provider = name.removesuffix("LLMService").removesuffix("Service") or name
-    return ModelService(provider.lower(), model if isinstance(model, str) else None)
+    return ModelService(provider.lower(), model if isinstance(model, str) else None, llm)

@@ -17,7 +17,7 @@ from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import Client
 from frameledger_services.extras import needed
 from frameledger_services.pipecat.capture import Capture
-from frameledger_services.pipecat.hooks import Hooks, all_processors
+from frameledger_services.pipecat.hooks import Hooks
 from frameledger_services.pipecat.inference_requests import InferenceRequests
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
@@ -38,6 +38,9 @@ ASK_SECONDS = 1.0
 
 logger = logging.getLogger("frameledger.pipecat")
 
+_CONTEXT_GIVEN = (
+    "This observer records the context that it was given. Leave out `context`: restore() makes one."
+)
 _RESTORE_ONCE = "Call restore() once, and start the pipeline after it has returned."
 
 
@@ -63,11 +66,16 @@ class FrameledgerObserver(BaseObserver):
         context_id: str,
         settings: Settings | None = None,
         *,
+        context: Any = None,
         strict: bool = False,
         connect: Callable[[], Any] | None = None,
     ) -> None:
         """`settings` default to the environment and the stack that `frameledger up` runs, as for every client. Raises
         `SettingsError` for an invalid environment, ValueError for an invalid id.
+
+        `context` is the `LLMContext` to record. By default it is the one that `restore` returns, otherwise that of the
+        pipeline's first aggregator; those in branches come last. For a second context, such as a classifier's, add an
+        observer with another id.
 
         With `strict`, `finish()` raises `FramesLostError` if a frame was not published; Pipecat logs an error that an
         observer raises at the end. `connect` creates another client than `Client`.
@@ -87,6 +95,8 @@ class FrameledgerObserver(BaseObserver):
         self._said_at = 0.0
         self._capture = Capture(self._note_failure)
         capture = self._capture
+        if context is not None:
+            capture.follow(context)
         self._outbox = Outbox(context_id, self.session, capture.items, connect, retell=capture.retell)
         self._hooks = Hooks(context_id, capture)
         self._session = SessionFrames(self.session, capture)
@@ -137,10 +147,13 @@ class FrameledgerObserver(BaseObserver):
 
         Raises what `Client.publish` and `Client.context` raise, `ConversationParkedError` for a conversation that is
         parked, `FrameRejectedError` for an erased one whose id is refused, `TakenOverError` if another process restores
-        it at the same time, and RuntimeError if the pipeline has started or `restore` was called before.
+        it at the same time, and RuntimeError if the pipeline has started, `restore` was called before, or the observer
+        was given a `context`.
         """
         if self._opened or self._is_restoring or self.restored is not None:
             raise RuntimeError(_RESTORE_ONCE)
+        if self._capture.context is not None:
+            raise RuntimeError(_CONTEXT_GIVEN)
         from pipecat.processors.aggregators import llm_context as theirs
 
         given_messages, capture = list(messages or []), self._capture
@@ -223,8 +236,7 @@ class FrameledgerObserver(BaseObserver):
                     else "its observer records another pipeline",
                 )
             return
-        processors = all_processors(worker.pipeline)
-        self._hooks.hook(processors)
+        processors = self._hooks.hook(worker.pipeline)
         if not self._opened:
             self._opened = True
             self._worker = ref(worker)

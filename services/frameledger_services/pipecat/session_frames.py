@@ -6,9 +6,8 @@ from typing import Any
 from uuid import UUID
 
 from frameledger_services.pipecat.capture import Capture
-from frameledger_services.pipecat.hooks import is_a, settings_of
 from frameledger_services.pipecat.restore import NOTED
-from frameledger_services.pipecat.values import given_settings, request_settings, to_json
+from frameledger_services.pipecat.values import to_json
 
 
 class SessionFrames:
@@ -39,10 +38,6 @@ class SessionFrames:
         capture.add({"type": "StartFrame", "metadata": about})
         if self._notes:
             self._publish_notes()
-        for llm in (one for one in processors if is_a(one, "LLMService")):
-            read = request_settings if capture.is_answered_here else given_settings
-            if settings := read(settings_of(llm)):
-                capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
         capture.sync()
 
     def note(self, settings: dict[str, Any]) -> None:

@@ -112,6 +112,11 @@ def _each(values: object) -> Iterable[Any]:
     return values if isinstance(values, Iterable) else ()
 
 
+def settings_of(service: Any) -> Any:
+    """Returns the settings of a service. Pipecat 1.8 has no property for them."""
+    return getattr(service, "settings", None) or getattr(service, "_settings", None)
+
+
 def given_settings(settings: Any) -> dict[str, Any]:
     """Returns the given fields of a service's settings, as JSON."""
     fields = getattr(settings, "given_fields", None)

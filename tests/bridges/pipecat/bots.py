@@ -174,9 +174,12 @@ class Bot:
     service: Any = None
     """Replaces the scripted model."""
 
+    voice: Any = None
+    """Replaces the speaker."""
+
     def __post_init__(self) -> None:
         self.model = self.service or ScriptedModel(self.answers)
-        self.speaker = Speaker()
+        self.speaker = self.voice or Speaker()
         self.last = Passing()
         params = LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies())
         self.user, self.assistant = LLMContextAggregatorPair(self.context, user_params=params)

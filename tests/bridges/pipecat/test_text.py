@@ -5,11 +5,14 @@ import asyncio
 import pytest
 from pipecat.frames.frames import (
     FunctionCallResultProperties,
+    LLMConfigureOutputFrame,
     LLMMessagesAppendFrame,
+    LLMTextFrame,
     MetricsFrame,
 )
 from pipecat.metrics.metrics import LLMTokenUsage, LLMUsageMetricsData
-from tests.bridges.pipecat.bots import Answer, Bot
+from pipecat.processors.frame_processor import FrameProcessor
+from tests.bridges.pipecat.bots import Answer, Bot, Speaker
 from tests.bridges.pipecat.recording import Recording
 
 SPEAKS = pytest.mark.parametrize("speaks", [False, True], ids=["text", "speech"])
@@ -107,6 +110,34 @@ def test_a_call_in_the_background_is_told_where_pipecat_tells_it(deferred):
 
     recording.run(bot, play)
     assert [one.properties is None for one in recording.of("FunctionCallResultFrame")] == [False, True]
+
+
+class TTSService(Speaker):
+    """Known as a voice by the name of Pipecat's class. Pushes on what it is not to speak, as Pipecat 1.8 does."""
+
+    async def process_frame(self, frame, direction):
+        if isinstance(frame, LLMTextFrame) and frame.skip_tts:
+            await FrameProcessor.process_frame(self, frame, direction)
+            await self.push_frame(frame, direction)
+        else:
+            await super().process_frame(frame, direction)
+
+
+@pytest.mark.regression("bridge 37")
+def test_text_that_no_voice_speaks_is_recorded_as_the_aggregator_gets_it():
+    recording = Recording()
+    answers = [Answer(["One", " two"]), Answer(["Three", " four"])]
+    bot = Bot(answers, speaks=True, voice=TTSService())
+
+    async def play(bot):
+        await bot.ask("Count.")
+        await bot.queue(LLMConfigureOutputFrame(skip_tts=True))
+        await bot.settle()
+        await bot.ask("Go on in writing.")
+
+    recording.run(bot, play)
+    texts = [(one.text, one.append_to_context) for one in recording.of("LLMTextFrame")]
+    assert texts == [("One", False), (" two", False), ("Three", True), (" four", True)]
 
 
 def test_a_thought_with_a_signature_of_bytes_is_kept():
