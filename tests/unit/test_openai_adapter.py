@@ -118,6 +118,52 @@ def test_an_image_in_a_result_is_refused():
         body(call("x"), result("x", [IMAGE]))
 
 
+@pytest.mark.regression("bridge 34")
+def test_a_text_stands_for_a_medium_that_is_not_stored():
+    medium = {"$media": {"sha256": "00", "characters": 1_600_000, "type": "image/jpeg"}}
+    note = "(image/jpeg of 1.2 MB, not stored)"
+    parts = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": medium}}]
+    assert told({"role": "user", "content": parts})[0]["content"] == [
+        parts[0],
+        {"type": "text", "text": note},
+    ]
+    assert told({"role": "user", "content": medium})[0]["content"] == note
+
+
+@pytest.mark.regression("bridge 35")
+@pytest.mark.parametrize(
+    ("kind", "file", "sent"),
+    [
+        (
+            "file_base64",
+            {
+                "file_data": "data:application/pdf;base64,AA",
+                "filename": "a.pdf",
+                "mime_type": "application/pdf",
+            },
+            {"type": "file", "file": {"file_data": "data:application/pdf;base64,AA", "filename": "a.pdf"}},
+        ),
+        (
+            "file_base64",
+            {"file_data": "data:image/png;base64,AA", "filename": "", "mime_type": "image/png"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
+        ),
+        (
+            "file_url",
+            {"url": "https://a.example/a.png", "filename": "", "mime_type": "image/png"},
+            {"type": "image_url", "image_url": {"url": "https://a.example/a.png"}},
+        ),
+        (
+            "file_url",
+            {"url": "https://a.example/a.pdf", "filename": "a.pdf", "mime_type": "application/pdf"},
+            {"type": "text", "text": "(application/pdf a.pdf: https://a.example/a.pdf)"},
+        ),
+    ],
+)
+def test_pipecat_s_files_have_the_form_of_the_api(kind, file, sent):
+    assert told({"role": "user", "content": [{"type": kind, "file": file}]})[0]["content"] == [sent]
+
+
 def test_an_own_message_without_a_role_is_refused():
     with pytest.raises(UnmappableError, match="message 1 of the request, which has no role"):
         body(own({"type": "wizardry"}))

@@ -29,6 +29,7 @@ from frameledger.frames import (
     TranscriptionFrame,
 )
 from frameledger_services import call_words
+from frameledger_services.omitted_media import MEDIA, has_omitted_media
 from frameledger_services.pipecat.capture import FIELDS
 from frameledger_services.pipecat.captured_frame import TranslationState
 from frameledger_services.pipecat.mirror import Appended, Mirror, Positions, Replaced, Rewritten
@@ -36,7 +37,7 @@ from frameledger_services.pipecat.outgoing import Encoder
 from frameledger_services.pipecat.pending import GAP, Pending, Waiting
 from frameledger_services.pipecat.repairs import repairs
 from frameledger_services.pipecat.translate import translate
-from frameledger_services.pipecat.values import MEDIA, from_json, has_omitted_media, request_settings, to_json
+from frameledger_services.pipecat.values import from_json, request_settings, to_json
 
 
 @dataclass

@@ -181,7 +181,12 @@ class FrameledgerObserver(BaseObserver):
             tool_choice = conversation.tool_choice
         if tool_choice is not None:
             chosen["tool_choice"] = tool_choice
-        context = theirs.LLMContext(for_pipecat(conversation.messages, theirs.LLMSpecificMessage), **chosen)
+        messages = (
+            given_messages  # complete, with media that are too large to store
+            if conversation.restored.is_new and len(given_messages) == len(conversation.messages)
+            else for_pipecat(conversation.messages, theirs.LLMSpecificMessage)
+        )
+        context = theirs.LLMContext(messages, **chosen)
         self._outbox.encoder.positions = conversation.positions
         mirror = Mirror(context.messages, known=conversation.next_is_known)
         self._capture.follow(context, mirror, conversation.tools, conversation.tool_choice)

@@ -10,12 +10,13 @@ from uuid import UUID, uuid5
 
 from frameledger.frames import AnyFrame, LLMMirrorFrame
 from frameledger_services.client import Client, ConversationParkedError, FrameRejectedError
+from frameledger_services.omitted_media import has_omitted_media, with_text_for_media
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.errors import TakenOverError
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.repairs import is_being_answered, repairs
 from frameledger_services.pipecat.stored_tail import newest_frames, shows_next_position
-from frameledger_services.pipecat.values import from_json, has_omitted_media
+from frameledger_services.pipecat.values import from_json
 
 NOTED = "noted"
 """The setting with the values that applications note. Requests to models do not contain it."""
@@ -220,10 +221,12 @@ def _wire(message: Any) -> Any:
 
 
 def for_pipecat(messages: Iterable[Any], specific: Any) -> list[Any]:
-    """Returns the messages with `specific` objects for provider-specific messages, and with bytes decoded."""
+    """Returns the messages with `specific` objects for provider-specific messages, with bytes decoded, and with a text
+    for each medium that was too large to store."""
+    readable = [with_text_for_media(one) if has_omitted_media(one) else one for one in messages]
     return [
         specific(llm=one["llm"], message=from_json(one["message"]))
         if set(one) == {"llm", "message"}
         else from_json(one)
-        for one in messages
+        for one in readable
     ]

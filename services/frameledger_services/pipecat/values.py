@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import hashlib
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
+
+from frameledger_services.omitted_media import MEDIA, PLAIN, mark
 
 MEDIA_LIMIT = 1024 * 1024
 """Maximum characters of a `data:` URL. Longer ones are recorded as hash and size."""
 
 # An object with only one of these names encodes a value that JSON cannot represent. An application's object with the
 # same shape is wrapped, so that every value is restored unchanged.
-BYTES, MEDIA, PLAIN = "$bytes", "$media", "$plain"
+BYTES = "$bytes"
 _MARKS = frozenset({BYTES, MEDIA, PLAIN})
 _FLOATS = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 DEEPEST = 100
@@ -37,7 +38,7 @@ def to_json(value: Any, media_limit: int = MEDIA_LIMIT, depth: int = 0) -> Any:
         return value
     if isinstance(value, str):
         text = str(value.value) if isinstance(value, Enum) else str(value)
-        return {MEDIA: _media(text)} if len(text) > media_limit and text.startswith("data:") else text
+        return mark(text) if len(text) > media_limit and text.startswith("data:") else text
     if isinstance(value, float):
         return _FLOATS.get(repr(value), value)
     if depth > DEEPEST:
@@ -79,13 +80,6 @@ def from_json(value: Any) -> Any:
         if name == PLAIN and isinstance(inside, Mapping):
             return {key: from_json(one) for key, one in inside.items()}
     return {key: from_json(one) for key, one in value.items()}
-
-
-def has_omitted_media(value: Any) -> bool:
-    """Returns whether it contains media that are stored only as hash and size."""
-    if isinstance(value, Mapping):
-        return (len(value) == 1 and MEDIA in value) or any(map(has_omitted_media, value.values()))
-    return isinstance(value, list | tuple) and any(map(has_omitted_media, value))
 
 
 def tools_to_json(tools: Any) -> tuple[list[Any], Any]:
@@ -151,12 +145,6 @@ def request_settings(settings: Any) -> dict[str, Any]:
     given_values = given_settings(settings)
     request = dict.fromkeys(_PIPECAT_SETTINGS) | {name: given_values.get(name) for name in REQUEST_SETTINGS}
     return request | {"extra": given_values.get("extra") or None}
-
-
-def _media(text: str) -> dict[str, Any]:
-    kind = text[5:].partition(",")[0].partition(";")[0]
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return {"sha256": digest, "characters": len(text), "type": kind[:100]}
 
 
 def _repr(value: object) -> str:

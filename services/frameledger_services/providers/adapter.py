@@ -106,6 +106,8 @@ class LLMAdapter(ABC):
                 message = message.message
             if system_replaced and isinstance(message, Mapping) and message.get("role") == "system":
                 continue
+            if not isinstance(message, LLMSpecificMessage):
+                message = content.standard(message)
             relevant.append(message)
             known.append(answer)
         offered = {tool.name for tool in tools}

@@ -1,4 +1,5 @@
-"""Checks standard messages before an adapter reads them: roles, parts of content, calls."""
+"""Checks standard messages before an adapter reads them: roles, parts of content, calls. Before that, parts in forms of
+the Pipecat bridge become standard ones."""
 
 from __future__ import annotations
 
@@ -6,11 +7,24 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from frameledger_services.omitted_media import has_omitted_media, with_text_for_media
 from frameledger_services.providers.errors import UnmappableError
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,;]+)*?;base64,", re.IGNORECASE)
+
+
+def standard(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the message with Pipecat's file parts as standard ones, and with a text for media that are not stored."""
+    if isinstance(message.get("content"), str | None):
+        return message
+    if has_omitted_media(message):
+        message = with_text_for_media(message)
+    content = message["content"]
+    if not isinstance(content, list | tuple):
+        return message
+    return {**message, "content": [_standard_part(part) for part in content]}
 
 
 def check(provider: str, place: int, message: Mapping[str, Any]) -> None:
@@ -52,6 +66,25 @@ def data_url(url: str) -> tuple[str, str] | None:
     """Returns media type and base64 of a data URL; None for any other URL."""
     head = _DATA_URL.match(url)
     return None if head is None else (head[1].lower(), url[head.end() :])
+
+
+def _standard_part(part: Any) -> Any:
+    match part:
+        case {
+            "type": "file_base64",
+            "file": {"file_data": str(url), "mime_type": str(kind)},
+        } | {"type": "file_url", "file": {"url": str(url), "mime_type": str(kind)}} if kind.startswith(
+            "image/"
+        ):
+            return {"type": "image_url", "image_url": {"url": url}}
+        case {"type": "file_base64", "file": {"file_data": str(data), **about}}:
+            name = about.get("filename")
+            return {"type": "file", "file": {"file_data": data} | ({"filename": name} if name else {})}
+        case {"type": "file_url", "file": {"url": str(url), **about}}:
+            # No two providers fetch the same kinds of files.
+            named = " ".join(str(about[name]) for name in ("mime_type", "filename") if about.get(name))
+            return {"type": "text", "text": f"({named or 'file'}: {url})"}
+    return part
 
 
 def _check_part(provider: str, where: str, part: object) -> None:

@@ -5,12 +5,14 @@ import asyncio
 import pytest
 from pipecat.adapters.schemas.function_schema import FunctionSchema
 from pipecat.adapters.schemas.tools_schema import ToolsSchema
-from pipecat.processors.aggregators.llm_context import NOT_GIVEN
+from pipecat.processors.aggregators.llm_context import NOT_GIVEN, LLMContext
 from tests.bounds import IN_PROCESS
 from tests.unit.test_pipecat_restore import Kept
 
 from frameledger.frames import LLMMessagesAppendFrame, LLMMirrorFrame, LLMSetToolChoiceFrame
 from frameledger_services.pipecat import FrameledgerObserver
+from frameledger_services.pipecat.mirror import Mirror
+from frameledger_services.pipecat.values import to_json
 
 WEATHER = ToolsSchema([FunctionSchema("weather", "Tells the weather.", {}, [])])
 NAMED = {"type": "function", "function": {"name": "weather"}}
@@ -64,3 +66,30 @@ def left_by_another(*messages, choice=None):
 def test_a_stored_choice_is_restored_if_the_tools_of_today_can_follow_it(stored, given, wanted):
     context, _ = restored(*left_by_another({"role": "user", "content": "Hi"}, choice=stored), **given)
     assert context.tool_choice == wanted
+
+
+LARGE = "data:image/jpeg;base64," + "A" * 1_600_000
+
+
+@pytest.mark.regression("bridge 34")
+def test_a_medium_that_was_too_large_to_store_is_a_text_after_the_restore():
+    question = LLMContext.create_image_url_message(url=LARGE, text="What is this?")
+    note = {"type": "text", "text": "(image/jpeg of 1.2 MB, not stored)"}
+    context, ledger = restored(
+        *left_by_another(to_json(question), to_json({"role": "user", "content": LARGE}))
+    )
+    assert context.messages == [
+        {"role": "user", "content": [{"type": "text", "text": "What is this?"}, note]},
+        {"role": "user", "content": note["text"]},
+    ]
+    assert ledger.restored.without_media == 2
+    # They are not published again for that.
+    assert Mirror(context.messages, known=True).changes(context.messages) == ()
+
+
+@pytest.mark.regression("bridge 34")
+def test_a_new_conversation_keeps_the_media_that_it_was_given():
+    given = [LLMContext.create_image_url_message(url=LARGE)]
+    context, ledger = restored(messages=given)
+    assert ledger.restored.is_new
+    assert context.messages == given
