@@ -16,7 +16,7 @@ from frameledger_services.pipecat.errors import TakenOverError
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.repairs import is_being_answered, repairs
 from frameledger_services.pipecat.stored_tail import newest_frames, shows_next_position
-from frameledger_services.pipecat.values import from_json
+from frameledger_services.pipecat.values import from_json, specific_from_json
 
 NOTED = "noted"
 """The setting with the values that applications note. Requests to models do not contain it."""
@@ -225,7 +225,7 @@ def for_pipecat(messages: Iterable[Any], specific: Any) -> list[Any]:
     for each medium that was too large to store."""
     readable = [with_text_for_media(one) if has_omitted_media(one) else one for one in messages]
     return [
-        specific(llm=one["llm"], message=from_json(one["message"]))
+        specific(llm=one["llm"], message=specific_from_json(one["message"]))
         if set(one) == {"llm", "message"}
         else from_json(one)
         for one in readable

@@ -26,6 +26,15 @@ DEEPEST = 100
 """Values nested deeper are recorded as their `repr`, because frames with them would be rejected."""
 
 
+@dataclasses.dataclass(slots=True)
+class InlineData:
+    """Stands for a `Blob` of Google's SDK in a bookmark of a Gemini signature: Pipecat's adapter reads its
+    attributes."""
+
+    data: bytes
+    mime_type: Any = None
+
+
 def is_specific(value: object) -> bool:
     """Returns whether this is a provider-specific message (`LLMSpecificMessage`)."""
     return hasattr(value, "llm") and hasattr(value, "message") and not isinstance(value, Mapping)
@@ -80,6 +89,15 @@ def from_json(value: Any) -> Any:
         if name == PLAIN and isinstance(inside, Mapping):
             return {key: from_json(one) for key, one in inside.items()}
     return {key: from_json(one) for key, one in value.items()}
+
+
+def specific_from_json(message: Any) -> Any:
+    """Returns the content of a provider-specific message, in the form in which Pipecat's adapters read it."""
+    value = from_json(message)
+    match value:
+        case {"bookmark": {"inline_data": {"data": bytes() as data, **about}} as bookmark}:
+            bookmark["inline_data"] = InlineData(data, about.get("mime_type"))
+    return value
 
 
 def tools_to_json(tools: Any) -> tuple[list[Any], Any]:

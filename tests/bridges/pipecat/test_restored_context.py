@@ -7,6 +7,7 @@ from pipecat.adapters.schemas.function_schema import FunctionSchema
 from pipecat.adapters.schemas.tools_schema import ToolsSchema
 from pipecat.processors.aggregators.llm_context import NOT_GIVEN, LLMContext
 from tests.bounds import IN_PROCESS
+from tests.bridges.pipecat.recording import as_bytes, stored_bytes
 from tests.unit.test_pipecat_restore import Kept
 
 from frameledger.frames import LLMMessagesAppendFrame, LLMMirrorFrame, LLMSetToolChoiceFrame
@@ -93,3 +94,14 @@ def test_a_new_conversation_keeps_the_media_that_it_was_given():
     context, ledger = restored(messages=given)
     assert ledger.restored.is_new
     assert context.messages == given
+
+
+@pytest.mark.regression("bridge 38")
+def test_the_bookmark_of_a_gemini_image_has_the_attributes_that_pipecat_reads():
+    bookmark = {"inline_data": {"data": {"$bytes": "AAEC"}, "mime_type": "image/png"}}
+    content = {"type": "thought_signature", "signature": {"$bytes": "AA=="}, "bookmark": bookmark}
+    stored = {"llm": "google", "message": content}
+    context, _ = restored(*left_by_another(stored))
+    blob = context.messages[0].message["bookmark"]["inline_data"]
+    assert (blob.data, blob.mime_type) == (b"\x00\x01\x02", "image/png")
+    assert as_bytes(context.messages) == stored_bytes([stored])
