@@ -13,6 +13,7 @@ import pytest
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
     FunctionCallFromLLM,
+    FunctionCallResultFrame,
     FunctionCallsStartedFrame,
     LLMContextEraseFrame,
     LLMMessageRewriteFrame,
@@ -107,8 +108,9 @@ HOW: Any = {
 }
 
 
-def restored(client: Any) -> Any:
-    return asyncio.run(restore_conversation(client, "s", SESSION, **HOW))
+def restored(client: Any, initial: Any = None, session: UUID = SESSION) -> Any:
+    how = HOW if initial is None else HOW | {"initial": initial}
+    return asyncio.run(restore_conversation(client, "s", session, **how))
 
 
 @pytest.mark.parametrize("left", [(), LEFT], ids=["new", "left by a process that died"])
@@ -262,3 +264,45 @@ def test_of_two_processes_that_restore_at_once_the_later_repairs_it_once_and_the
 
 def messages_of(client: Any) -> list[Any]:
     return [dict(one) for one in client.folding.conversation().messages]
+
+
+LONG = [{"role": "user", "content": f"{number} {'x' * 3_000_000}"} for number in range(3)]
+
+
+@pytest.mark.regression("bridge 30")
+def test_first_messages_that_are_too_long_for_one_frame_are_published_as_several():
+    client = Kept(())
+    found = restored(client, LONG)
+    assert found.messages == messages_of(client) == LONG
+    assert found.positions.positions == [position for position, _ in client.versions[-1].rows]
+    assert [one.frame.type for one in client.rows] == ["LLMMirrorFrame", *["LLMMessagesAppendFrame"] * 3]
+    again = restored(client, [], session=UUID(int=8))
+    assert (again.restored.is_new, again.messages) == (False, LONG)
+
+
+@pytest.mark.regression("bridge 30")
+@pytest.mark.parametrize("initial", [LONG, []], ids=["the same", "none"])
+@pytest.mark.parametrize("so_far", [0, 1, 2])
+def test_first_messages_of_a_process_that_died_between_them_are_replaced(so_far, initial):
+    client = Kept((), fault=1, so_far=so_far)
+    with pytest.raises(FramesUnacknowledgedError):
+        restored(client, LONG)
+    found = restored(client, initial, session=UUID(int=8))
+    assert found.restored.is_new
+    assert found.messages == messages_of(client) == initial
+    assert found.positions.positions == [position for position, _ in client.versions[-1].rows]
+
+
+@pytest.mark.regression("bridge 30")
+def test_repairs_that_are_too_long_for_one_frame_are_published_as_several():
+    calls = []
+    for number in range(3):
+        call: Any = {"function_name": "order", "tool_call_id": f"c{number}"}
+        calls += [
+            FunctionCallsStartedFrame(function_calls=[FunctionCallFromLLM(**call, arguments="{}")]),
+            FunctionCallResultFrame(**call, result="x" * 3_000_000),
+        ]
+    client = Kept([*LEFT[:3], *calls])
+    found = restored(client)
+    assert found.messages == messages_of(client)
+    assert [one["role"] for one in found.restored.repaired] == ["assistant", "tool"] * 3

@@ -115,7 +115,7 @@ class Encoder:
             return self._replace(change.messages)
         position = self.positions.apply(change)
         if isinstance(change, Appended):
-            return [_messages("LLMMessagesAppendFrame", part) for part in _parts(change.messages)]
+            return [_messages("LLMMessagesAppendFrame", part) for part in parts_of(change.messages)]
         assert isinstance(change, Rewritten)
         known = self.positions
         if known.next_position - 1 - len(known.messages) > MOST_GAPS:
@@ -124,7 +124,7 @@ class Encoder:
 
     def _replace(self, messages: tuple[Any, ...]) -> list[Fields]:
         self.positions.begin(messages)
-        first, *others = _parts(messages) or [()]
+        first, *others = parts_of(messages) or [()]
         appends = [_messages("LLMMessagesAppendFrame", part) for part in others]
         return [_messages("LLMMessagesUpdateFrame", first), *appends]
 
@@ -166,7 +166,8 @@ def _messages(kind: str, messages: Iterable[Any]) -> Fields:
     return {"type": kind, "messages": list(messages)}
 
 
-def _parts(messages: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def parts_of(messages: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Returns the messages in groups, one for each frame."""
     parts: list[tuple[Any, ...]] = []
     part: list[Any] = []
     size = 0

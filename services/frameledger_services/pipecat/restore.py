@@ -14,12 +14,16 @@ from frameledger_services.omitted_media import has_omitted_media, with_text_for_
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.errors import TakenOverError
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
+from frameledger_services.pipecat.outgoing import parts_of
 from frameledger_services.pipecat.repairs import is_being_answered, repairs
 from frameledger_services.pipecat.stored_tail import newest_frames, shows_next_position
 from frameledger_services.pipecat.values import from_json, specific_from_json
 
 NOTED = "noted"
 """The setting with the values that applications note. Requests to models do not contain it."""
+
+MORE = "more"
+"""In the metadata of a frame with first messages of a conversation: others follow in the next frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,8 @@ class Restored:
     """The version with which the new process starts. It includes the first frame of this process."""
 
     is_new: bool = True
-    """Whether the conversation had no frames before, or only the fences of processes that died before their first
-    message. So has a conversation that was erased."""
+    """Whether the conversation had no frames before, or only the fences of processes that died before the last of their
+    first messages. So has a conversation that was erased."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The stored settings, without the noted values."""
@@ -93,10 +97,10 @@ async def restore_conversation(
     positions = Positions()
     positions.begin(messages, stored.positions)
     tail, version = await _tail_without_open_run(publisher, fence)
-    is_new = all(isinstance(one, LLMMirrorFrame) for one in tail)
+    is_new = all(isinstance(one, LLMMirrorFrame) or MORE in one.metadata for one in tail)
     changes: list[Change] = []
     if is_new:
-        version = await _append_initial(publisher, positions, tuple(initial)) or version
+        version = await _begin(publisher, positions, tuple(initial)) or version
     else:
         changes = repairs(messages, tail, ambiguous=open_calls == "ambiguous")
         version = await _repair(publisher, positions, changes) or version
@@ -158,20 +162,22 @@ async def _fence(publisher: _Publisher, react: bool) -> int:
     return version
 
 
-async def _append_initial(
-    publisher: _Publisher, positions: Positions, messages: tuple[Any, ...]
-) -> int | None:
-    """Append the first messages of a new conversation, if there are any. Returns the version."""
-    if not messages:
+async def _begin(publisher: _Publisher, positions: Positions, messages: tuple[Any, ...]) -> int | None:
+    """Publish the first messages of a new conversation, if there are any. They replace those of a process that died
+    between its first ones. Returns the version."""
+    if not (messages or positions.messages):
         return None
-    positions.apply(Appended(messages))
-    frame: Fields = {
-        "type": "LLMMessagesAppendFrame",
-        "messages": list(messages),
-        "mirror": str(publisher.session),
-        "id": publisher.id("initial"),
-    }
-    return await publisher.publish(frame)
+    kind = "LLMMessagesUpdateFrame" if positions.messages else "LLMMessagesAppendFrame"
+    positions.begin(messages)
+    parts = parts_of(messages) or [()]
+    frames: list[Fields] = []
+    for number, part in enumerate(parts, 1):
+        about: Fields = {"mirror": str(publisher.session), "id": publisher.id(f"initial.{number}")}
+        if number < len(parts):
+            about["metadata"] = {MORE: True}
+        frames.append({"type": kind, "messages": list(part), **about})
+        kind = "LLMMessagesAppendFrame"
+    return await publisher.publish(*frames)
 
 
 async def _tail_without_open_run(publisher: _Publisher, fence: int) -> tuple[list[AnyFrame], int]:
@@ -192,8 +198,15 @@ async def _tail_without_open_run(publisher: _Publisher, fence: int) -> tuple[lis
 
 async def _repair(publisher: _Publisher, positions: Positions, changes: Iterable[Change]) -> int | None:
     """Publish the repairs, if there are any. Returns the version of the last one."""
-    frames = [_frame(change, positions, publisher.session, number) for number, change in enumerate(changes)]
+    frames = [
+        _frame(change, positions, publisher.session, number)
+        for number, change in enumerate(one for change in changes for one in _in_parts(change))
+    ]
     return await publisher.publish(*frames) if frames else None
+
+
+def _in_parts(change: Change) -> Iterable[Change]:
+    return map(Appended, parts_of(change.messages)) if isinstance(change, Appended) else [change]
 
 
 def _noted(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -145,6 +145,21 @@ def test_a_new_conversation_begins_with_what_it_is_given_and_an_old_one_with_its
     on_the_road(settings, scene)
 
 
+@pytest.mark.regression("bridge 30")
+def test_first_messages_that_are_larger_than_a_record_come_back(settings):
+    given = [{"role": "user", "content": f"{number} {'x' * 700_000}"} for number in range(3)]
+
+    async def scene():
+        first, second = FrameledgerObserver("call-7", settings), FrameledgerObserver("call-7", settings)
+        assert (await first.restore(given)).messages == given
+        assert (await second.restore()).messages == given
+        assert not second.restored.is_new
+        await first.finish()
+        await second.finish()
+
+    on_the_road(settings, scene)
+
+
 @pytest.mark.regression("bridge 2")
 def test_a_result_reaches_its_message_after_the_newest_message_was_removed(settings):
     async def scene():
