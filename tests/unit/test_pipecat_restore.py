@@ -16,10 +16,12 @@ from frameledger.frames import (
     FunctionCallResultFrame,
     FunctionCallsStartedFrame,
     LLMContextEraseFrame,
+    LLMFullResponseStartFrame,
     LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMirrorFrame,
     LLMRunFrame,
+    LLMTextFrame,
     LLMUpdateSettingsFrame,
     TextFrame,
     TranscriptionFrame,
@@ -36,6 +38,7 @@ from frameledger_services.pipecat.errors import TakenOverError
 from frameledger_services.pipecat.outgoing import Encoder
 from frameledger_services.pipecat.repairs import SPOKEN
 from frameledger_services.pipecat.restore import NOTED, restore_conversation
+from frameledger_services.pipecat.stored_tail import WINDOWS
 
 SESSION = UUID(int=7)
 LEFT = (
@@ -264,6 +267,17 @@ def test_of_two_processes_that_restore_at_once_the_later_repairs_it_once_and_the
 
 def messages_of(client: Any) -> list[Any]:
     return [dict(one) for one in client.folding.conversation().messages]
+
+
+@pytest.mark.regression("bridge 29")
+@pytest.mark.parametrize("role", ["developer", "user", "assistant"])
+def test_of_a_long_answer_all_words_are_restored_whatever_was_appended_meanwhile(role):
+    tokens = [LLMTextFrame(text=f"w{number} ") for number in range(WINDOWS[0] + 200)]
+    note = LLMMessagesAppendFrame(messages=[{"role": role, "content": "A note."}], mirror="old")
+    asked = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Tell me."}], mirror="old")
+    begun = [LLMMirrorFrame(mirror="old", react=False), asked, LLMFullResponseStartFrame()]
+    found = restored(Kept([*begun, *tokens[:-100], note, *tokens[-100:]]))
+    assert found.messages[-1]["content"].split() == [one.text.strip() for one in tokens]
 
 
 LONG = [{"role": "user", "content": f"{number} {'x' * 3_000_000}"} for number in range(3)]

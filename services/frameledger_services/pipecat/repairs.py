@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from frameledger.frames import (
@@ -28,11 +29,13 @@ from frameledger.frames import (
     LLMFullResponseStartFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
+    LLMMirrorFrame,
     LLMRunFrame,
     LLMTextFrame,
     TextFrame,
     TranscriptionFrame,
     TranslationFrame,
+    UnknownFrame,
     UserStartedSpeakingFrame,
     UserStoppedSpeakingFrame,
 )
@@ -44,29 +47,90 @@ IN_PROGRESS, COMPLETED, CANCELLED = "IN_PROGRESS", "COMPLETED", "CANCELLED"
 SPOKEN = "spoken"
 """In the metadata of the frame that requests a run: whether the answer will be spoken."""
 
+MUTED, UNMUTED = "pipecat/UserMuteStartedFrame", "pipecat/UserMuteStoppedFrame"
+"""Between them Pipecat drops what the user says."""
+
+OPEN, ENDED, CUT = "open", "ended", "cut"
+"""States of an answer or turn: its words still come; later words are of the next one; no later words of it are kept."""
+
 
 @dataclass(slots=True)
 class _Words:
-    """Words that are not in a message yet. `over`: their answer or turn has ended, so the next one starts empty."""
+    """Words of one role that are in no message yet.
+
+    Pipecat writes all words that its aggregator has into one message, and continues with none. Not all words that were
+    captured reach the aggregator, and not every message of the role is written by it. A message that is appended means:
+
+    | the message has                   | its answer or turn | so of the words                         | there remain |
+    | --------------------------------- | ------------------ | --------------------------------------- | ------------ |
+    | all words                         | any                | all are in it                           | none         |
+    | some, and no other text           | open, ended        | earlier ones were dropped (MinWords...) | later ones   |
+    | some, and no other text           | cut                | the others were dropped                 | none         |
+    | other text (redacted, translated) | ended, cut         | all are in it in another form           | none         |
+    | other text                        | open               | none: the application wrote it          | all          |
+    | parts, and not these words        | any                | none: the application wrote it          | all          |
+
+    The first and the third row hold for the messages of an update, too. Its other messages can be older than the words.
+    """
 
     pieces: list[tuple[str, bool]] = field(default_factory=list)
-    over: bool = False
+    state: str = OPEN
+    is_complete: bool = False
+    """Whether there cannot be words before the first frame that was taken."""
+
+    _known_plain: str | None = None
+    """An update can have many messages while many words wait."""
 
     def add(self, text: str, exactly: bool) -> None:
         self.pieces.append((text, exactly))
-        self.over = False
+        self.state, self._known_plain = OPEN, None
 
     def begin(self) -> None:
-        if self.over:
-            self.pieces.clear()
-            self.over = False
+        """Begin the next answer. Words that remain of one that is over were dropped."""
+        if self.state != OPEN or not self.pieces:
+            self.clear()
 
-    def is_in(self, message: Mapping[str, Any]) -> bool:
-        content = message.get("content")
-        if isinstance(content, list):
-            parts = [part.get("text") for part in content if isinstance(part, Mapping)]
-            content = " ".join(part for part in parts if isinstance(part, str))
-        return isinstance(content, str) and bool(self.text) and _plain(self.text) in _plain(content)
+    def clear(self) -> None:
+        self._keep([])
+        self.state, self.is_complete = OPEN, True
+
+    def remove_recorded(self, content: Any, *, is_appended: bool) -> None:
+        """Remove the words that a message with this content settles."""
+        text, whole = _plain(_text_of(content)), self._plain_text
+        if not text or not whole:
+            self.is_complete = self.is_complete or (is_appended and bool(text))
+        elif whole in text:
+            self.clear()
+        elif count := self._count_until_end_of(text):
+            later = self.pieces[count:]
+            if self.state == CUT:
+                self.clear()
+            elif is_appended:
+                self.clear()
+                self._keep(later)
+        elif is_appended and isinstance(content, str) and self.state != OPEN:
+            self.clear()
+
+    def _count_until_end_of(self, text: str) -> int:
+        """Returns the number of pieces up to the end of those that make up this text; 0 if none do."""
+        whole, ends = self._plain_text, [0]
+        at = whole.find(text)
+        if at >= 0:
+            ends += accumulate(len(_plain(piece)) for piece, _ in self.pieces)
+        while at >= 0:
+            if at in ends and at + len(text) in ends:
+                return ends.index(at + len(text))
+            at = whole.find(text, at + 1)
+        return 0
+
+    def _keep(self, pieces: list[tuple[str, bool]]) -> None:
+        self.pieces, self._known_plain = pieces, None
+
+    @property
+    def _plain_text(self) -> str:
+        if self._known_plain is None:
+            self._known_plain = "".join(_plain(piece) for piece, _ in self.pieces)
+        return self._known_plain
 
     @property
     def text(self) -> str:
@@ -85,6 +149,9 @@ class Unrecorded:
     heard: _Words = field(default_factory=_Words)
     spoken_by_user: _Words = field(default_factory=_Words)
     first: str | None = None
+    is_muted: bool = False
+    """Whether Pipecat drops what the user says."""
+
     is_spoken: bool = False
     """Whether the answers of workers are spoken."""
 
@@ -99,11 +166,17 @@ class Unrecorded:
 
     def take(self, frame: AnyFrame) -> None:
         match frame:
-            case TranscriptionFrame() if not isinstance(frame, InterimTranscriptionFrame | TranslationFrame):
-                self._note("user", not self.spoken_by_user.pieces)
-                self.spoken_by_user.add(frame.text, frame.includes_inter_frame_spaces)
             case InterimTranscriptionFrame() | TranslationFrame():
                 pass
+            case TranscriptionFrame():
+                if not self.is_muted:
+                    self._note("user", not self.spoken_by_user.pieces)
+                    self.spoken_by_user.add(frame.text, frame.includes_inter_frame_spaces)
+            case UnknownFrame() if frame.type in (MUTED, UNMUTED):
+                self.is_muted = frame.type == MUTED
+            case LLMMirrorFrame():
+                # Another process, whose user is not muted.
+                self.is_muted = False
             case LLMTextFrame() if frame.run_id is not None and self.is_spoken:
                 # Written by a worker. Its spoken words are frames of their own.
                 pass
@@ -112,7 +185,8 @@ class Unrecorded:
                     self.is_written = self.is_written or frame.run_id is not None
                 elif self.is_written:
                     # The worker's text is being spoken.
-                    self.heard, self.is_written, self.is_spoken = _Words(), False, True
+                    self.heard = _Words(is_complete=self.heard.is_complete)
+                    self.is_written, self.is_spoken = False, True
                 self._note("assistant", not self.heard.pieces)
                 self.heard.add(
                     frame.text, isinstance(frame, LLMTextFrame) or frame.includes_inter_frame_spaces
@@ -123,13 +197,19 @@ class Unrecorded:
                 self.heard.begin()
                 if (frame.attempt or 1) > 1:
                     # A new attempt repeats the text of the previous one.
-                    self.heard = _Words()
-            case LLMFullResponseEndFrame() | InterruptionFrame():
-                self.heard.over = True
+                    self.heard.clear()
+            case LLMFullResponseEndFrame() if frame.run_id is not None and self.is_spoken:
+                # Of a worker. Its words are being spoken.
+                pass
+            case LLMFullResponseEndFrame():
+                self.heard.state = ENDED
+            case InterruptionFrame():
+                self.heard.state = CUT
             case UserStartedSpeakingFrame():
-                self.spoken_by_user.begin()
+                # What was said before can be in the aggregator still, as in realtime pipelines.
+                self.spoken_by_user.state = OPEN
             case UserStoppedSpeakingFrame():
-                self.spoken_by_user.over = True
+                self.spoken_by_user.state = CUT
             case FunctionCallsStartedFrame():
                 for call in frame.function_calls:
                     self._note_call(call)
@@ -145,20 +225,24 @@ class Unrecorded:
                 self.ends[frame.tool_call_id] = CANCELLED
             case EndFrame() | CancelFrame():
                 # The process ended normally, after a last comparison of the context: nothing is missing.
-                self.heard, self.spoken_by_user, self.calls = _Words(), _Words(), {}
+                self.heard.clear()
+                self.spoken_by_user.clear()
+                self.calls.clear()
             case LLMMessagesAppendFrame() | LLMMessagesUpdateFrame():
+                is_appended = isinstance(frame, LLMMessagesAppendFrame)
                 for message in frame.messages:
-                    self._remove_recorded(message)
+                    self._remove_recorded(message, is_appended=is_appended)
 
     def _note_call(self, call: FunctionCallFromLLM | FunctionCallInProgressFrame) -> None:
         self.calls[call.tool_call_id] = (call.function_name, _text(call.arguments))
         self.ends.pop(call.tool_call_id, None)
 
-    def _remove_recorded(self, message: Mapping[str, Any]) -> None:
-        if message.get("role") == "assistant" and self.heard.is_in(message):
-            self.heard = _Words()
-        if message.get("role") == "user" and self.spoken_by_user.is_in(message):
-            self.spoken_by_user = _Words()
+    def _remove_recorded(self, message: Mapping[str, Any], *, is_appended: bool) -> None:
+        role, content = message.get("role"), message.get("content")
+        if role == "assistant":
+            self.heard.remove_recorded(content, is_appended=is_appended)
+        elif role == "user":
+            self.spoken_by_user.remove_recorded(content, is_appended=is_appended)
         for id_ in _call_ids(message):
             # The call was in a message. If it is in none now, the application removed it.
             self.calls.pop(id_, None)
@@ -192,6 +276,14 @@ def repairs(messages: Sequence[Any], frames: Iterable[AnyFrame], *, ambiguous: b
         words.reverse()
     behind += [{"role": role, "content": text} for role, text in words if text]
     return [*changes, Appended(tuple(behind))] if behind else changes
+
+
+def has_all_unrecorded(frames: Iterable[AnyFrame]) -> bool:
+    """Returns whether all words that are in no message are in these frames, and none in earlier ones."""
+    unrecorded = Unrecorded()
+    for frame in frames:
+        unrecorded.take(frame)
+    return unrecorded.heard.is_complete and unrecorded.spoken_by_user.is_complete
 
 
 def is_being_answered(frames: Iterable[AnyFrame]) -> bool:
@@ -247,6 +339,13 @@ def _call_ids(message: Mapping[str, Any]) -> Iterable[str]:
     for call in message.get("tool_calls") or ():
         if isinstance(call, Mapping) and isinstance(call.get("id"), str):
             yield call["id"]
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, list):
+        parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+        content = " ".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
 
 
 def _plain(text: str) -> str:

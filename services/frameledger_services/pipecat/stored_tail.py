@@ -14,10 +14,11 @@ from frameledger.frames import (
     LLMMirrorFrame,
 )
 from frameledger_services.client import Client, StoredFrame
+from frameledger_services.pipecat.repairs import has_all_unrecorded
 
 WINDOWS = (500, 10_000)
-"""The numbers of newest frames that are searched for words in no message. The second one applies if the first frames
-contain no message, as for a very long answer."""
+"""The numbers of newest frames that are searched for words in no message. The second one applies if such words can be
+older than the first, as those of a very long answer."""
 
 
 async def newest_frames(client: Client, context_id: str, fence: int, newest: int) -> list[AnyFrame]:
@@ -27,9 +28,7 @@ async def newest_frames(client: Client, context_id: str, fence: int, newest: int
         after = max(0, fence - 1 - most)
         frames = client.frames(context_id, after)
         tail = [one.frame async for one in frames if one.version <= newest and _counts(one)]
-        if after == 0 or any(
-            isinstance(one, LLMMessagesAppendFrame | LLMMessagesUpdateFrame) for one in tail
-        ):
+        if after == 0 or has_all_unrecorded(tail):
             break
     return tail
 
