@@ -148,31 +148,39 @@ class FrameledgerObserver(BaseObserver):
         Raises what `Client.publish` and `Client.context` raise, `ConversationParkedError` for a conversation that is
         parked, `FrameRejectedError` for an erased one whose id is refused, `TakenOverError` if another process restores
         it at the same time, and RuntimeError if the pipeline has started, `restore` was called before, or the observer
-        was given a `context`.
+        was given a `context`. After an error it can be called again, and nothing of it is left open.
         """
         if self._opened or self._is_restoring or self.restored is not None:
             raise RuntimeError(_RESTORE_ONCE)
         if self._capture.context is not None:
             raise RuntimeError(_CONTEXT_GIVEN)
-        from pipecat.processors.aggregators import llm_context as theirs
-
-        given_messages, capture = list(messages or []), self._capture
         self._is_restoring = True
         try:
-            work = self._outbox.call(
-                lambda client: restore_conversation(
-                    client,
-                    self.context_id,
-                    self.session,
-                    initial=[to_json(one) for one in given_messages],
-                    react=capture.is_answered_here,
-                    open_calls=open_calls,
-                    within=wait,
-                )
-            )
-            conversation = await asyncio.wrap_future(work)
+            return await self._restored(list(messages or []), tools, tool_choice, open_calls, wait)
+        except BaseException:
+            if not self._opened:
+                self._outbox.release()
+            raise
         finally:
             self._is_restoring = False
+
+    async def _restored(
+        self, given_messages: list[Any], tools: Any, tool_choice: Any, open_calls: str, wait: float
+    ) -> Any:
+        from pipecat.processors.aggregators import llm_context as theirs
+
+        work = self._outbox.call(
+            lambda client: restore_conversation(
+                client,
+                self.context_id,
+                self.session,
+                initial=[to_json(one) for one in given_messages],
+                react=self._capture.is_answered_here,
+                open_calls=open_calls,
+                within=wait,
+            )
+        )
+        conversation = await asyncio.wrap_future(work)
         if self._opened:
             # The pipeline has started meanwhile with a context of its own, which is recorded.
             raise RuntimeError(_RESTORE_ONCE)
@@ -274,7 +282,8 @@ class FrameledgerObserver(BaseObserver):
 
     async def finish(self, within: float = FLUSH_SECONDS) -> None:
         """End the recording, and publish all waiting frames, for at most `within` seconds. Called automatically when
-        the pipeline ends. With `strict`, raises `FramesLostError` if frames were lost."""
+        the pipeline ends; if none has started, the end of the conversation is not recorded. With `strict`, raises
+        `FramesLostError` if frames were lost."""
         await self._finish("EndFrame", within)
         if self._strict and self.lost:
             raise FramesLostError(
@@ -285,9 +294,11 @@ class FrameledgerObserver(BaseObserver):
         try:
             if not self._ended:
                 self._ended = True
-                self._capture.sync()
-                lost = {name: count for name, count in self.lost.items() if name != "unpublished"}
-                self._session.end(kind, self._reason, lost)
+                # Otherwise the conversation may be that of another process.
+                if self._opened:
+                    self._capture.sync()
+                    lost = {name: count for name, count in self.lost.items() if name != "unpublished"}
+                    self._session.end(kind, self._reason, lost)
             await self._outbox.finish(FLUSH_SECONDS if within is None else within)
         except Exception as error:
             self._note_failure(error)

@@ -68,6 +68,7 @@ class Outbox:
         self._main: asyncio.Task[None] | None = None
         self._some = asyncio.Event()
         self._wake = asyncio.Event()
+        self._is_released = threading.Event()
         self._hurried = False
         self._closing = False
         self._is_stopped = False
@@ -120,6 +121,8 @@ class Outbox:
         if self._thread is not None:
             return
         self._client = self._connect()
+        self._some, self._wake = asyncio.Event(), asyncio.Event()
+        self._is_released = threading.Event()
         ready = threading.Event()
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._run(ready)), name=f"frameledger {self._context_id}", daemon=True
@@ -160,7 +163,20 @@ class Outbox:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._stop)
 
+    def release(self) -> None:
+        """End the thread, which closes its client by itself. Nothing is published; `start` makes both again."""
+        loop = self._loop
+        if self._thread is None or loop is None:
+            return
+        atexit.unregister(self._at_exit)
+        if not self._is_stopped:
+            with suppress(RuntimeError):  # it has ended
+                loop.call_soon_threadsafe(self._stop)
+        self._is_released.wait()
+        self._thread = self._loop = self._main = None
+
     async def _run(self, ready: threading.Event) -> None:
+        client, is_released = self._client, self._is_released
         self._loop = asyncio.get_running_loop()
         ready.set()
         self._main = asyncio.current_task()
@@ -175,8 +191,10 @@ class Outbox:
             pass
         finally:
             publishing.cancel()
+            # From here on only its client is used.
+            is_released.set()
             with suppress(Exception):
-                await asyncio.wait_for(self._client.close(), CLOSE_SECONDS)
+                await asyncio.wait_for(client.close(), CLOSE_SECONDS)
 
     async def _tick(self) -> None:
         with suppress(TimeoutError):

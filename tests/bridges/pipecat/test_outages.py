@@ -13,6 +13,7 @@ from tests.bridges.pipecat.recording import Broker, Recording, as_bytes, stored_
 from frameledger.fold import Conversation, fold
 from frameledger_services.client import (
     BrokerError,
+    ConversationParkedError,
     FramesRefusedError,
     FramesUnacknowledgedError,
     delivery,
@@ -282,3 +283,88 @@ def test_of_two_restores_at_once_one_is_refused_and_a_pipeline_that_began_meanwh
     # No thread outlives the scene for longer than the bound: the loop's end waits for them.
     asyncio.run(asyncio.wait_for(scene(), IN_PROCESS))
     assert len(recording.check().messages) == 4
+
+
+class Closing(Broker):
+    """A broker whose thread is known, and that says when it is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_closed = threading.Event()
+
+    async def close(self):
+        self.thread = threading.current_thread()
+        self.is_closed.set()
+
+
+@pytest.mark.regression("bridge 28")
+@pytest.mark.parametrize("how", ["fails", "is cancelled", "gets tools that are none"])
+def test_a_restore_that_fails_leaves_no_thread_and_no_client_and_can_be_repeated(monkeypatch, how):
+    is_asked = threading.Event()
+
+    async def restore_badly(*_, **__):
+        is_asked.set()
+        if how == "fails":
+            raise ConversationParkedError("call-7")
+        if how == "is cancelled":
+            await asyncio.Event().wait()
+        return RestoredConversation([], Positions(), True, [], None, Restored())
+
+    async def restore_well(*_, **__):
+        return RestoredConversation([], Positions(), True, [], None, Restored())
+
+    brokers: list[Closing] = []
+
+    def connect():
+        brokers.append(Closing())
+        return brokers[-1]
+
+    ledger = observer.FrameledgerObserver("call-7", connect=connect)
+
+    async def restore():
+        is_asked.clear()
+        restoring = asyncio.create_task(ledger.restore(tools=7 if how.startswith("gets") else None))
+        await asyncio.to_thread(is_asked.wait, IN_PROCESS)
+        if how == "is cancelled":
+            restoring.cancel()
+        await asyncio.wait([restoring])
+        assert restoring.cancelled() or restoring.exception() is not None
+
+    async def scene():
+        monkeypatch.setattr(observer, "restore_conversation", restore_badly)
+        for count in range(1, 4):
+            await restore()
+            assert len(brokers) == count
+        for broker in brokers:
+            assert await asyncio.to_thread(broker.is_closed.wait, IN_PROCESS)
+            await asyncio.to_thread(broker.thread.join, IN_PROCESS)
+            assert not broker.thread.is_alive()
+        monkeypatch.setattr(observer, "restore_conversation", restore_well)
+        bot = Bot([Answer(["Yes."])], context=await ledger.restore(), observers=[ledger])
+        await bot.run(lambda bot: bot.ask("Hi"))
+        assert ledger.lost == {}
+        return bot
+
+    bot = asyncio.run(asyncio.wait_for(scene(), IN_PROCESS))
+    *failed, succeeded = brokers
+    assert [one.frames for one in failed] == [[]] * 3
+    assert stored_bytes(fold(succeeded.frames, Conversation.new("call-7")).messages) == as_bytes(
+        bot.context.messages
+    )
+
+
+@pytest.mark.regression("bridge 28")
+def test_a_recording_that_did_not_begin_does_not_end_the_conversation_of_others(monkeypatch):
+    async def is_parked(*_, **__):
+        raise ConversationParkedError("call-7")
+
+    monkeypatch.setattr(observer, "restore_conversation", is_parked)
+    recording = Recording()
+
+    async def scene():
+        with pytest.raises(ConversationParkedError):
+            await recording.observer.restore()
+        await recording.observer.finish()
+
+    asyncio.run(asyncio.wait_for(scene(), IN_PROCESS))
+    assert recording.broker.frames == []
