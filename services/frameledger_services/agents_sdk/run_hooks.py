@@ -17,6 +17,7 @@ from frameledger_services.extras import needed
 
 with needed("agents"):
     from agents import AgentsException, RunHooks, default_tool_error_function
+    from agents.tool import default_tool_timeout_error_message
     from agents.tracing import get_current_span
 
 FLUSH_SECONDS = 5.0
@@ -47,7 +48,8 @@ class FrameledgerRunHooks(RunHooks[Any]):
     servers: frames wait in bounded memory, and `lost` counts those that did not fit.
 
     The SDK does not call hooks for a run that is cancelled or fails. Use `async with hooks:` around a run to record its
-    end; otherwise the next answer that starts records the previous one as interrupted.
+    end; otherwise the next answer that starts records the previous one as interrupted. Runs at the same time need it,
+    around each or all of them.
     """
 
     def __init__(
@@ -113,7 +115,9 @@ class FrameledgerRunHooks(RunHooks[Any]):
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
         self._record(
-            lambda: self._runs.call_ended(self._scope(), context, tool, result, has_failed(context, result))
+            lambda: self._runs.call_ended(
+                self._scope(), context, tool, result, has_failed(context, tool, result)
+            )
         )
 
     def _scope(self) -> _Scope | None:
@@ -130,12 +134,17 @@ class FrameledgerRunHooks(RunHooks[Any]):
             self._publishing.say("an event of a run could not be recorded", error)
 
 
-def has_failed(context: Any, result: Any) -> bool:
+def has_failed(context: Any, tool: Any, result: Any) -> bool:
     """Returns whether the tool that returned this failed. The SDK replaces the result of a failed tool by a text for
-    the model. Its default text is recognized; with a custom text, the span has the error if the application uses
-    tracing."""
+    the model. Its default texts are recognized; with a custom text, the span has the error if the application uses
+    tracing, and if the tool has not timed out."""
     span = get_current_span()
     if span is not None and span.error is not None:
         return True
+    timeout = getattr(tool, "timeout_seconds", None)
+    if timeout is not None and getattr(tool, "timeout_error_function", None) is None:
+        timeout_text = default_tool_timeout_error_message(tool_name=tool.name, timeout_seconds=timeout)
+        if result == timeout_text:
+            return True
     default_text = default_tool_error_function(context, Exception())
     return isinstance(result, str) and bool(default_text) and result.startswith(default_text)

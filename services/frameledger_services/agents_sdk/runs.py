@@ -1,8 +1,8 @@
 """Translates the SDK's runs to frames: answers of models, tool calls, handoffs and interruptions.
 
 An answer is one request to a model, and counts as one run (RA5.counted). A conversation has one open answer at a time.
-If answers overlap, as those of agents that run concurrently as tools of another agent, the later ones are published
-completely after the open one has ended.
+If answers overlap, as those of agents that run concurrently as tools of another agent, or of concurrent runs, the later
+ones are published completely after the open one has ended.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ MOST_HELD = 100
 """Maximum frames of completed answers that wait for the open one. Beyond it they are published first, and the open
 answer is published again."""
 
+_INTERRUPTION: Fields = {"type": "InterruptionFrame", "mirror": MIRROR}
+
 
 @dataclass(eq=False)
 class Run:
@@ -39,6 +41,9 @@ class Run:
     name: str = field(default_factory=lambda: str(uuid4()))
     calls: dict[Any, Fields] = field(default_factory=dict)
     """Open calls by the key of their SDK objects."""
+
+    waiting: dict[int, OpenAnswer] = field(default_factory=dict)
+    """Answers that started while another one was open, by the ids of their contexts."""
 
 
 @dataclass(eq=False)
@@ -79,20 +84,28 @@ class Runs:
         return [*frames, self._noted("HandoffFrame", run, from_agent=by.name, to_agent=to.name)]
 
     def answer_started(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
-        """Called when a model is requested. If another run has an open answer, that one was interrupted."""
+        """Called when a model is requested. An open answer of another run was interrupted, unless the end of that run
+        is still to be reported: by its scope."""
         run, frames = self._run(scope, context)
-        if self._answer is not None and self._answer.run is not run:
-            frames += self.interrupted([self._answer.run])
-        if self._answer is not None and self._answer.is_of_a_tool and not _is_of_a_tool(context):
-            # The SDK continues once all tools are done: the nested answer failed, and its tool reported it.
-            frames += self._close_answer()
+        answer = self._answer
+        if answer is not None and answer.run is not run and answer.run.scope is None:
+            frames += self.interrupted([answer.run])
+        elif not _is_of_a_tool(context):
+            # The SDK continues once all tools are done: nested answers failed, and their tools reported it.
+            run.waiting.clear()
+            if answer is not None and answer.run is run and answer.is_of_a_tool:
+                frames += self._close_answer()
+        started = OpenAnswer(run, context, agent)
         if self._answer is None:
-            self._answer = OpenAnswer(run, context, agent)
+            self._answer = started
             frames.append(self._start(run, agent))
+        elif self._answer.context is not context:
+            run.waiting[id(context)] = started
         return frames
 
     def answer_ended(self, scope: Any, context: Any, agent: Any, response: Any) -> list[Fields]:
         run, frames = self._run(scope, context)
+        run.waiting.pop(id(context), None)
         answer = self._answer
         is_open = answer is not None and answer.context is context and answer.agent is agent
         answer_frames = [] if is_open else [self._start(run, agent)]
@@ -139,16 +152,25 @@ class Runs:
             del self._runs[id(run.usage)]
         if error is None:
             return self.interrupted(runs)
-        return self._failed(runs, error) if is_run_error or self._is_open(runs) else []
+        is_open = self._answers_for(runs) or any(run.calls or run.waiting for run in runs)
+        return self._failed(runs, error) if is_run_error or is_open else []
 
     def interrupted(self, runs: list[Run]) -> list[Fields]:
-        """Record these runs as interrupted."""
-        frames: list[Fields] = (
-            [{"type": "InterruptionFrame", "mirror": MIRROR}] if self._is_open(runs) else []
+        """Record these runs as interrupted. An interruption would cancel the calls of other runs, too: while these have
+        any, it is recorded for the open answer only."""
+        waiting = _waiting(runs)
+        is_alone = (self._answer is None or self._answers_for(runs)) and not any(
+            run.calls for run in self._runs.values() if run not in runs
         )
+        frames: list[Fields] = []
+        if self._answers_for(runs) or (is_alone and any(run.calls for run in runs)):
+            frames.append(_INTERRUPTION)
         for run in runs:
             frames += [{"type": "FunctionCallCancelFrame", **call} for call in run.calls.values()]
-        return [*frames, *self._closed(runs)]
+        frames += self._closed(runs)
+        for answer in waiting if is_alone else ():
+            frames += [self._start(answer.run, answer.agent), _INTERRUPTION]
+        return frames
 
     def _failed(self, runs: list[Run], error: str) -> list[Fields]:
         frames: list[Fields] = []
@@ -157,19 +179,23 @@ class Runs:
             frames.append({"type": "FunctionCallResultFrame", **call, **failed})
         # Without the message of the error: it can contain secrets or text of the conversation.
         details = {"message": f"The run ended with {error}.", "code": error}
-        frames.append({"type": "ErrorFrame", "fatal": self._answers_for(runs), **details})
+        error_frame: Fields = {"type": "ErrorFrame", **details}
+        waiting = _waiting(runs)
+        if self._answers_for(runs) or not waiting:
+            frames.append(error_frame | {"fatal": self._answers_for(runs)})
+        for answer in waiting:
+            self._held += [self._start(answer.run, answer.agent), error_frame | {"fatal": True}]
         return [*frames, *self._closed(runs)]
-
-    def _is_open(self, runs: list[Run]) -> bool:
-        return self._answers_for(runs) or any(run.calls for run in runs)
 
     def _answers_for(self, runs: list[Run]) -> bool:
         return self._answer is not None and self._answer.run in runs
 
     def _closed(self, runs: list[Run]) -> list[Fields]:
+        """Close these runs. Returns the frames that waited for the end of their answer."""
         for run in runs:
             run.calls.clear()
-        return self._close_answer() if self._answers_for(runs) else []
+            run.waiting.clear()
+        return self._close_answer() if self._answer is None or self._answers_for(runs) else []
 
     def _close_answer(self) -> list[Fields]:
         """Close the open answer. Returns the frames that waited for its end."""
@@ -202,6 +228,10 @@ class Runs:
 
 def _about(run: Run, **fields: Any) -> Fields:
     return {"metadata": {"openai-agents": {"run": run.name, **fields}}}
+
+
+def _waiting(runs: list[Run]) -> list[OpenAnswer]:
+    return [answer for run in runs for answer in run.waiting.values()]
 
 
 def _is_of_a_tool(context: Any) -> bool:

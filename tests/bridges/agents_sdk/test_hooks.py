@@ -3,14 +3,25 @@
 import asyncio
 import json
 from collections import Counter
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agents import Agent, Runner, SQLiteSession, Usage, function_tool, set_tracing_disabled
+from agents import Agent, RunConfig, Runner, SQLiteSession, Usage, function_tool, set_tracing_disabled
 from agents.tracing import set_trace_processors
 from tests.bounds import IN_PROCESS
-from tests.bridges.agents_sdk.apps import CONFIG, TURNS, WAITS, App, ScriptedModel, calls, says
+from tests.bridges.agents_sdk.apps import (
+    CONFIG,
+    TURNS,
+    WAITS,
+    App,
+    ModelDownError,
+    ScriptedModel,
+    calls,
+    order_status,
+    says,
+)
 from tests.support.ledger_in_memory import Ledger
 
 from frameledger_services.agents_sdk import FrameledgerRunHooks
@@ -215,6 +226,96 @@ def test_an_answer_that_waited_for_one_that_failed_is_told_before_the_next():
     ]
 
 
+class Together(ScriptedModel):
+    """Answers once all agents wait for an answer."""
+
+    all_wait: asyncio.Barrier
+
+    async def _step(self, given):
+        if len(self.steps) > 1:
+            await self.all_wait.wait()
+        return await super()._step(given)
+
+
+async def at_once(each, last):
+    """Returns the results of three runs at the same time, in a scope for each or in one for all, and what is told of
+    them. They call a tool each, and answer; `last` are their answers."""
+    ledger = Recorded()
+    hooks = FrameledgerRunHooks("s", ledger)
+    all_wait = asyncio.Barrier(3)
+
+    async def run(number):
+        model = Together([[calls(f"c{number}", "order_status", '{"order": "7"}')], last[number]])
+        model.all_wait = all_wait
+        agent = Agent(name=f"a{number}", model=model, tools=[order_status])
+        async with hooks if each else nullcontext():
+            return await Runner.run(agent, "Hi", hooks=hooks, run_config=CONFIG)
+
+    async with nullcontext() if each else hooks:
+        results = await asyncio.gather(*map(run, range(3)), return_exceptions=True)
+    assert await hooks.flush(IN_PROCESS)
+    assert {ledger.became[one.id].outcome for one in ledger.told()} == {"applied"}
+    return results, ledger
+
+
+@pytest.mark.regression("bridge 31")
+@pytest.mark.parametrize("each", [True, False], ids=["a scope each", "one scope"])
+def test_runs_at_the_same_time_are_counted_each(each):
+    results, ledger = asyncio.run(at_once(each, [[says(f"Done {number}")] for number in range(3)]))
+    assert [one.final_output for one in results] == ["Done 0", "Done 1", "Done 2"]
+    told = Counter(ledger.types())
+    assert told == {START: 6, END: 6, TEXT: 3, CALL[0]: 3, CALL[1]: 3}
+    assert [one.type for one in ledger.told() if one.type in (START, END)] == [START, END] * 6
+    assert {one.settled_as for one in ledger.told() if one.type == CALL[1]} == {"done"}
+    assert len({one.metadata["openai-agents"]["run"] for one in ledger.told() if one.type == START}) == 3
+
+
+@pytest.mark.regression("bridge 31")
+@pytest.mark.parametrize("each", [True, False], ids=["a scope each", "one scope"])
+def test_of_runs_at_the_same_time_one_that_fails_ends_with_its_scope(each):
+    last = [ModelDownError(), [says("Done 1")], [says("Done 2")]]
+    results, ledger = asyncio.run(at_once(each, last))
+    assert isinstance(results[0], ModelDownError)
+    failed = [one.metadata["openai-agents"]["agent"] for one in ledger.told() if one.type == START]
+    assert Counter(failed) == {"a0": 2, "a1": 2, "a2": 2}
+    told = Counter(ledger.types())
+    assert (told[END], told[TEXT]) == (5, 2)
+    # Who knows that it failed: the scope of it alone.
+    assert (told["ErrorFrame"], told["InterruptionFrame"]) == ((1, 0) if each else (0, 1))
+    assert ledger.folding.state.speech.response is None
+
+
+@pytest.mark.regression("bridge 31")
+def test_an_answer_of_a_tool_that_failed_while_another_one_was_open_is_reported_by_its_tool_alone():
+    async def scenario():
+        ledger = Recorded()
+        hooks = FrameledgerRunHooks("s", ledger)
+        failed = asyncio.Event()
+
+        class Fails(ScriptedModel):
+            async def _step(self, given):
+                failed.set()
+                raise ValueError
+
+        class Waits(ScriptedModel):
+            async def _step(self, given):
+                await failed.wait()
+                return await super()._step(given)
+
+        helpers = [Agent(name="one", model=Waits([[says("Yes.")]])), Agent(name="two", model=Fails([]))]
+        asks = [calls("c1", "one", '{"input":"x"}'), calls("c2", "two", '{"input":"x"}')]
+        tools = [one.as_tool(one.name, "Helps.", hooks=hooks) for one in helpers]
+        agent = answered(asks, [says("One of them.")], tools=tools)
+        async with hooks:
+            await Runner.run(agent, "Hi", hooks=hooks, run_config=CONFIG)
+        assert await hooks.flush(IN_PROCESS)
+        return ledger.told()
+
+    told = asyncio.run(scenario())
+    assert [one.type for one in told if one.type not in CALL] == [START, END, *ANSWER, *ANSWER]
+    assert sorted(one.settled_as for one in told if one.type == CALL[1]) == ["done", "failed"]
+
+
 def deep(levels):
     value: Any = "the bottom"
     for _ in range(levels):
@@ -279,6 +380,43 @@ def test_a_tool_whose_failure_the_application_words_has_failed_where_it_is_trace
     set_tracing_disabled(False)
     [settled] = [one for one in asyncio.run(scenario()) if one.type == "FunctionCallResultFrame"]
     assert (wire(settled)["result"], settled.settled_as) == ("Try something else.", "failed")
+
+
+@pytest.mark.regression("bridge 32")
+@pytest.mark.parametrize("traced", [False, True], ids=["untraced", "traced"])
+@pytest.mark.parametrize(
+    ("own", "result", "settled_as"),
+    [
+        ({}, "Tool 'slow' timed out after 0.001 seconds.", "failed"),
+        ({"timeout_error_function": lambda context, error: "Later."}, "Later.", "done"),
+    ],
+    ids=["of the SDK", "of the application"],
+)
+def test_a_tool_that_timed_out_has_failed_if_the_sdk_worded_it(own, result, settled_as, traced):
+    @function_tool(timeout=0.001, **own)
+    async def slow() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    @function_tool(timeout=IN_PROCESS)
+    async def quick() -> str:
+        return "Here."
+
+    async def scenario():
+        ledger = Recorded()
+        hooks = FrameledgerRunHooks("s", ledger)
+        agent = answered([calls("c1", "slow"), calls("c2", "quick")], [says("Well.")], tools=[slow, quick])
+        await Runner.run(agent, "Hi", hooks=hooks, run_config=RunConfig(tracing_disabled=not traced))
+        await hooks.flush(IN_PROCESS)
+        return ledger.told()
+
+    set_trace_processors([])
+    set_tracing_disabled(False)
+    settled = [one for one in asyncio.run(scenario()) if one.type == CALL[1]]
+    assert sorted((one.tool_call_id, wire(one)["result"], one.settled_as) for one in settled) == [
+        ("c1", result, settled_as),
+        ("c2", "Here.", "done"),
+    ]
 
 
 class Away:
