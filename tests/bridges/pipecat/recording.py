@@ -42,19 +42,22 @@ class Recording:
         self.observer = FrameledgerObserver(context_id, connect=lambda: self.broker, **options)
         self.points: list[tuple[int, str]] = []
         capture = self.observer._capture
-        compare = capture.sync
+        append, compare = capture._append, capture.sync
+        count = 0
+
+        def appended(*captured):
+            # Counted here: the thread may have taken the items when the comparison returns.
+            nonlocal count
+            sequence = append(*captured)
+            count = count if sequence is None else sequence + 1
+            return sequence
 
         def sync():
             compare()
             if capture.context is not None:
-                count = (
-                    capture.items[-1][0] + 1 if capture.items else self.points[-1][0] if self.points else 0
-                )
-                self.points.append(
-                    (max(count, self.points[-1][0] if self.points else 0), as_bytes(capture.context.messages))
-                )
+                self.points.append((count, as_bytes(capture.context.messages)))
 
-        vars(capture)["sync"] = sync
+        vars(capture).update(_append=appended, sync=sync)
 
     def run(self, bot: Bot, play: Callable[[Bot], Awaitable[object]]) -> Conversation:
         """Run a bot with this observer and compare all sync points with the fold."""
