@@ -404,7 +404,8 @@ def test_half_a_call_at_the_limit_of_tokens_is_no_call_and_is_not_asked_for_agai
     pieces = Text("Let me see."), Call(0, "call_0", "look"), Arguments(0, '{"at": ')
     context_id = stage.answer(wire, Answer(pieces, "length"))
     assert stage.log(context_id) == [started(), words(), *failed()]
-    assert stage.run(context_id)["error_code"] == "incomplete_call"
+    run = stage.run(context_id)
+    assert (run["error_code"], run["read"], run["written"]) == ("incomplete_call", 11, 7)
     assert rows(stage.road, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
     assert spoken(stage.road, context_id)[1:] == [("assistant", "Let me see.")]
 

@@ -63,7 +63,7 @@ class AnswerAttempt:
         """Whether the request that is being answered has produced anything."""
         self._usage: Usage | None = None
         """The attempt's usage as far as it is known."""
-        self._published_usage = False
+        self._published_usage: Usage | None = None
 
     async def run(self) -> ProviderUnavailableError | None:
         """Answer. Returns the reason if the answer broke off in the middle and another attempt follows; else None."""
@@ -150,6 +150,8 @@ class AnswerAttempt:
                 if (error.retry_after or 0.0) > LONGEST_RETRY_AFTER:
                     raise
                 if self._spoke:
+                    # No other frame of this attempt says it, and there may be no further attempt.
+                    self._add(*self._latest_usage())
                     return error
                 if tried == self._deps.retries:
                     raise
@@ -186,10 +188,10 @@ class AnswerAttempt:
             )
             if calls := [call for call in frame.function_calls if not call.builtin]:
                 await self._model.notify("on_function_calls_started", calls)
-        if isinstance(frame, LLMFullResponseEndFrame):
-            self._add(frame)
+        if isinstance(frame, FunctionCallsStartedFrame | LLMFullResponseEndFrame):
+            self._add(frame)  # the end frame has the usage
         else:
-            self._add(*self._unpublished_usage(), frame)
+            self._add(*self._first_usage(), frame)
         if self._merging.is_urgent:
             # Sent before the provider's client continues with the rest of its input.
             await asyncio.sleep(0)
@@ -214,16 +216,20 @@ class AnswerAttempt:
             before = self._added
             await asyncio.sleep(every)
             if self._added == before:
-                self._add(*(self._unpublished_usage() or [LLMTextFrame(text="")]))
+                self._add(*(self._first_usage() or [LLMTextFrame(text="")]))
                 silent += every
             else:
                 silent = 0.0
 
-    def _unpublished_usage(self) -> Sequence[AnyFrame]:
+    def _first_usage(self) -> Sequence[AnyFrame]:
         """Returns a frame with the usage, once: the run may end without another frame that contains it."""
-        if self._usage is None or self._published_usage:
+        return self._latest_usage() if self._published_usage is None else ()
+
+    def _latest_usage(self) -> Sequence[AnyFrame]:
+        """Returns a frame with the usage, if it is another than was published."""
+        if self._usage == self._published_usage:
             return ()
-        self._published_usage = True
+        self._published_usage = self._usage
         return [LLMTextFrame(text="", usage=self._usage)]
 
     def _add(self, *frames: AnyFrame) -> None:

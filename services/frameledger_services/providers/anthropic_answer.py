@@ -46,7 +46,7 @@ class AnthropicAnswer:
         self.complete = False
         """Whether the last event has come."""
         self.usage: Usage | None = None
-        """Tokens used when the answer began; None before that."""
+        """Tokens used so far: counted when the answer begins and when it ends; None before that."""
 
     def take(self, event: JsonObject) -> Iterator[AnyFrame]:
         """The frames of an event. Unknown kinds of blocks and deltas are skipped."""
@@ -54,7 +54,6 @@ class AnthropicAnswer:
         match event.get("type"):
             case "message_start":
                 self._count(an_object(an_object(event.get("message")).get("usage")))
-                self.usage = self._counted()
             case "content_block_start":
                 yield from self._begin(place, an_object(event.get("content_block")))
             case "content_block_delta":
@@ -113,7 +112,7 @@ class AnthropicAnswer:
         if calls:
             yield self._announce(calls)
             reason = "tool_calls" if reason == "stop" else reason
-        yield LLMFullResponseEndFrame(finish_reason=reason, usage=self._counted())
+        yield LLMFullResponseEndFrame(finish_reason=reason, usage=self.usage)
 
     def _count(self, usage: JsonObject) -> None:
         """Counts that are reported replace earlier ones."""
@@ -127,6 +126,7 @@ class AnthropicAnswer:
         self._usage |= {
             name: count for name, value in reported.items() if (count := number(value)) is not None
         }
+        self.usage = self._counted()
 
     def _counted(self) -> Usage | None:
         """Anthropic's input leaves out what was read from or written to the cache; ours is all that the model read."""

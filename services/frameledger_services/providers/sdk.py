@@ -172,6 +172,9 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 raise  # not of the server, which has said nothing yet
             if answer.finish_reason is None:
                 raise await self._provider_error(error) from error
+        if answer.usage is not None:
+            # What follows may be an error instead of an end frame, or calls that are more than a run may make.
+            await self.push_usage(answer.usage)
         for frame in answer.end():
             yield frame
 
