@@ -7,10 +7,10 @@ awaits nothing and raises nothing; frames that it cannot take are counted.
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter, deque
 from collections.abc import Callable
 from itertools import count
+from time import time_ns
 from typing import Any
 
 from frameledger_services.pipecat.captured_frame import GENERATED, Fields, ModelService, TranslationState
@@ -245,12 +245,14 @@ class Capture:
         speaks, start and text are taken at the aggregator, if they reach it."""
         place = GENERATED if at == LLM and name == _TOKENS else at
         is_noted_only = name not in _NOW and kind.__name__ != _INTERRUPTION
-        is_answer_text = name in _ANSWER_TEXT
+        model = service or ModelService()
+        is_text_of_model = service is not None and name in _ANSWER_TEXT
+        is_other_of_model = service is not None and not is_text_of_model
+        append = self._append
 
         def take(frame: Any) -> None:
             try:
-                is_ours = service is None or service.is_ours
-                if is_answer_text and service is not None and (frame.skip_tts or not is_ours):
+                if is_text_of_model and (frame.skip_tts or not model.is_ours):
                     return
                 # A broadcast is two frames, one in each direction, that refer to each other: they count as one.
                 number, sibling = frame.id, frame.broadcast_sibling_id
@@ -262,10 +264,10 @@ class Capture:
                 seen.add(number)
                 if len(seen) >= _REMEMBERED:
                     self._seen_before, self._seen = seen, set()
-                if not is_ours:
+                if is_other_of_model and not model.is_ours:
                     return
                 if is_noted_only and not frame.metadata:
-                    self._append(place, frame, service)
+                    append(place, frame, service)
                 else:
                     self._take(place, frame, name, service)
             except Exception as error:
@@ -282,7 +284,7 @@ class Capture:
             # Those of a service that answers later are added then.
             pass
         elif name in _NOW:
-            for fields in translate(frame, at, time.time_ns(), TranslationState(), service):
+            for fields in translate(frame, at, time_ns(), TranslationState(), service):
                 self.add(fields)
         else:
             if type(frame).__name__ == _INTERRUPTION:
@@ -297,5 +299,5 @@ class Capture:
             self.lost += 1
             return None
         sequence = next(self._sequence)
-        self.items.append((sequence, time.time_ns(), at, captured, service))
+        self.items.append((sequence, time_ns(), at, captured, service))
         return sequence
