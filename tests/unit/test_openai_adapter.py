@@ -1,5 +1,7 @@
 """A context in the form of OpenAI's chat completions: each rule of the adapter."""
 
+import re
+
 import pytest
 
 from frameledger import async_tool_messages
@@ -184,13 +186,70 @@ def test_two_limits_are_one_and_the_smaller_counts():
     [
         (None, "max_completion_tokens"),
         ("https://eu.api.openai.com/v1", "max_completion_tokens"),
+        *(
+            pytest.param(url, "max_completion_tokens", marks=pytest.mark.regression("worker 90"))
+            for url in (
+                "https://me.openai.azure.com/openai/v1/",
+                "https://me.services.ai.azure.com/openai/v1",
+            )
+        ),
+        ("https://notapi.openai.com.example/v1", "max_tokens"),
         ("http://127.0.0.1:8000/v1", "max_tokens"),
     ],
 )
 def test_openai_itself_gets_the_newer_limit_and_others_the_one_that_was_set(base_url, name):
-    service = OpenAILLMService(base_url=base_url)
-    sent = service.request(LLMContext([HELLO]), max_tokens=5).body
-    assert {key: value for key, value in sent.items() if key.startswith("max")} == {name: 5}
+    assert limit_sent(base_url) == {name: 5}
+
+
+def limit_sent(base_url, **options):
+    sent = OpenAILLMService(base_url=base_url, **options).request(LLMContext([HELLO]), max_tokens=5).body
+    return {key: value for key, value in sent.items() if key.startswith("max")}
+
+
+def test_an_option_outranks_what_the_host_says_of_a_server():
+    assert limit_sent("https://gateway.example/v1", takes_max_tokens=False) == {"max_completion_tokens": 5}
+    assert limit_sent("https://me.services.ai.azure.com/v1", takes_max_tokens=True) == {"max_tokens": 5}
+
+
+@pytest.mark.regression("worker 87")
+@pytest.mark.parametrize(
+    ("base_url", "options", "is_short"),
+    [
+        ("https://api.mistral.ai/v1", {}, True),
+        ("https://api.mistral.ai/v1", {"short_call_ids": False}, False),
+        ("https://gateway.example/v1", {"short_call_ids": True}, True),
+        ("https://gateway.example/v1", {}, False),
+    ],
+)
+def test_ids_of_calls_are_nine_letters_and_digits_where_the_server_takes_no_others(
+    base_url, options, is_short
+):
+    service = OpenAILLMService(base_url=base_url, **options)
+    ids = [f"call_{number:032x}" for number in range(50)]
+    history = [message for name in ids for message in (call(name), result(name))]
+    request = service.request(LLMContext([HELLO, *history]))
+    sent = request.body["messages"][1:]
+    called = [message["tool_calls"][0]["id"] for message in sent[::2]]
+    assert called == [message["tool_call_id"] for message in sent[1::2]]
+    assert len(set(called)) == len(ids)
+    if is_short:
+        assert all(re.fullmatch("[a-zA-Z0-9]{9}", name) for name in called)
+    else:
+        assert called == ids
+    # They are the same in the next request, and in one that is made again from the log.
+    elsewhere = OpenAILLMService()
+    elsewhere.write_with(
+        OpenAILLMService().get_llm_adapter().with_parameters(service.get_llm_adapter().parameters())
+    )
+    assert elsewhere.request(LLMContext([HELLO, *history])).content == request.content
+
+
+def test_a_request_that_an_earlier_version_recorded_is_made_as_it_was():
+    adapter = OpenAILLMService().get_llm_adapter()
+    for takes_max_tokens in (False, True):
+        recorded = {"developer_role": "developer", "takes_max_tokens": takes_max_tokens}
+        known = recorded | {"takes_extra_fields": takes_max_tokens, "short_call_ids": False}
+        assert adapter.with_parameters(recorded).parameters() == known
 
 
 def test_what_is_not_set_is_not_sent():

@@ -56,11 +56,12 @@ def test_a_heartbeat_between_events_with_an_id_is_no_event():
 
 
 def test_usage_comes_at_the_end_if_it_is_asked_for():
-    used = Usage(input_tokens=3, output_tokens=2, reasoning_tokens=1)
+    used = Usage(input_tokens=3, output_tokens=2, cache_write_tokens=2, reasoning_tokens=1)
     *_, last, _done = read(answered(used=used, stream=True, stream_options={"include_usage": True}).end())
     chunk = ChatCompletionChunk.model_validate_json(last)
     assert chunk.choices == []
     assert chunk.usage.total_tokens == 5
+    assert chunk.usage.prompt_tokens_details.cache_write_tokens == 2
     assert chunk.usage.completion_tokens_details.reasoning_tokens == 1
     assert len(read(answered(used=used, stream=True).end())) == 2
     # A provider that counts nothing is not said to have counted to zero.

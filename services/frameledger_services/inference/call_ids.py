@@ -1,9 +1,9 @@
-"""Ids of calls: the provider's own if it is unique and all providers accept it, otherwise one derived from the call's
-place.
+"""Ids of calls: the provider's own if it is unique and not too long, otherwise one derived from the call's place.
 
 Some providers number the calls of an answer (`call_0`), name them after the function, or leave the id out. Two runs
 of a conversation, or two attempts of one run, would then have calls of one id open at once, and a result could go to
-the wrong one (R3.1). Providers accept any id, so it can be replaced before it is published.
+the wrong one (R3.1). Providers do not look for their own id, so it can be replaced before it is published; one that
+takes ids of a form of its own alone, as Mistral does, gets them in that form from its adapter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CALLS = UUID("0f1a6f2c-91a5-5c0e-8d5b-6f1c2b7a4d93")
 """The namespace of ids derived from a call's place. It never changes: a repeated announcement has the same ids."""
 
 LONGEST = 40
-"""The longest id in characters that every provider accepts. If a longer one were shortened in a request, the model
+"""The longest id in characters that providers accept. If a longer one were shortened in a request, the model
 would know its call by another id than the messages about it."""
 
 _RANDOM = re.compile(r"(?=[a-zA-Z-]*[0-9])[a-zA-Z0-9](?:-?[a-zA-Z0-9]){15,}")
@@ -39,7 +39,7 @@ def is_unique(tool_call_id: str, function_name: str) -> bool:
 def with_unique_ids(
     calls: Sequence[FunctionCallFromLLM], attempt: str, before: Collection[str] = ()
 ) -> tuple[FunctionCallFromLLM, ...]:
-    """Returns the calls of one announcement, each with a unique id that every provider accepts. If two have the same
+    """Returns the calls of one announcement, each with a unique id that is not too long. If two have the same
     id, the first keeps it. `attempt` distinguishes the announcing attempt from all others of all runs; `before` are the
     ids of the calls that it announced earlier."""
     used_ids = set(before)

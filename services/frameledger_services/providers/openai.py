@@ -12,6 +12,10 @@ from frameledger_services.providers.openai_answer import OpenAIAnswer
 from frameledger_services.providers.sdk import SdkLLMService
 from frameledger_services.settings import Settings
 
+_OPENAI = ("api.openai.com",)
+_AZURE = ("openai.azure.com", "services.ai.azure.com")
+_MISTRAL = ("mistral.ai",)
+
 
 class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
     """OpenAI's chat completions, or a compatible server (vLLM, Ollama, llama.cpp, gateways).
@@ -32,13 +36,35 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
     path = "/chat/completions"
     answer_class = OpenAIAnswer
 
-    def __init__(self, *, developer_role: DeveloperRole = "developer", **options: Any) -> None:
-        """`developer_role` says how developer messages are sent, for servers that do not support them: see the adapter.
-        `options` are those of `SdkLLMService`."""
+    def __init__(
+        self,
+        *,
+        developer_role: DeveloperRole = "developer",
+        takes_max_tokens: bool | None = None,
+        takes_extra_fields: bool | None = None,
+        short_call_ids: bool | None = None,
+        **options: Any,
+    ) -> None:
+        """How requests are written for this server; the adapter says what each means. None is the default for the host:
+        OpenAI and Azure do not take `max_tokens`, OpenAI and Mistral no extra fields, and Mistral wants short ids of
+        calls. `options` are those of `SdkLLMService`."""
         super().__init__(**options)
-        at_openai = httpx.URL(self._base_url).host.endswith("api.openai.com")
-        self._adapter = type(self).adapter_class(developer_role, takes_max_tokens=not at_openai)
+        host = httpx.URL(self._base_url).host
+        self._adapter = type(self).adapter_class(
+            developer_role,
+            takes_max_tokens=_or(takes_max_tokens, not _is_of(host, *_OPENAI, *_AZURE)),
+            takes_extra_fields=_or(takes_extra_fields, not _is_of(host, *_OPENAI, *_MISTRAL)),
+            short_call_ids=_or(short_call_ids, _is_of(host, *_MISTRAL)),
+        )
 
     @classmethod
     def configured(cls, settings: Settings, /, **options: Any) -> Self:
         return super().configured(settings, **{"developer_role": settings.openai_developer_role} | options)
+
+
+def _is_of(host: str, *domains: str) -> bool:
+    return any(host == domain or host.endswith(f".{domain}") for domain in domains)
+
+
+def _or(option: bool | None, default: bool) -> bool:
+    return default if option is None else option

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import string
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -22,6 +23,8 @@ OPENING = "(The conversation begins.)"
 _LONGEST_ID = 40
 """Characters of a call's id; a longer one is refused."""
 
+_LETTERS_AND_DIGITS = string.ascii_letters + string.digits
+
 # Which parts of content each role may have; a role that is not here takes text alone.
 _PARTS = {
     "user": frozenset({"text", "image_url", "input_audio", "file"}),
@@ -35,11 +38,12 @@ class OpenAILLMAdapter(LLMAdapter):
     - The composed system instruction is a first message of role system, which every compatible server knows.
     - An assistant message without content and calls is left out; the API would refuse the whole context for it.
     - Arguments are the text of a JSON object (`call_arguments`); an id that is too long is shortened in all its places.
+      Mistral takes ids of nine letters and digits alone: `short_call_ids` writes all as such.
     - Both token limits at once, which the API refuses, are one: the smaller counts, under the newer name. OpenAI itself
-      knows the newer one with every model, and gets that alone.
+      and Azure know the newer one with every model, and get that alone.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
     - Thoughts of this provider, which the API has no place for, are left out; what a compatible server added to calls
-      is returned with them (`extra_content`). OpenAI itself, which refuses fields that it does not know, gets none.
+      is returned with them (`extra_content`), but not to servers that refuse fields that they do not know.
     """
 
     provider = "openai"
@@ -56,16 +60,39 @@ class OpenAILLMAdapter(LLMAdapter):
     )
     own_messages_are_standard = True
 
-    def __init__(self, developer_role: DeveloperRole = "developer", *, takes_max_tokens: bool = True) -> None:
-        """`takes_max_tokens` is false for OpenAI itself, whose newer models refuse the old name of the limit."""
+    def __init__(
+        self,
+        developer_role: DeveloperRole = "developer",
+        *,
+        takes_max_tokens: bool = True,
+        takes_extra_fields: bool = True,
+        short_call_ids: bool = False,
+    ) -> None:
+        """`takes_max_tokens` is false for servers whose newer models refuse the old name of the limit,
+        `takes_extra_fields` for those that refuse what other servers add to their answers. `short_call_ids` is for
+        Mistral."""
         self._developer_role = developer_role
         self._takes_max_tokens = takes_max_tokens
+        self._takes_extra_fields = takes_extra_fields
+        self._short_call_ids = short_call_ids
 
     def parameters(self) -> dict[str, Any]:
-        return {"developer_role": self._developer_role, "takes_max_tokens": self._takes_max_tokens}
+        return {
+            "developer_role": self._developer_role,
+            "takes_max_tokens": self._takes_max_tokens,
+            "takes_extra_fields": self._takes_extra_fields,
+            "short_call_ids": self._short_call_ids,
+        }
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
-        return type(self)(parameters["developer_role"], takes_max_tokens=parameters["takes_max_tokens"])
+        takes_max_tokens = parameters["takes_max_tokens"]
+        return type(self)(
+            parameters["developer_role"],
+            takes_max_tokens=takes_max_tokens,
+            # Earlier versions recorded the first two only, and the second stood for the third.
+            takes_extra_fields=parameters.get("takes_extra_fields", takes_max_tokens),
+            short_call_ids=parameters.get("short_call_ids", False),
+        )
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         body: dict[str, Any] = {"model": prompt.model, "messages": self._messages(prompt)}
@@ -100,7 +127,7 @@ class OpenAILLMAdapter(LLMAdapter):
     ) -> Mapping[str, Any] | None:
         if isinstance(message, LLMSpecificMessage):
             if _is_thought(message):
-                if self._takes_max_tokens:
+                if self._takes_extra_fields:
                     extra.read(message.message)
                 return None
             raise UnmappableError(self.provider, f"message {place + 1} of the request, which has no role")
@@ -110,9 +137,9 @@ class OpenAILLMAdapter(LLMAdapter):
             message = {**message, "content": None if message["role"] == "assistant" else ""}
         match message.get("role"):
             case "assistant":
-                return _assistant(message, extra)
+                return self._assistant(message, extra)
             case "tool":
-                return {**message, "tool_call_id": _short(message["tool_call_id"])}
+                return {**message, "tool_call_id": self._call_id(message["tool_call_id"])}
             case "developer":
                 return self._developer(message)
             case _:
@@ -123,6 +150,32 @@ class OpenAILLMAdapter(LLMAdapter):
             text = content.text_of(message)
             return {"role": "user", "content": f"<developer>\n{text}\n</developer>"}
         return {**message, "role": self._developer_role}
+
+    def _assistant(self, message: Mapping[str, Any], extra: ExtraContent) -> Mapping[str, Any] | None:
+        calls = message.get("tool_calls")
+        if calls:
+            return {**message, "tool_calls": [self._call(call) for call in extra.added_to(calls)]}
+        rest = {name: value for name, value in message.items() if name != "tool_calls"}
+        has_content = any(rest.get(name) for name in ("content", "refusal", "audio", "function_call"))
+        return rest if has_content else None
+
+    def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+        function = call["function"]
+        return {
+            "type": "function",
+            **call,
+            "id": self._call_id(call["id"]),
+            "function": {**function, "arguments": call_arguments.as_text(function.get("arguments"))},
+        }
+
+    def _call_id(self, tool_call_id: str) -> str:
+        if not self._short_call_ids and len(tool_call_id) <= _LONGEST_ID:
+            return tool_call_id
+        digest = hashlib.sha256(tool_call_id.encode(errors="backslashreplace"))
+        if not self._short_call_ids:
+            return f"call_{digest.hexdigest()[:32]}"
+        number = int.from_bytes(digest.digest())
+        return "".join(_LETTERS_AND_DIGITS[number // 62**place % 62] for place in range(9))
 
     def _check_parts(self, place: int, message: Mapping[str, Any]) -> None:
         role = message["role"]
@@ -136,31 +189,6 @@ class OpenAILLMAdapter(LLMAdapter):
 
 def _is_thought(message: LLMSpecificMessage) -> bool:
     return isinstance(message.message, Mapping) and message.message.get("type") == "thought"
-
-
-def _assistant(message: Mapping[str, Any], extra: ExtraContent) -> Mapping[str, Any] | None:
-    calls = message.get("tool_calls")
-    if calls:
-        return {**message, "tool_calls": [_call(call) for call in extra.added_to(calls)]}
-    rest = {name: value for name, value in message.items() if name != "tool_calls"}
-    has_content = any(rest.get(name) for name in ("content", "refusal", "audio", "function_call"))
-    return rest if has_content else None
-
-
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    return {
-        "type": "function",
-        **call,
-        "id": _short(call["id"]),
-        "function": {**function, "arguments": call_arguments.as_text(function.get("arguments"))},
-    }
-
-
-def _short(tool_call_id: str) -> str:
-    if len(tool_call_id) <= _LONGEST_ID:
-        return tool_call_id
-    return "call_" + hashlib.sha256(tool_call_id.encode(errors="backslashreplace")).hexdigest()[:32]
 
 
 def _tool(tool: Tool) -> Mapping[str, Any]:

@@ -136,9 +136,11 @@ def _arguments(arguments: object) -> str:
 
 
 def _usage(reported: JsonObject) -> Usage:
+    read = an_object(reported.get("prompt_tokens_details"))
     return Usage(
         input_tokens=number(reported.get("prompt_tokens")),
         output_tokens=number(reported.get("completion_tokens")),
-        cache_read_tokens=number(an_object(reported.get("prompt_tokens_details")).get("cached_tokens")),
+        cache_read_tokens=number(read.get("cached_tokens")),
+        cache_write_tokens=number(read.get("cache_write_tokens")),
         reasoning_tokens=number(an_object(reported.get("completion_tokens_details")).get("reasoning_tokens")),
     )

@@ -19,7 +19,7 @@ def request_parts(stored: StoredContext) -> dict[str, Any]:
 
     Raises `UnmappableError` for what the API has no form for.
     """
-    adapter = OpenAILLMAdapter(takes_max_tokens=False)  # OpenAI's own, without what other servers added
+    adapter = OpenAILLMAdapter(takes_extra_fields=False)  # as for OpenAI itself
     tools, _ = adapter.tools(stored.context)
     body = adapter.body(
         Prompt(

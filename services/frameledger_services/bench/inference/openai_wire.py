@@ -118,7 +118,11 @@ def _usage(tokens: Tokens) -> dict[str, Any]:
         "prompt_tokens": tokens.read,
         "completion_tokens": tokens.written,
         "total_tokens": tokens.read + tokens.written,
-        "prompt_tokens_details": {"cached_tokens": tokens.from_cache, "audio_tokens": 0},
+        "prompt_tokens_details": {
+            "cached_tokens": tokens.from_cache,
+            "cache_write_tokens": tokens.to_cache,
+            "audio_tokens": 0,
+        },
         "completion_tokens_details": {"reasoning_tokens": tokens.thought, "audio_tokens": 0},
     }
 

@@ -123,7 +123,10 @@ class Writer:
             "prompt_tokens": read,
             "completion_tokens": written,
             "total_tokens": read + written,
-            "prompt_tokens_details": {"cached_tokens": used["cache_read_tokens"]},
+            "prompt_tokens_details": {
+                "cached_tokens": used["cache_read_tokens"],
+                "cache_write_tokens": used["cache_write_tokens"],
+            },
             "completion_tokens_details": {"reasoning_tokens": used["reasoning_tokens"]},
         }
 
