@@ -3,11 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from frameledger import async_tool_messages as background
-from frameledger_services.gateway.openai import history, seen_messages
+from frameledger_services.gateway.openai import assistant_words, history, seen_messages
+from frameledger_services.gateway.openai.assistant_words import Words
 from frameledger_services.gateway.openai.history import Held
 
 Message = dict[str, Any]
@@ -165,3 +167,52 @@ def test_the_stored_history_itself_is_recognised_with_all_that_no_client_sees(ta
     stored = held(talk)
     plan = history.plan(stored, [*(one.message for one in stored), new])
     assert plan == history.Plan("append", (new,))
+
+
+def plain_cuts(words: list[Words], sent: str) -> dict[int, str | None] | None:
+    """`assistant_words.cuts`, said as it is meant, in quadratic time: each message is compared with all that is left of
+    the text."""
+    cut: dict[int, str | None] = {}
+    if_all_is_of_one: dict[int, str | None] | None = None
+    rest = sent.strip()
+    for number, piece in enumerate(words):
+        left = " ".join(rest.split())
+        may_be_last = all(later.may_be_missing for later in words[number + 1 :])
+        if left == piece.text or left.startswith(f"{piece.text} "):
+            if piece.is_cut and may_be_last:
+                if_all_is_of_one = {**cut, piece.place: rest}
+            count = len(piece.text.split())
+            rest = "".join(rest.split(maxsplit=count)[count:])
+        elif left and piece.is_cut and (piece.text.startswith(left) or left.startswith(piece.text)):
+            cut[piece.place] = rest
+            rest = ""
+        elif left and piece.is_cut:
+            cut[piece.place] = None
+        elif not (may_be_last and piece.may_be_missing):
+            return if_all_is_of_one
+        else:
+            break
+    return if_all_is_of_one if rest else cut
+
+
+FEW = st.lists(st.sampled_from(["a", "b", "ab"]), max_size=4)
+
+
+@st.composite
+def said_words(draw: st.DrawFn) -> tuple[list[Words], str]:
+    """Messages of the assistant, and a text that says about the same."""
+    words: list[Words] = []
+    sent: list[str] = []
+    for place in range(draw(st.integers(0, 5))):
+        text = " ".join(draw(FEW.filter(bool)))
+        words.append(Words(place, text, draw(st.booleans()), draw(st.booleans())))
+        beginning = text[: draw(st.integers(0, len(text)))]
+        sent.append(draw(st.sampled_from([text, beginning, " ".join(draw(FEW))])))
+    return words, draw(SPACES).join(sent)
+
+
+@pytest.mark.regression("gateway 59")
+@given(said_words())
+def test_texts_that_may_be_cut_are_compared_as_each_with_all_that_is_left(case):
+    words, sent = case
+    assert assistant_words.cuts(words, sent) == plain_cuts(words, sent)

@@ -32,7 +32,7 @@ from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.client_requests import AskedRun
 from frameledger_services.store.conversation_state import Thread
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.shown_messages import shown_messages
+from frameledger_services.store.shown_messages import ShownMessage, shown_messages
 
 PLACE_REPLACED = "place_replaced"
 """The reason of an answer that is not applied because the history no longer contains its call."""
@@ -68,18 +68,18 @@ class Question:
             return AskedRun(settled_version, self.run_request.run_id, is_answer=True)
         thread = await self._without_abandoned(thread, results, facts)
         rest = answers.without(conversation, {one.tool_call_id for one in results.values()})
-        plan = history.plan(thread.messages, rest, facts)
+        plan = await self._plan(thread.messages, rest, facts)
         if (answered := await self._answer(thread, results)) is not None:
             # What else was said was said before the answers were known, and comes behind them. A history that
             # replaces the one with the results has them itself.
             if plan.kind == "replace":
-                plan = history.plan(thread.messages, conversation, facts)
+                plan = await self._plan(thread.messages, conversation, facts)
             if plan.kind == "replace" or plan.messages:
                 await self._publish_plan(thread, plan, "ask 0", expects=False)
             return answered
         if results:
             # Their calls have no place in the history any more: they are messages like others.
-            plan = history.plan(thread.messages, conversation, facts)
+            plan = await self._plan(thread.messages, conversation, facts)
         if self.run_request.resume and plan.kind == "append" and not plan.messages:
             # These answers were given before, and there is nothing else to say.
             return AskedRun(thread.version, self.run_request.run_id)
@@ -88,8 +88,14 @@ class Question:
             if asked_run is not None:
                 return asked_run
             thread = await self._with_tools(await self._wait_until_free())
-            plan = history.plan(thread.messages, conversation, facts)
+            plan = await self._plan(thread.messages, conversation, facts)
         raise conversation_gate.busy(self.run_request.thread_id, conversation_gate.CHANGING)
+
+    async def _plan(
+        self, stored: Sequence[ShownMessage], sent: Sequence[Message], facts: Collection[str]
+    ) -> history.Plan:
+        # Both may have megabytes: not in the event loop.
+        return await asyncio.to_thread(history.plan, stored, sent, facts)
 
     async def _thread(self) -> Thread:
         return await self.parts.database.read(conversation_state.thread, self.run_request.thread_id)
@@ -135,7 +141,7 @@ class Question:
             return
         before = await self.parts.database.read(shown_messages, self.run_request.thread_id, first - 1)
         rest = answers.without(conversation, {*answered, *(one.tool_call_id for one in results.values())})
-        plan = history.plan(before, rest, facts)
+        plan = await self._plan(before, rest, facts)
         # The history that this client knew may be an older one than that before its answer: nothing is taken out.
         if plan.kind == "append" and plan.messages:
             await self._publish_plan(replace(thread, messages=before), plan, "ask 0", expects=False)
@@ -207,7 +213,8 @@ class Question:
         left = call_settlement.abandoned(
             thread.waiting,
             lambda call: (call.tool_call_id, call.requested_version) in results,
-            is_replaced=bool(thread.waiting) and history.plan(thread.messages, rest, facts).kind == "replace",
+            is_replaced=bool(thread.waiting)
+            and (await self._plan(thread.messages, rest, facts)).kind == "replace",
         )
         for call in left:
             await self._publish(self.frames.cancellation(call), None)

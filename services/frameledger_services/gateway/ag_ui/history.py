@@ -16,6 +16,8 @@ A client has every message under the id that `messages` gave it, and what it sen
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -81,6 +83,19 @@ class _Comparison:
 
         self._shown = [message for _, message in shown]
         self._ids = [str(message["id"]) for message in self._shown]
+        answers = [number for number, one in enumerate(self._shown) if one["role"] == "assistant"]
+        self._last_answer = answers[-1] if answers else None
+        self._needed: list[int] = []
+        """The numbers of the shown messages that may not be missing."""
+
+        self._left: defaultdict[str, list[int]] = defaultdict(list)
+        """Those of the others, by the calls that they are of."""
+
+        for number, message in enumerate(self._shown):
+            if self._may_be_missing(number):
+                self._left[message["toolCallId"]].append(number)
+            else:
+                self._needed.append(number)
         self._matches: list[int | None] = []
         """For each sent message, the number of the shown message that it is; None for a new one."""
 
@@ -96,27 +111,24 @@ class _Comparison:
     def _match(self) -> None:
         place = self._head()
         known = {message_id: number for number, message_id in enumerate(self._ids)}
+        matched: set[int] = set()
         for message in self._sent:
-            match = known.get(message.id)
-            if match is None:
-                match = self._next(place, message)
-            if match is not None and not self._is_same(match, message):
-                match = None
-            if match in self._matches:
+            sent = _view(message)
+            candidates = [known[message.id]] if message.id in known else self._next(place, sent)
+            match = next((number for number in candidates if self._is_same(number, sent)), None)
+            if match in matched:
                 match = None
             if match is not None:
+                matched.add(match)
                 place = max(place, match + 1)
             self._matches.append(match)
 
-    def _next(self, place: int, sent: Message) -> int | None:
-        """Returns the number of the shown message that was sent, from `place` on, skipping those that may be missing;
-        None if another one comes first."""
-        for number in range(place, len(self._shown)):
-            if self._is_same(number, sent):
-                return number
-            if not self._may_be_missing(number):
-                return None
-        return None
+    def _next(self, place: int, sent: Mapping[str, Any]) -> list[int]:
+        """Returns the numbers of the shown messages that a sent one may be: the first from `place` on that may not be
+        missing, and the first before that of its call."""
+        end = _first(self._needed, place, len(self._shown))
+        left = _first(self._left.get(sent.get("toolCallId") or "", ()), place, end)
+        return [number for number in sorted({min(left, end), end}) if number < len(self._shown)]
 
     def _head(self) -> int:
         """Returns how many shown messages at the beginning are instructions that were not sent, and so are an
@@ -148,18 +160,15 @@ class _Comparison:
         payload = async_tool_messages.parse_message(self._stored[self._places[number]].message)
         return payload is not None and payload.kind != "started"
 
-    def _is_same(self, number: int, sent: Message) -> bool:
-        shown, other = self._shown[number], _view(sent)
-        if _key(shown) == _key(other) or self._is_fact(shown, other):
+    def _is_same(self, number: int, sent: Mapping[str, Any]) -> bool:
+        shown = self._shown[number]
+        if _key(shown) == _key(sent) or self._is_fact(shown, sent):
             return True
-        is_last = number == max(
-            (n for n, one in enumerate(self._shown) if one["role"] == "assistant"), default=-1
-        )
-        text, beginning = _text(shown), _text(other)
+        text, beginning = _text(shown), _text(sent)
         return (
-            is_last
-            and other["role"] == "assistant"
-            and not other.get("toolCalls")
+            number == self._last_answer
+            and sent["role"] == "assistant"
+            and not sent.get("toolCalls")
             and not shown.get("toolCalls")
             and text.startswith(beginning)
         )
@@ -221,3 +230,9 @@ def _key(message: Mapping[str, Any]) -> str:
 
 def _text(message: Mapping[str, Any]) -> str:
     return " ".join(parts.text_of(message.get("content")).split())
+
+
+def _first(numbers: Sequence[int], begin: int, otherwise: int) -> int:
+    """Returns the first of the numbers, which ascend, from `begin` on."""
+    place = bisect_left(numbers, begin)
+    return numbers[place] if place < len(numbers) else otherwise

@@ -12,6 +12,7 @@ and no model runs twice. If the answer was cut off or failed, the history decide
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -29,6 +30,7 @@ from frameledger_services.gateway.openai.history import Held, Plan
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.openai.request_frames import MOST_QUESTIONS, RequestFrames
+from frameledger_services.gateway.openai.seen_messages import JsonObject
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import (
@@ -38,6 +40,7 @@ from frameledger_services.store import (
     newest_requests,
     offers,
 )
+from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.client_requests import Question
 from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.conversation_state import Readiness
@@ -84,7 +87,7 @@ class Asking:
 
     async def _find(self) -> Readiness:
         readiness = await self._read(self._named)
-        if self._named.by == "front end" and self._is_aside(readiness):
+        if self._named.by == "front end" and await asyncio.to_thread(self._is_aside, readiness):
             self._named = conversation.aside(self._named, self._chat_request.messages)
             readiness = await self._read(self._named)
         return readiness
@@ -153,10 +156,8 @@ class Asking:
         calls = await self._parts.database.read(
             client_calls.of_clients, context_id, client_answers.call_ids(sent)
         )
-        held = _held(readiness)
-        stored = [one.message for one in held]
-        plan = self._plan(held, calls)
-        results = client_answers.answered_calls(sent, stored, calls)
+        # Both may have megabytes: not in the event loop.
+        stored, plan, results = await asyncio.to_thread(self._compared, readiness, calls)
         settling = CallSettling(self._parts, self._request, self._frames)
         if not results:
             # Who is told what came of another's answer leaves no call behind: it may be the other's to do.
@@ -186,6 +187,15 @@ class Asking:
                 return None
             version = set_.version or version
         return version
+
+    def _compared(
+        self, readiness: Readiness, calls: CallsById
+    ) -> tuple[Sequence[JsonObject], Plan, Sequence[tuple[ClientCall, Any]]]:
+        """Returns the stored messages, what is new of those that were sent, and the results of calls among them."""
+        held = _held(readiness)
+        stored = [one.message for one in held]
+        results = client_answers.answered_calls(self._chat_request.messages, stored, calls)
+        return stored, self._plan(held, calls), results
 
     def _plan(self, held: Sequence[Held], calls: CallsById) -> Plan:
         sent, stored = self._chat_request.messages, [one.message for one in held]

@@ -1,12 +1,20 @@
-"""What the assistant said, compared with the text that a client sends of it (`history`, rules 3 to 5)."""
+"""What the assistant said, compared with the text that a client sends of it (`history`, rules 3 to 5).
+
+A history is asked about for each message that was sent, and both may have thousands: each answer here takes time in
+proportion to itself, and not to all that is stored or sent.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
-from frameledger_services.gateway.openai.seen_messages import squeezed
+from frameledger import async_tool_messages
+from frameledger_services.gateway.openai.seen_messages import JsonObject, is_words, squeezed, text_of
 
 _WORD = re.compile(r"\S+")
 
@@ -33,28 +41,101 @@ class Words:
         return self.is_cut or self.is_report
 
 
+class SaidWords:
+    """The words of the assistant in a stored history, found by their places."""
+
+    def __init__(self, held: Iterable[tuple[JsonObject, bool]]) -> None:
+        """`held`: each message, and whether its answer was cut."""
+        self._words: list[Words] = []
+        self._users: list[int] = []
+        self._reports: list[int] = []
+        for place, (message, is_cut) in enumerate(held):
+            if message.get("role") == "user":
+                self._users.append(place)
+                continue
+            payload = async_tool_messages.parse_message(message)
+            if payload is not None and payload.kind != "started":
+                self._reports.append(place)
+            if is_words(message) and (text := squeezed(text_of(message))):
+                self._words.append(Words(place, text, is_cut, is_report=False))
+        self._places = [one.place for one in self._words]
+        self._completed = [one.place for one in self._words if not one.is_cut]
+
+    def region(self, at: int) -> list[Words]:
+        """Returns the words from `at` up to the next user's message."""
+        end, report = _first(self._users, at), _first(self._reports, at)
+        return [replace(one, is_report=one.place > report) for one in self._between(at, end)]
+
+    def behind_unsent(self, at: int) -> int:
+        """Returns the index after the words of the region from `at` if the client need not have them, else `at`."""
+        end = _first(self._users, at)
+        if _first(self._completed, at) < min(end, _first(self._reports, at)):
+            return at
+        number = bisect_left(self._places, end)
+        return max(at, self._places[number - 1] + 1) if number else at
+
+    def cut_places(self, begin: int, end: int) -> list[int]:
+        """Returns the places from `begin` up to `end` of words that were cut."""
+        return [one.place for one in self._between(begin, end) if one.is_cut]
+
+    def _between(self, begin: int, end: int) -> Sequence[Words]:
+        return self._words[bisect_left(self._places, begin) : bisect_left(self._places, end)]
+
+
 def cuts(words: Sequence[Words], sent: str) -> Mapping[int, str | None] | None:
     """Returns the places of the messages that the client has in another length than they are stored, each with the text
     that it has, or None if it has nothing of it. None if the text that was sent is not what these messages say."""
+    # Each word is followed by a space, also the last one: a message ends where a word does.
+    text = " ".join([*sent.split(), ""])
+    at = matched = 0
+    """How far it is matched, in characters and in words."""
+
     cut: dict[int, str | None] = {}
-    if_all_is_of_one: dict[int, str | None] | None = None
-    begins = [word.start() for word in _WORD.finditer(sent)]
-    matched = 0
+    if_all_is_of_one: tuple[int, int, int] | None = None
+    """The last message that may have all the rest: how many are in `cut` before it, its place, and its first word."""
+
+    last_needed = max((number for number, piece in enumerate(words) if not piece.may_be_missing), default=-1)
     for number, piece in enumerate(words):
-        rest = sent[begins[matched] :] if matched < len(begins) else ""
-        left = squeezed(rest)
-        may_be_last = all(later.may_be_missing for later in words[number + 1 :])
-        if left == piece.text or left.startswith(f"{piece.text} "):
-            matched += piece.text.count(" ") + 1
+        may_be_last = last_needed <= number
+        if text.startswith(f"{piece.text} ", at):
             if piece.is_cut and may_be_last:
-                if_all_is_of_one = {**cut, piece.place: rest.strip()}
-        elif left and piece.is_cut and (piece.text.startswith(left) or left.startswith(piece.text)):
-            matched = len(begins)
-            cut[piece.place] = rest.strip()
-        elif left and piece.is_cut:
+                if_all_is_of_one = len(cut), piece.place, matched
+            at += len(piece.text) + 1
+            matched += piece.text.count(" ") + 1
+        elif at < len(text) and piece.is_cut and _is_one_the_beginning(piece.text, text, at):
+            cut[piece.place] = _behind(sent, matched)
+            at = len(text)
+        elif at < len(text) and piece.is_cut:
             cut[piece.place] = None
-        elif not (may_be_last and piece.may_be_missing):
-            return if_all_is_of_one
-        else:
+        elif may_be_last and piece.may_be_missing:
             break
-    return cut if matched == len(begins) else if_all_is_of_one
+        else:
+            return _all_of_one(cut, if_all_is_of_one, sent)
+    return cut if at == len(text) else _all_of_one(cut, if_all_is_of_one, sent)
+
+
+def _is_one_the_beginning(stored: str, text: str, at: int) -> bool:
+    """Whether the text from `at` on, without its last space, begins with what is stored or is the beginning of it."""
+    is_shorter = len(text) - 1 - at <= len(stored)
+    return text.startswith(stored, at) or (is_shorter and stored.startswith(text[at:-1]))
+
+
+def _all_of_one(
+    cut: Mapping[int, str | None], one: tuple[int, int, int] | None, sent: str
+) -> Mapping[int, str | None] | None:
+    if one is None:
+        return None
+    count, place, matched = one
+    return {**dict(islice(cut.items(), count)), place: _behind(sent, matched)}
+
+
+def _behind(sent: str, count: int) -> str:
+    """Returns the text behind so many words, of which there are more."""
+    word = next(islice(_WORD.finditer(sent), count, None))
+    return sent[word.start() :].strip()
+
+
+def _first(places: Sequence[int], at: int) -> int:
+    """Returns the first of the places from `at` on; a place behind all others without one."""
+    number = bisect_left(places, at)
+    return places[number] if number < len(places) else sys.maxsize

@@ -39,7 +39,7 @@ def answered_calls(
     counts: Counter[str] = Counter()
     values: dict[str, Any] = {}
     for message in sent:
-        counts += _call_counts([message])
+        counts.update(_call_counts([message]))
         name = _answered(message) or ""
         call = calls.get(name)
         if call is None or not call.is_waiting or counts[name] < all_counts[name]:
@@ -124,7 +124,7 @@ def _results(sent: Sequence[JsonObject]) -> dict[_Place, JsonObject]:
     counts: Counter[str] = Counter()
     by_place: dict[_Place, JsonObject] = {}
     for message in sent:
-        counts += _call_counts([message])
+        counts.update(_call_counts([message]))
         if (name := _answered(message)) is not None:
             by_place[name, counts[name]] = message
     return by_place

@@ -32,9 +32,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from frameledger import async_tool_messages
 from frameledger_services.gateway.openai import assistant_words, seen_messages
-from frameledger_services.gateway.openai.assistant_words import Words
+from frameledger_services.gateway.openai.assistant_words import SaidWords
 from frameledger_services.gateway.openai.seen_messages import JsonObject, Turn, is_seen, key, text_of
 
 INSTRUCTIONS = ("system", "developer")
@@ -62,7 +61,8 @@ class Plan:
 
 def plan(held: Sequence[Held], sent: Sequence[JsonObject]) -> Plan:
     """Returns what is to be done so that the conversation is the one that was sent. See the module."""
-    return _Comparison(held, seen_messages.turns(sent)).result()
+    said_words = SaidWords((one.message, one.is_cut) for one in held)
+    return _Comparison(held, said_words, seen_messages.turns(sent)).result()
 
 
 def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> bool:
@@ -78,6 +78,9 @@ class _Comparison:
     """The comparison from the beginning; `at` and `turn` are how far it has come in what is held and sent."""
 
     held: Sequence[Held]
+    said_words: SaidWords
+    """Of what is held."""
+
     turns: Sequence[Turn]
     at: int = 0
     turn: int = 0
@@ -98,7 +101,7 @@ class _Comparison:
         while self.turn < len(self.turns) and self._step():
             self.turn += 1
         rest = [message for turn in self.turns[self.turn :] for message in turn.messages]
-        behind = self._behind_unsent() if rest else self.at
+        behind = self.said_words.behind_unsent(self.at) if rest else self.at
         if self.head is None and not any(is_seen(one.message) for one in self.held[behind:]):
             return Plan("append", tuple(rest))
         begin = 0 if self.head is None else self._end_of_head()
@@ -134,27 +137,21 @@ class _Comparison:
         place = self._find(turn)
         if place is None:
             return False
-        self.changed |= {one.place: None for one in self._region() if one.place < place and one.is_cut}
+        self.changed |= dict.fromkeys(self.said_words.cut_places(self.at, place))
         self.at = self.kept = place + 1
         return True
 
     def _find(self, turn: Turn) -> int | None:
         """Returns the index of the held message that was sent; None if it is not held, or if a message that the client
         should have sent comes before it."""
+        behind = self.said_words.behind_unsent(self.at)
         for place in range(self.at, len(self.held)):
             message = self.held[place].message
             if key(message) == turn.key:
                 return place
-            if is_seen(message) and place >= self._behind_unsent():
+            if is_seen(message) and place >= behind:
                 return None
         return None
-
-    def _behind_unsent(self) -> int:
-        """Returns the index after the next words of the assistant if the client need not have them, else `at`."""
-        words = self._region()
-        if words and all(one.may_be_missing for one in words):
-            return words[-1].place + 1
-        return self.at
 
     def _alternating(self) -> bool:
         """Match the turns before the next user's in which words and unseen messages alternate: the words as one text,
@@ -191,12 +188,12 @@ class _Comparison:
     def _as_long_as_held(self, turns: Sequence[Turn]) -> int:
         """Returns how many of the turns have, together, as many characters of words as what is held; 0 if no number of
         them has."""
-        left = len(" ".join(one.text for one in self._region())) + 1
+        left = len(" ".join(one.text for one in self.said_words.region(self.at))) + 1
         for number, turn in enumerate(turns):
             if turn.kind == "assistant":
                 if left <= 0:
                     return number if left == 0 else 0
-                left -= len(turn.key) + 1
+                left -= turn.length + 1
         return 0
 
     def _is_user(self, place: int) -> bool:
@@ -205,7 +202,7 @@ class _Comparison:
     def _words(self, sent: Sequence[JsonObject], behind: int = 0) -> bool:
         """Match words of the assistant with those that are held before the next user's message. Returns whether they
         are the same. Held messages before the index `behind` count as matched too."""
-        words = self._region()
+        words = self.said_words.region(self.at)
         cuts = assistant_words.cuts(words, "\n".join(text_of(one) for one in sent))
         if not words or cuts is None:
             return False
@@ -216,18 +213,3 @@ class _Comparison:
         visible = (place for place in range(self.at, len(self.held)) if is_seen(self.held[place].message))
         self.kept = next(visible, len(self.held))
         return True
-
-    def _region(self) -> list[Words]:
-        """Returns the held words of the assistant from `at` up to the next user's message."""
-        texts: list[Words] = []
-        reported = False
-        for place in range(self.at, len(self.held)):
-            held = self.held[place]
-            if held.message.get("role") == "user":
-                break
-            payload = async_tool_messages.parse_message(held.message)
-            reported = reported or (payload is not None and payload.kind != "started")
-            text = seen_messages.squeezed(text_of(held.message))
-            if text and seen_messages.is_words(held.message):
-                texts.append(Words(place, text, held.is_cut, reported))
-        return texts

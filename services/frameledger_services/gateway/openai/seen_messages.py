@@ -15,10 +15,12 @@ class Turn:
     """A message that was sent; or several of the assistant in a row."""
 
     kind: Literal["user", "assistant", "other"]
-    key: Any
-    """`key` of the message; the words of the assistant, squeezed."""
-
     messages: list[JsonObject]
+    key: Any = None
+    """`key` of the message; None for words of the assistant."""
+
+    length: int = 0
+    """Of the words of the assistant, squeezed."""
 
 
 def turns(sent: Iterable[JsonObject]) -> list[Turn]:
@@ -28,13 +30,13 @@ def turns(sent: Iterable[JsonObject]) -> list[Turn]:
     for message in sent:
         if not is_words(message):
             kind: Literal["user", "other"] = "user" if message.get("role") == "user" else "other"
-            result.append(Turn(kind, key(message), [message]))
+            result.append(Turn(kind, [message], key(message)))
         elif text := squeezed(text_of(message)):
             if result and result[-1].kind == "assistant":
                 result[-1].messages.append(message)
-                result[-1].key += f" {text}"
+                result[-1].length += 1 + len(text)
             else:
-                result.append(Turn("assistant", text, [message]))
+                result.append(Turn("assistant", [message], length=len(text)))
     return result
 
 
