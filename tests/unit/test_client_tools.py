@@ -1,8 +1,11 @@
 """Functions that clients bring: what is a definition, and what becomes of the tools that there are."""
 
+import asyncio
 import json
+import threading
 
 import pytest
+from tests.support.gateway import AWAY, app_of
 
 from frameledger.frames import LLMContextFrame, encode_frame
 from frameledger.record import decode
@@ -11,6 +14,7 @@ from frameledger_services import bounded_checks
 from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.client_tools import Definition, beside, brought
 from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.settings import Settings
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "default": 1}}}
 SERVED = {"type": "function", "function": {"name": "pay", "description": "", "parameters": SCHEMA}}
@@ -181,3 +185,49 @@ def test_numbers_are_the_same_however_they_are_written_and_true_is_none(other, i
         return of_client({"type": "function", "function": {"name": "f", "parameters": {"default": value}}})
 
     assert (beside([tool(1)], [tool(other)]) is None) == is_same
+
+
+FUNCTION = {"name": "paint", "parameters": SCHEMA}
+BODIES = {
+    "/v1/chat/completions": {
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [{"type": "function", "function": FUNCTION}],
+    },
+    "/v1/responses": {"input": "Hi", "tools": [{"type": "function", **FUNCTION}]},
+    "/v1/ag-ui": {
+        "threadId": "t",
+        "runId": "r",
+        "messages": [],
+        "tools": [{**FUNCTION, "description": "Paints."}],
+    },
+}
+
+
+@pytest.mark.regression("gateway 60")
+@pytest.mark.parametrize(
+    "written",
+    [
+        str.encode,
+        lambda text: text.replace('"tools"', '"tool\\u0073"').encode(),
+        lambda text: text.encode("utf-16"),
+    ],
+    ids=["plain", "escaped", "utf-16"],
+)
+@pytest.mark.parametrize("path", BODIES)
+def test_schemas_are_checked_outside_of_the_event_loop_however_a_body_is_written(path, written, monkeypatch):
+    threads = []
+
+    def brought(_):
+        threads.append(threading.current_thread())
+        raise ProblemError("bad-parameter", "That is enough.")
+
+    async def ask():
+        monkeypatch.setattr(client_tools, "brought", brought)
+        async with app_of(Settings(**AWAY, gateway_openai=True)) as http:
+            headers = {"Content-Type": "application/json"}
+            return await http.post(path, content=written(json.dumps(BODIES[path])), headers=headers)
+
+    assert asyncio.run(ask()).status_code == 400
+    assert all(thread is not threading.main_thread() for thread in threads)
+    # AG-UI's JSON is UTF-8.
+    assert threads or path == "/v1/ag-ui"

@@ -102,9 +102,9 @@ class ClientRuns:
     async def run(self, request: Request) -> Response:
         """Answer a client that runs a conversation."""
         _check(self._parts, request)
-        run_request = run_input.read(await body.read_bytes(request, body.JSON_TYPES))
+        # It may have megabytes, and functions whose schemas take seconds to check: not in the event loop.
+        run_request = await asyncio.to_thread(run_input.read, await body.read_bytes(request, body.JSON_TYPES))
         _check_thread(request, run_request.thread_id)
-        # The schemas of functions may take a second to check: not in the event loop.
         tools = await asyncio.to_thread(brought, run_request) if run_request.tools else ()
         # Before anything is said: without room for a follower nobody could tell the run.
         self._parts.hub.check_room()

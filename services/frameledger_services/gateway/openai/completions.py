@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -12,7 +14,6 @@ from frameledger_services.gateway.openai.answering import Answers
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request import CompletionRequest
-from frameledger_services.gateway.openai.request_values import call_with
 from frameledger_services.gateway.parts import Parts
 
 
@@ -27,7 +28,8 @@ class Completions:
         """Answer a request."""
         answering.check_may_read(request)
         content = await body.read_bytes(request, body.JSON_TYPES)
-        chat_request = await call_with(content, requests.read, content)
+        # It may have megabytes, and functions whose schemas take seconds to check: not in the event loop.
+        chat_request = await asyncio.to_thread(requests.read, content)
         named = conversation.named(
             request, chat_request.conversation, self._parts.settings.gateway_chat_id_headers
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
@@ -16,18 +15,6 @@ from frameledger_services.providers.settings import LLMSettings
 
 ANY_MODEL = "frameledger"
 """The model of a request that leaves the choice to the inference service."""
-
-_TOOLS = b'"tools"'
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-async def call_with(body: bytes, read: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
-    """Call what reads a body: in a thread if it has functions, whose schemas may take a second to check."""
-    if _TOOLS in body:
-        return await asyncio.to_thread(read, *arguments, **named)
-    return read(*arguments, **named)
 
 
 def parameters(body: bytes) -> dict[str, Any]:

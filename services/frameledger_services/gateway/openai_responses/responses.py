@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,7 +13,6 @@ from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.answering import Answers
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.question import AskedQuestion
-from frameledger_services.gateway.openai.request_values import call_with
 from frameledger_services.gateway.openai_responses import request as requests
 from frameledger_services.gateway.openai_responses.continuing import continued
 from frameledger_services.gateway.openai_responses.references import stored_items
@@ -34,9 +35,10 @@ class Responses:
         """Answer a request."""
         answering.check_may_read(request)
         content = await body.read_bytes(request, body.JSON_TYPES)
-        parsed = await call_with(content, requests.parse, content)
+        # It may have megabytes, and functions whose schemas take seconds to check: not in the event loop.
+        parsed = await asyncio.to_thread(requests.parse, content)
         stored = await stored_items(self._parts, request, parsed.given_input)
-        response_request = await call_with(content, requests.read, parsed, stored)
+        response_request = await asyncio.to_thread(requests.read, parsed, stored)
         response_request, named = await continued(self._parts, request, response_request)
         return await self._answers.answer(request, response_request, named)
 
