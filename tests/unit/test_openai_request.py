@@ -95,6 +95,13 @@ def test_what_changes_no_answer_changes_nothing(harmless):
         ({"model": 5}, "model"),
         ({"stream": "yes"}, "stream"),
         ({"stream_options": []}, "stream_options"),
+        *(
+            pytest.param({"stream_options": options}, place, marks=pytest.mark.regression("gateway 61"))
+            for options, place in (
+                ({"foo": 1}, "stream_options.foo"),
+                ({"include_obfuscation": True}, "stream_options.include_obfuscation"),
+            )
+        ),
         ({"conversation": 7}, "conversation"),
         ({"conversation": {}}, "conversation"),
         ({"conversation": {"id": "a", "also": 1}}, "conversation"),

@@ -48,7 +48,8 @@ IGNORED = frozenset(
         "user",
     )
 )
-"""Parameters that change no answer."""
+"""Parameters without effect. Some frameworks say `parallel_tool_calls: false` with each request, so it is no error,
+although the model may still make several calls at once."""
 
 ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -128,7 +129,7 @@ def read(body: bytes) -> CompletionRequest:
         tools=_tools(parameters.get("tools", [])),
         is_only_new=_is_only_new(parameters.get("conversation")),
         stream=_flag(parameters, "stream"),
-        include_usage=_flag(parameters.get("stream_options", {}), "include_usage"),
+        include_usage=_include_usage(parameters.get("stream_options", {})),
         sha256=hashlib.sha256(body).hexdigest(),
     )
 
@@ -221,9 +222,20 @@ def _is_only_new(conversation: Any) -> bool:
     return _flag(conversation, "append")
 
 
-def _flag(parameters: Any, name: str) -> bool:
-    if not isinstance(parameters, dict):
+def _include_usage(options: Any) -> bool:
+    if not isinstance(options, dict):
         refuse("stream_options", "stream_options: an object is wanted.")
+    for name, value in options.items():
+        if name not in ("include_usage", "include_obfuscation") and value is not None:
+            place = f"stream_options.{name[:100]}"
+            refuse(place, f"{place} is no parameter of this API.", code="unknown_parameter")
+    if _flag(options, "include_obfuscation"):
+        place = "stream_options.include_obfuscation"
+        refuse(place, f"{place} is not supported here; leave it out.", code="unsupported_parameter")
+    return _flag(options, "include_usage")
+
+
+def _flag(parameters: Mapping[str, Any], name: str) -> bool:
     value = parameters.get(name)
     if value is not None and not isinstance(value, bool):
         refuse(name, f"{name}: true or false is wanted.")

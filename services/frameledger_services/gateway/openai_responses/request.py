@@ -49,6 +49,7 @@ HONOURED = frozenset(
 
 IGNORED = frozenset(
     (
+        "parallel_tool_calls",
         "prompt_cache_key",
         "prompt_cache_options",
         "prompt_cache_retention",
@@ -57,7 +58,7 @@ IGNORED = frozenset(
         "user",
     )
 )
-"""Parameters that change no answer."""
+"""Parameters without effect, as in chat completions."""
 
 ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "background": (False,),
@@ -65,7 +66,6 @@ ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "include": ([],),
     "max_tool_calls": (),
     "moderation": (),
-    "parallel_tool_calls": (True,),
     "prompt": (),
     "store": (True,),
     "tool_choice": ("auto",),
@@ -188,7 +188,11 @@ def _passed_on(parameters: Mapping[str, Any]) -> dict[str, Any]:
         extra["reasoning_effort"] = reasoning["effort"]
     _only("stream_options", parameters.get("stream_options", {}), "include_obfuscation")
     if _flag(parameters.get("stream_options", {}), "include_obfuscation"):
-        refuse("stream_options.include_obfuscation", "not supported here; leave it out.")
+        refuse(
+            "stream_options.include_obfuscation",
+            "not supported here; leave it out.",
+            code="unsupported_parameter",
+        )
     return extra
 
 
