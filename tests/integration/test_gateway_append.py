@@ -3,6 +3,7 @@
 import json
 
 import psycopg
+import pytest
 from tests.support.batches import value_of
 from tests.support.gateway import with_app
 from tests.support.killable import projector
@@ -116,6 +117,23 @@ def test_a_request_that_is_sent_again_counts_once(road):
         assert running.stop() == 0
     with psycopg.connect(road.address) as connection:
         assert value_of(connection, "SELECT version FROM contexts WHERE context_id = 'again'") == 3
+
+
+@pytest.mark.regression("gateway 62")
+def test_a_key_names_frames_by_their_places_and_not_the_request(road):
+    async def append(http):
+        answers = [
+            await http.post("/v1/contexts/places/frames", json=frames, headers={"Idempotency-Key": "k-1"})
+            for frames in ([ASK], [ASK, ANSWER], [ASK], [ASK, ASK])
+        ]
+        assert [one.status_code for one in answers] == [201, 201, 201, 422]
+        told = [[frame["duplicate"] for frame in one.json()["frames"]] for one in answers[:3]]
+        assert told == [[False], [True, False], [True]]
+
+    with projector(road.settings) as running:
+        road.until_idle(running)
+        with_app(road.settings, append)
+        assert running.stop() == 0
 
 
 def test_an_expected_version_is_decided_by_the_fold(road):

@@ -1,7 +1,7 @@
 """`POST /v1/contexts/{id}/frames`: publishes frames unchanged and waits until they are stored.
 
 A repeated request changes nothing: a frame counts once by its id, and `Idempotency-Key` derives ids for frames without
-one. A batch keeps its order but is not atomic: it is several records.
+one, by their places in the request. A batch keeps its order but is not atomic: it is several records.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ HEADERS = (
     ),
     parameters.header(
         "Idempotency-Key",
-        "1 to 255 characters. Frames without an `id` get one that follows from the key, so that sending the same "
-        "request again stores nothing twice; another request with the key is 422.",
+        "1 to 255 characters. Frames without an `id` get one that follows from the key and their place, so that "
+        "sending the same request again stores nothing twice; another frame at the same place is 422.",
     ),
     parameters.header("traceparent", "The trace to which the frames belong (W3C Trace Context)."),
 )
