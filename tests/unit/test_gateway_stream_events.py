@@ -81,6 +81,21 @@ def test_what_is_read_becomes_events_and_a_cursor_behind_them(version, reading, 
     assert all(event["id"] == str(after) for event in said[-1:])
 
 
+@pytest.mark.regression("gateway 63")
+def test_who_waits_for_a_conversation_from_now_on_comes_back_to_its_first_frame():
+    """It may be cut off before there is one, and another now would be behind that."""
+    first = assemble(StreamCursor("a", None), StreamReading(None, None), is_greeted=False)
+    [begin] = stream_events.begin(first).removesuffix(b"\n\n").split(b"\n\n")
+    assert fields(begin + b"\n\n") == {"retry": "2000", "id": "0", "data": ""}
+
+
+def test_a_stream_that_begins_with_events_is_at_the_last_of_them():
+    first = assemble(StreamCursor("a", None), StreamReading(head(3), None), is_greeted=False)
+    begin, event = stream_events.begin(first).removesuffix(b"\n\n").split(b"\n\n")
+    assert begin == stream_events.begin(None).removesuffix(b"\n\n") == b"retry: 2000"
+    assert fields(event + b"\n\n")["id"] == "3"
+
+
 def test_who_waits_after_an_erasure_is_told_of_it_once_and_then_of_the_life_after_it():
     told = StreamCursor("a", 4, None, 4)
     assert assemble(told, StreamReading(None, 4), is_greeted=True) is None

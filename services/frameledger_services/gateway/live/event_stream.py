@@ -54,8 +54,7 @@ class EventStream(Response):
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
-            begin = stream_events.BEGIN + (b"" if self._first is None else self._first.data)
-            await timed_send.send_piece(send, begin)
+            await timed_send.send_piece(send, stream_events.begin(self._first))
             if self._first is None or not self._is_last(self._first):
                 await self._go_on(send)
             if not watching.done():

@@ -11,14 +11,23 @@ from typing import Any
 import orjson
 
 from frameledger_services.gateway import frame_json
+from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.store.following import StreamHead
 from frameledger_services.store.wanted_frames import PagedFrame
 
-BEGIN = b"retry: 2000\n\n"
+RETRY = b"retry: 2000\n"
 """The time in milliseconds after which a disconnected client reconnects."""
 
 HEARTBEAT = b": heartbeat\n\n"
 """A comment, which clients ignore. It keeps intermediaries from closing the connection as idle."""
+
+
+def begin(first: Chunk | None) -> bytes:
+    """Returns how a stream with this first chunk begins. A chunk without an event says by itself up to where its client
+    has everything: one that asked for what comes from now on would begin at another now after a reconnect."""
+    if first is None or first.data:
+        return RETRY + b"\n" + (b"" if first is None else first.data)
+    return RETRY + b"id: %d\n\n" % first.version
 
 
 def frame(stored: PagedFrame) -> bytes:
