@@ -4,9 +4,13 @@ import asyncio
 import math
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from types import MappingProxyType
 from unittest.mock import ANY
 from uuid import UUID
 
@@ -21,6 +25,7 @@ from frameledger.record import MAX_VALUE_BYTES, outgoing
 from frameledger_services import call_words
 from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
 from frameledger_services.functions import (
+    FunctionCallParams,
     ResultRefusedError,
     notifications,
 )
@@ -175,9 +180,48 @@ def test_a_result_may_have_the_types_that_arguments_have(result, told):
     assert [frame.result for frame in frames[1:]] == [told, told]
 
 
+class Size(Enum):
+    LARGE = "l"
+
+
+@pytest.mark.regression("worker 101")
+def test_the_keys_of_a_result_may_have_these_types_too():
+    keys = {
+        date(2026, 1, 2): "2026-01-02",
+        datetime(2026, 1, 2, tzinfo=UTC): "2026-01-02T00:00:00Z",
+        timedelta(minutes=1): "PT1M",
+        UUID(int=1): str(UUID(int=1)),
+        Size.LARGE: "l",
+        Decimal("1.50"): "1.50",
+        Path("a"): "a",
+        7: "7",
+        None: "null",
+    }
+    result: dict[object, str] = dict.fromkeys(keys, "x")
+    told = dict.fromkeys(keys.values(), "x")
+
+    async def handler(params):
+        return [{"a": (MappingProxyType(result), result)}]
+
+    frames = asyncio.run(run_call(handler, leased=Encoding()))
+    assert frames[-1].result == [{"a": [told, told]}]
+
+
+@pytest.mark.regression("worker 97")
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_handler_that_kept_its_parameters_in_a_context_variable_and_returned_is_finished(plain):
+    current: ContextVar[FunctionCallParams] = ContextVar("current")
+
+    async def handler(params):
+        current.set(params)
+
+    frames = asyncio.run(run_call((lambda params: handler(params)) if plain else handler, is_async=not plain))
+    assert outcomes(frames) == ["FunctionCallInProgressFrame", "FunctionCallResultFrame"]
+
+
 @pytest.mark.parametrize(
     "result",
-    [b"x", {"late"}, iter([1]), object(), Booking, {date.min: 1}, {"price": math.nan}],
+    [b"x", {"late"}, iter([1]), object(), Booking, {(1, 2): 1}, {"price": math.nan}],
 )
 def test_what_has_no_json_fails_its_call(result):
     async def handler(params):

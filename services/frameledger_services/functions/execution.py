@@ -108,6 +108,7 @@ class HandlerExecutor:
         task = execution.task = asyncio.create_task(running, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(execution.drop_task)
         return task
 
     async def stop(self, within: float) -> int:
@@ -128,13 +129,17 @@ class Execution:
 
     def __init__(self, may_begin: Callable[[], bool], ended: Callable[[HandlerEnd], None]) -> None:
         self.task: asyncio.Task[None] | None = None
-        """What can be cancelled of it; None for a plain function in its thread."""
+        """What can be cancelled of it; None for a plain function in its thread, and once it is done."""
 
         self.asked_to_stop = False
         self._may_begin = may_begin
         self._ended = ended
         self._asked_to_begin = False
         self._over = False
+
+    def drop_task(self, _: object) -> None:
+        """Forget the task, which is done: its context may hold the reporter, in a variable that the handler set."""
+        self.task = None
 
     def may_begin(self) -> bool:
         """Returns whether the handler may begin. Called right before its first instruction."""

@@ -26,12 +26,28 @@ def as_json(result: Any) -> Any:
     Raises whatever an object of the application raises while it is written, and ValueError or TypeError for what has no
     JSON: other objects, bytes, sets, NaN.
     """
-    return json.loads(json.dumps(result, default=_written, allow_nan=False))
+    return json.loads(json.dumps(_with_text_keys(result), default=_written, allow_nan=False))
+
+
+def _with_text_keys(value: Any) -> Any:
+    """Returns a value whose dicts have text for keys of these types: `json` asks `_written` about values only."""
+    match value:
+        case dict():
+            return {_text_key(key): _with_text_keys(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_with_text_keys(one) for one in value]
+    return value
+
+
+def _text_key(key: Any) -> Any:
+    if isinstance(key, _WRITTEN) and not isinstance(key, str | int):
+        return next(iter(to_jsonable_python({key: None})))
+    return key
 
 
 def _written(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return dict(value)
+        return _with_text_keys(dict(value))
     if isinstance(value, _WRITTEN) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
         return to_jsonable_python(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
