@@ -159,6 +159,71 @@ def test_an_explicit_option_outranks_the_decorator_which_outranks_the_default():
     }
 
 
+async def dependent(shop, params): ...
+
+
+class Market:
+    @tool_options(safe_to_retry=True)
+    async def __call__(self, params): ...
+
+    @tool_options(safe_to_retry=True)
+    @staticmethod
+    async def static(text: str): ...
+
+    @tool_options(safe_to_retry=True)
+    @classmethod
+    async def of_class(cls, text: str): ...
+
+
+def above_a_registration(registry):
+    @tool_options(safe_to_retry=True)
+    @registry.register_direct_function
+    async def look(text: str): ...
+
+
+def stacked(registry):
+    @tool_options(timeout_secs=5)
+    @tool_options(safe_to_retry=True, timeout_secs=9)
+    async def look(params): ...
+
+    registry.register_function("look", look)
+
+
+@pytest.mark.regression("worker 98")
+@pytest.mark.parametrize(
+    ("register", "timeout_secs"),
+    [
+        (above_a_registration, None),
+        (stacked, 5),
+        (
+            lambda registry: registry.register_function(
+                "look", partial(tool_options(safe_to_retry=True)(dependent), None)
+            ),
+            None,
+        ),
+        (lambda registry: registry.register_function("look", Market()), None),
+        (lambda registry: registry.register_direct_function(Market.static), None),
+        (lambda registry: registry.register_direct_function(Market.of_class), None),
+    ],
+    ids=["above", "stacked", "partial", "object", "static", "class"],
+)
+def test_options_are_found_wherever_the_decorator_stands(register, timeout_secs):
+    registry = FunctionRegistry()
+    register(registry)
+    (name,) = registry.serves()
+    assert registry.lookup(name).options == Options(safe_to_retry=True, timeout_secs=timeout_secs)
+    assert registry.offers()["functions"][0]["options"]["safe_to_retry"]
+
+
+def test_an_option_of_a_partial_outranks_that_of_its_function():
+    @tool_options(timeout_secs=9, safe_to_retry=True)
+    async def look(shop, params): ...
+
+    registry = FunctionRegistry()
+    registry.register_function("look", tool_options(timeout_secs=5)(partial(look, None)))
+    assert registry.lookup("look").options == Options(timeout_secs=5, safe_to_retry=True)
+
+
 @pytest.mark.parametrize("secs", [0, -1, float("nan"), float("inf")])
 def test_a_time_limit_is_a_number_above_zero(secs):
     with pytest.raises(ValueError, match="timeout_secs"):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Self, TypeVar
 
 H = TypeVar("H", bound=Callable[..., Any])
@@ -46,20 +47,9 @@ class Options:
     """Whether another worker may run a call again if its worker dies. If not, the handler runs at most once."""
 
     @classmethod
-    def resolved(cls, overrides: OptionOverrides, handler: object) -> Self:
+    def resolved(cls, overrides: OptionOverrides, handler: Callable[..., Any]) -> Self:
         """Returns each option as given, else as set by `@tool_options` on the handler, else its default."""
-        marked = marked_on(handler)
-        default = cls()
-        return cls(
-            _first(
-                overrides.cancel_on_interruption,
-                marked.cancel_on_interruption,
-                default.cancel_on_interruption,
-            ),
-            overrides.timeout_secs if overrides.timeout_secs is not None else marked.timeout_secs,
-            _first(overrides.cancellable_by_llm, marked.cancellable_by_llm, default.cancellable_by_llm),
-            _first(overrides.safe_to_retry, marked.safe_to_retry, default.safe_to_retry),
-        )
+        return cls(**(_given(marked_on(handler)) | _given(overrides)))
 
 
 def tool_options(
@@ -69,21 +59,36 @@ def tool_options(
     cancellable_by_llm: bool | None = None,
     safe_to_retry: bool | None = None,
 ) -> Callable[[H], H]:
-    """Decorator that sets options on a handler without wrapping it. Options given at registration take precedence."""
+    """Decorator that sets options on a handler without wrapping it. It may stand above or below the decorator that
+    registers the handler. Options given at registration take precedence; of two such decorators the upper one does."""
     overrides = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
 
     def annotate(handler: H) -> H:
-        setattr(handler, _MARK, overrides)
+        # Neither a static nor a class method is what is registered later.
+        marked = handler.__func__ if isinstance(handler, staticmethod | classmethod) else handler
+        earlier = _given(getattr(marked, _MARK, None))
+        setattr(marked, _MARK, OptionOverrides(**(earlier | _given(overrides))))
         return handler
 
     return annotate
 
 
-def marked_on(handler: object) -> OptionOverrides:
-    """Returns the options that `@tool_options` set on a handler."""
-    overrides = getattr(handler, _MARK, None)
-    return overrides if isinstance(overrides, OptionOverrides) else OptionOverrides()
+def marked_on(handler: Callable[..., Any]) -> OptionOverrides:
+    """Returns the options that `@tool_options` set on a handler, or on what runs when it is called: the function of a
+    `partial`, the `__call__` of an object."""
+    places: list[object] = [handler]
+    while isinstance(handler, partial):
+        handler = handler.func
+        places.append(handler)
+    places.append(type(handler).__call__)
+    given: dict[str, Any] = {}
+    for place in reversed(places):
+        given |= _given(getattr(place, _MARK, None))
+    return OptionOverrides(**given)
 
 
-def _first(*choices: bool | None) -> bool:
-    return next(choice for choice in choices if choice is not None)
+def _given(overrides: object) -> dict[str, Any]:
+    # Some objects have any attribute that they are asked for.
+    if not isinstance(overrides, OptionOverrides):
+        return {}
+    return {name: value for name, value in asdict(overrides).items() if value is not None}

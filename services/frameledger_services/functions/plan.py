@@ -66,7 +66,8 @@ async def plan_call(
     """Returns the plan of a call. `item` is None if no handler serves it. Raises what `find_schema` raises."""
     if item is None:
         return CallPlan(Options(), default_timeout_secs, call_words.missing(function_name))
-    options, timeout_secs = item.options, item.timeout_secs or default_timeout_secs
+    options = item.options
+    timeout_secs = options.timeout_secs or default_timeout_secs
     checker = item.checker
     try:
         values = parsed(arguments)

@@ -47,7 +47,9 @@ class FunctionCallRegistryItem:
     """None for the catch-all."""
 
     handler: Handler | DirectFunction
-    options: Options
+    overrides: OptionOverrides
+    """The options that were given at registration."""
+
     schema: Schema | None
     """The schema that the model gets; None if the function is advertised elsewhere."""
 
@@ -56,6 +58,11 @@ class FunctionCallRegistryItem:
 
     checker: ArgumentsChecker | None = field(default=None, repr=False)
     """Checks arguments against `schema`."""
+
+    @property
+    def options(self) -> Options:
+        """The options of a call that starts now. `@tool_options` may stand above the decorator that registered it."""
+        return Options.resolved(self.overrides, self.function)
 
     @property
     def cancel_on_interruption(self) -> bool:
@@ -92,22 +99,20 @@ def item_of(
             f"the schema is named {tool_name(schema)!r}, but the handler is registered as {label(name)}"
         )
     checker = None if schema is None else _own_checker(name, schema)
-    return FunctionCallRegistryItem(
-        name, handler, Options.resolved(overrides, handler), schema, checker=checker
-    )
+    return FunctionCallRegistryItem(name, handler, overrides, schema, checker=checker)
 
 
 def direct_item(
     direct: DirectFunction, overrides: OptionOverrides, *, auto_registered: bool = False
 ) -> FunctionCallRegistryItem:
     """Returns an item for a function that the model calls directly. Raises FunctionSchemaError."""
-    options, schema = Options.resolved(overrides, direct.function), direct.signature.schema
+    schema = direct.signature.schema
     try:
         _check_begins(direct.name, direct.function)
         checker = _own_checker(direct.name, schema)
     except (TypeError, ValueError) as error:
         raise FunctionSchemaError(str(error)) from error
-    return FunctionCallRegistryItem(direct.name, direct, options, schema, auto_registered, checker)
+    return FunctionCallRegistryItem(direct.name, direct, overrides, schema, auto_registered, checker)
 
 
 def checker_of(schema: Schema, *, from_a_client: bool = False) -> ArgumentsChecker:

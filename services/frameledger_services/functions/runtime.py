@@ -26,7 +26,7 @@ from frameledger_services.functions.handler_api import (
 )
 from frameledger_services.functions.local_calls import LocalCalls
 from frameledger_services.functions.notifications import CancelledHook, StartedHook
-from frameledger_services.functions.options import Options
+from frameledger_services.functions.options import OptionOverrides
 from frameledger_services.functions.params import FunctionCallParams, FunctionServiceLike
 from frameledger_services.functions.plan import CallPlan, plan_call
 from frameledger_services.functions.registry import FunctionRegistry
@@ -184,9 +184,9 @@ class Runtime:
             return await tool.cancel(params.arguments.get("tool_call_id"))
 
         schema = cancel_tools.schema(name)
-        options = Options(cancel_on_interruption=True, safe_to_retry=True)
+        overrides = OptionOverrides(cancel_on_interruption=True, safe_to_retry=True)
         return FunctionCallRegistryItem(
-            call.function_name, cancel, options, schema, checker=checker_of(schema)
+            call.function_name, cancel, overrides, schema, checker=checker_of(schema)
         )
 
     def _params(self, call: CallAttempt, plan: CallPlan, reporter: Reporter) -> FunctionCallParams:
