@@ -16,9 +16,9 @@ from frameledger.frames import (
 from frameledger_services.client import Client, StoredFrame
 from frameledger_services.pipecat.repairs import has_all_unrecorded
 
-WINDOWS = (500, 10_000)
-"""The numbers of newest frames that are searched for words in no message. The second one applies if such words can be
-older than the first, as those of a very long answer."""
+WINDOWS = (500, 2_500, 10_000)
+"""The numbers of newest frames that are searched for words in no message. A next one applies if such words can be older
+than these frames, as those of a very long answer. Reading 10,000 frames takes a second or two."""
 
 
 async def newest_frames(client: Client, context_id: str, fence: int, newest: int) -> list[AnyFrame]:
