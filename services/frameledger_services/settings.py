@@ -255,7 +255,10 @@ class Settings(BaseModel):
         True, "Run the model again once all calls of a response are settled instead of after each call."
     )
     inference_completion_timeout_secs: float = _setting(
-        120, "A request fails after this number of seconds without output.", gt=0, allow_inf_nan=False
+        120,
+        "A request fails after this number of seconds in which the provider sends nothing.",
+        gt=0,
+        allow_inf_nan=False,
     )
     inference_turn_completion: str = _setting(
         "", "Text appended to every system instruction: how the model marks an incomplete user turn."

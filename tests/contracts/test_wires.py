@@ -22,7 +22,7 @@ from frameledger import frames as f
 from frameledger.context import LLMContext
 from frameledger_services.bench.inference import answers as say
 from frameledger_services.bench.inference.model_server import serving
-from frameledger_services.providers import errors
+from frameledger_services.providers import errors, silence
 from frameledger_services.providers.anthropic import AnthropicLLMService
 from frameledger_services.providers.openai import OpenAILLMService
 
@@ -285,6 +285,34 @@ def test_arguments_may_take_longer_than_silence_may_last(provider):
     got, error = against(provider, test, answer, completion_timeout_secs=0.3)
     assert error is None
     assert got[0].function_calls[0].arguments == '{"city": "' + "o" * 30 + '"}'
+
+
+@pytest.mark.regression("worker 92")
+@both
+def test_a_model_may_think_in_hidden_for_longer_than_silence_may_last(provider):
+    async def test(service, server):
+        return await asked(service)
+
+    answer = say.Answer((*[say.Ping()] * 30, say.Text("Done.")), pace=50)
+    got, error = against(provider, test, answer, completion_timeout_secs=0.3)
+    assert error is None
+    assert got[0].text == "Done."
+
+
+@pytest.mark.regression("worker 92")
+@both
+def test_a_server_that_only_gives_signs_of_life_is_not_waited_for_for_ever(provider, monkeypatch):
+    monkeypatch.setattr(silence, "LONGEST_SILENCE", 1.0)
+
+    async def test(service, server):
+        error = (await asked(service))[1]
+        await until(lambda: server.open_streams == 0)
+        return error
+
+    answer = say.Answer((say.Ping(),) * 5000, pace=50)
+    error = against(provider, test, answer, completion_timeout_secs=0.5)
+    assert type(error) is errors.CompletionTimeoutError
+    assert "nothing but signs of life" in error.message
 
 
 @both

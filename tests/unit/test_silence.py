@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from frameledger_services.providers.silence import LOOKS, Silence
+from frameledger_services.providers import silence as module
+from frameledger_services.providers.silence import LOOKS, Silence, hear
 
 SECS = 8.0
 
@@ -64,3 +65,45 @@ def test_a_provider_that_says_nothing_while_the_loop_looks_is_silent():
             await task
 
     tried(story)
+
+
+async def seeing_signs(silence, arrived):
+    async with silence:
+        while True:
+            await arrived.wait()
+            arrived.clear()
+            hear()
+
+
+def ended(signs):
+    """How often the loop looked until it was silence, with a sign of life before each of the first so many looks; and
+    whether there were signs up to its end."""
+
+    async def life():
+        clock, arrived = Clock(asyncio.get_running_loop()), asyncio.Event()
+        silence, looks = Silence(SECS), 0
+        task = asyncio.create_task(seeing_signs(silence, arrived))
+        await clock.goes_on(0)
+        while not task.done():
+            if looks < signs:
+                arrived.set()
+                await clock.goes_on(0)
+            looks += 1
+            await clock.goes_on(SECS / LOOKS + 0.001)
+        with pytest.raises(TimeoutError):
+            await task
+        assert silence.expired()
+        return looks, silence.had_signs
+
+    return asyncio.run(life())
+
+
+@pytest.mark.regression("worker 92")
+def test_a_sign_of_life_starts_it_again():
+    assert ended(signs=LOOKS) == (2 * LOOKS, False)
+
+
+@pytest.mark.regression("worker 92")
+def test_of_signs_of_life_alone_it_lasts_no_longer_than_the_longest_silence(monkeypatch):
+    monkeypatch.setattr(module, "LONGEST_SILENCE", 5 * SECS)
+    assert ended(signs=100 * LOOKS) == (5 * LOOKS, True)

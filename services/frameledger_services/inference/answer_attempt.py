@@ -34,6 +34,7 @@ from frameledger_services.inference.stream_closing import closing_in_time
 from frameledger_services.providers.errors import ProviderError, ProviderUnavailableError
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
+from frameledger_services.providers.silence import LONGEST_SILENCE
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
 """Seconds between two requests; each pause is about twice as long as the one before."""
@@ -41,9 +42,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
 LONGEST_RETRY_AFTER = 30.0
 """The longest wait in seconds that a provider may request; a longer one fails the run, because a person is waiting for
 it."""
-
-LONGEST_SILENCE = 1800.0
-"""Seconds of a silent model for which the run is kept alive. After that the timekeeper fails it."""
 
 _log = logs.get_logger("inference")
 
@@ -210,7 +208,7 @@ class AnswerAttempt:
 
     async def _keep_alive(self) -> None:
         """Publish empty text, which changes nothing, while the model is silent. Only for `LONGEST_SILENCE`: a provider
-        that keeps its stream open and says nothing must not block the context."""
+        that keeps its stream open and says nothing must not block the context, and the timekeeper fails the run."""
         every, silent = self._deps.keepalive_secs, 0.0
         while every is not None and silent < LONGEST_SILENCE:
             before = self._added

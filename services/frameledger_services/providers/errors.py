@@ -73,7 +73,7 @@ class ProviderRefusedError(ProviderError, errors.ConfigurationError):
 
 
 class CompletionTimeoutError(ProviderError, errors.TransientError):
-    """The provider sent nothing for the completion timeout.
+    """The provider sent nothing for the completion timeout, or nothing but signs of life for half an hour.
 
     Remedy: Retry, or raise `FRAMELEDGER_INFERENCE_COMPLETION_TIMEOUT_SECS`.
     """

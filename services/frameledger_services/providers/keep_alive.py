@@ -1,4 +1,5 @@
-"""Connections that outlive a stream: what follows its last event is read, so that the next request needs no handshake.
+"""The bytes of a stream: each part that arrives is a sign of life (`silence`), and what follows the last event is read,
+so that the connection outlives the stream and the next request needs no handshake.
 
 An answer is complete with its last event. Closing the response there, as OpenAI's SDK does, leaves a few bytes unread:
 HTTP/1.1 must then drop the connection, and the next answer pays for a new one, with up to three round trips before its
@@ -11,6 +12,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, ClassVar
+
+from frameledger_services.providers import silence
 
 LAST_EVENTS = (b"data: [DONE]", b"event: message_stop")
 """Of OpenAI's streams and of Anthropic's."""
@@ -47,6 +50,7 @@ class _ReadToTheEnd:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for part in self._parts:
+            silence.hear()
             self._tail = (self._tail + part)[-LOOKED_AT:]
             yield part
 

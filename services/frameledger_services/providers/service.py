@@ -29,7 +29,7 @@ from frameledger_services.providers.openai_adapter import OpenAILLMAdapter
 from frameledger_services.providers.pushing import Pushing
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.settings import LLMSettings, settings_of_context
-from frameledger_services.providers.silence import Silence
+from frameledger_services.providers.silence import LONGEST_SILENCE, Silence
 from frameledger_services.settings import Settings
 
 COMPLETION_TIMEOUT_SECONDS = 120.0
@@ -77,8 +77,9 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
     ) -> None:
         """`run_in_parallel` and `group_parallel_tools` are copied to the announcements of calls.
 
-        `completion_timeout_secs` is the longest time without output, before the first piece and between two pieces.
-        Time in which this process is too busy to read does not count. `turn_completion` is added to every system
+        `completion_timeout_secs` is the longest time in which nothing arrives, before the first piece and between two
+        pieces. With signs of life alone, such as `ping` events, it is `LONGEST_SILENCE`. Time in which this process is
+        too busy to read does not count. `turn_completion` is added to every system
         instruction; it tells the model how to mark an unfinished turn.
         """
         super().__init__()
@@ -282,16 +283,18 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
             else:
                 return
         await self.notify("on_completion_timeout")
-        raise CompletionTimeoutError(
-            f"{self.provider} sent nothing for {self.completion_timeout_secs:g} seconds."
-        )
+        secs, what = self.completion_timeout_secs, "nothing"
+        if limit.had_signs:
+            secs, what = max(secs, LONGEST_SILENCE), "nothing but signs of life"
+        raise CompletionTimeoutError(f"{self.provider} sent {what} for {secs:g} seconds.")
 
     @abstractmethod
     def _stream(self, request: Request) -> AsyncGenerator[AnyFrame | None, None]:
         """Send `request.content` and yield the frames that `answer` promises. `answer` enforces the completion timeout.
 
         Yield None when something arrived that is not a frame yet, such as a part of a call's arguments, so that the
-        completion timeout starts again.
+        completion timeout starts again. Bytes that the client of the API keeps to itself, such as a comment that keeps
+        the connection open, are told by `silence.hear`; `SdkLLMService` does so.
 
         Must release its connection when it is closed or cancelled. Raises `ProviderError`; any other error is a bug.
         """

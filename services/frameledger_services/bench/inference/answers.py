@@ -65,6 +65,11 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Ping:
+    """A sign that the connection is alive, which is no piece of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """The connection is closed in the middle of the stream."""
 
@@ -101,6 +106,7 @@ Piece = (
     | Call
     | Arguments
     | Pause
+    | Ping
     | Cut
     | EndEarly
     | Hang

@@ -15,6 +15,7 @@ from frameledger_services.bench.inference.answers import (
     Garbage,
     Hang,
     Pause,
+    Ping,
     RedactedThought,
     Refused,
     Signature,
@@ -90,6 +91,8 @@ def _play(answer: Answer, model: str) -> Iterator[Step]:
                 at += secs
                 yield At(at)
                 continue
+            case Ping():
+                yield _event("ping")
             case Cut():
                 yield "cut"
                 return

@@ -15,6 +15,7 @@ from frameledger_services.bench.inference.answers import (
     Garbage,
     Hang,
     Pause,
+    Ping,
     RedactedThought,
     Refused,
     Signature,
@@ -76,6 +77,8 @@ def _play(answer: Answer, model: str, with_usage: bool) -> Iterator[Step]:
                 at += secs
                 yield At(at)
                 continue
+            case Ping():
+                yield b": keep-alive\n\n"
             case Cut():
                 yield "cut"
                 return
