@@ -184,6 +184,15 @@ def test_who_waits_is_told_what_became_of_each_frame(use, context_id):
     assert stored == (replace_outcome(later[0], 5, "applied"),)
 
 
+@pytest.mark.regression("journey 68")
+def test_no_frames_are_published_and_stored_at_once(use):
+    async def work(client):
+        published = await client.publish("none", wait=True)
+        return published, await client.until_stored("none", published)
+
+    assert use(work) == ((), ())
+
+
 def replace_outcome(published, version, outcome):
     return type(published)(
         published.topic,

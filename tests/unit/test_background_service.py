@@ -67,3 +67,24 @@ def test_a_service_that_is_cancelled_has_ended_and_its_error_is_raised():
     asyncio.run(run(None))
     with pytest.raises(LookupError, match="a bug"):
         asyncio.run(run(LookupError("a bug")))
+
+
+@pytest.mark.regression("journey 66")
+def test_a_service_that_an_error_ended_says_so_when_it_is_started_and_starts_at_the_next_call():
+    async def run():
+        service = await started(LookupError("a bug"))
+        service.may_end.set()
+        service._task.cancel()
+        async with asyncio.timeout(IN_PROCESS):
+            await asyncio.wait([service._task])
+            with pytest.raises(LookupError, match="a bug"):
+                await service.start()
+            service._error = None
+            await service.start()
+            begun = service._task
+            await service.start()
+            assert service._task is begun
+            assert not begun.done()
+            await service.stop()
+
+    asyncio.run(run())

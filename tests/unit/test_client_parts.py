@@ -18,7 +18,7 @@ from frameledger.context import LLMContext
 from frameledger.frames import LLMRunFrame, LLMTextFrame, UnknownFrame
 from frameledger.record import decode
 from frameledger_services import client
-from frameledger_services.client import Client, MisspelledWarning, SyncClient, with_defaults
+from frameledger_services.client import Client, MisspelledWarning, SyncClient, frame_inputs, with_defaults
 from frameledger_services.client.frame_inputs import FramePreparation, expecting
 from frameledger_services.client.spelling import is_one_edit, warn_of_misspelled
 from frameledger_services.event_log import frame_defaults
@@ -110,6 +110,7 @@ def test_one_frame_of_the_context_may_expect_a_version():
 
 
 def test_what_a_frame_object_was_completed_to_is_forgotten_with_the_object():
+    gc.collect()
     before = len(frame_defaults._known)
     frames = [LLMTextFrame(text="hello") for _ in range(1_000)]
     ids = {with_defaults(frame).id for frame in frames}
@@ -202,7 +203,7 @@ def test_a_mapping_or_text_is_another_frame_each_time_unless_its_publishing_fail
     first = preparation.prepare("ctx-1", [given, given])
     preparation.note_published("ctx-1", first)
     second = preparation.prepare("ctx-1", [given, given])
-    preparation.note_unconfirmed("ctx-1", second)
+    preparation.note_unconfirmed("ctx-1", second, [1, 1])
     elsewhere = preparation.prepare("ctx-2", [given])
     again = preparation.prepare("ctx-1", [given, given, given])
     assert [one.complete for one in again[:2]] == [one.complete for one in second]
@@ -215,11 +216,37 @@ def test_a_mapping_or_text_is_another_frame_each_time_unless_its_publishing_fail
 def test_a_mapping_that_was_changed_since_its_publishing_failed_is_another_frame():
     preparation, given = FramePreparation(), {"type": "LLMTextFrame", "text": "a"}
     before = preparation.prepare("ctx-1", [given])
-    preparation.note_unconfirmed("ctx-1", before)
+    preparation.note_unconfirmed("ctx-1", before, [1])
     given["text"] = "b"
     (after,) = preparation.prepare("ctx-1", [given])
     assert after.complete.id != before[0].complete.id
     assert after.complete.text == "b"
+
+
+@pytest.mark.regression("journey 64")
+def test_a_mapping_whose_frame_an_error_had_and_that_was_published_from_there_is_another_frame():
+    preparation, given = FramePreparation(), dict(RUN)
+    failed = preparation.prepare("ctx-1", [given, given])
+    preparation.note_unconfirmed("ctx-1", failed, [1, 1])
+    preparation.note_published("ctx-1", preparation.prepare("ctx-1", [failed[0].complete]))
+    again = preparation.prepare("ctx-1", [given, given])
+    assert again[0].complete == failed[1].complete
+    assert again[1].complete.id not in {one.complete.id for one in failed}
+
+
+@pytest.mark.regression("journey 64")
+def test_of_what_may_not_have_been_published_as_much_is_kept_as_fits(monkeypatch):
+    monkeypatch.setattr(frame_inputs, "MOST_REMEMBERED_BYTES", 100)
+    preparation, given = FramePreparation(), [dict(RUN) for _ in range(4)]
+    failed = preparation.prepare("ctx-1", given)
+    preparation.note_unconfirmed("ctx-1", failed[:1], [10])
+    preparation.note_unconfirmed("ctx-1", failed[:3], [10, 60, 40])
+    again = preparation.prepare("ctx-1", given)
+    assert [new == old for new, old in zip(again, failed, strict=True)] == [False, True, True, False]
+    # What is larger than all that is kept is kept alone.
+    preparation.note_unconfirmed("ctx-1", failed[3:], [1_000])
+    again = preparation.prepare("ctx-1", given)
+    assert [new == old for new, old in zip(again, failed, strict=True)] == [False, False, False, True]
 
 
 @pytest.mark.regression("journey 6")

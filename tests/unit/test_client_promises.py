@@ -4,10 +4,14 @@ import asyncio
 import builtins
 import inspect
 import json
+import multiprocessing
+import os
 import re
+import warnings
 
 import psycopg
 import pytest
+from tests.bounds import PROGRAM
 
 from frameledger.frames import LLMRunFrame
 from frameledger_services import client
@@ -18,6 +22,8 @@ from frameledger_services.client import (
     FrameledgerError,
     FramesRefusedError,
     FramesUnacknowledgedError,
+    HttpClient,
+    NoSuchContextError,
     NotPublishedError,
     RefusedError,
     Settings,
@@ -76,6 +82,41 @@ def test_without_settings_a_client_reads_the_environment(kind, monkeypatch, tmp_
         kind()
     if isinstance(made, SyncClient):
         made.close()
+
+
+@pytest.mark.regression("journey 65")
+def test_a_client_of_another_thread_says_after_a_fork_that_it_belongs_to_the_other_process():
+    def in_the_child():
+        with pytest.raises(RuntimeError, match="made before a fork"):
+            made.newest_version("a")
+        made.close()
+        os._exit(7)
+
+    with SyncClient(Settings()) as made, warnings.catch_warnings():
+        # Python says that a process with threads should not be forked, which is what happens to preloading servers.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = multiprocessing.get_context("fork").Process(target=in_the_child)
+        child.start()
+        child.join(PROGRAM)
+        child.kill()
+        child.join()
+    assert child.exitcode == 7
+
+
+@pytest.mark.regression("journey 67")
+@pytest.mark.parametrize("kind", [Client, HttpClient])
+def test_what_cannot_be_a_conversation_is_one_that_does_not_exist(kind):
+    async def work():
+        made = kind(settings=Settings(url="http://127.0.0.1:9", database_url="postgresql://127.0.0.1:9/none"))
+        async with made:
+            for context_id in ("", "a\x00b", "x" * 2_000, "\ud800"):
+                assert await made.newest_version(context_id) == 0
+                assert [one async for one in made.frames(context_id)] == []
+                for asked in (made.context(context_id), anext(made.follow(context_id))):
+                    with pytest.raises(NoSuchContextError):
+                        await asked
+
+    asyncio.run(work())
 
 
 def test_without_settings_a_client_finds_a_stack_that_runs_in_a_folder_above(monkeypatch, tmp_path):

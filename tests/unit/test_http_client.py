@@ -185,6 +185,17 @@ def test_what_a_second_try_mends_is_asked_again(use, away):
     assert (found.version, len(scripted.asked)) == (3, 3)
 
 
+@pytest.mark.regression("journey 63")
+def test_an_answer_that_comes_is_read_however_long_it_takes(use, monkeypatch):
+    monkeypatch.setattr(http_client, "READ_SECONDS", 0.0)
+
+    async def work(client, _):
+        return await client.context("a")
+
+    found, scripted = use([answer(200, CONTEXT)], work)
+    assert (found.version, len(scripted.asked)) == (3, 1)
+
+
 def test_who_is_told_to_wait_waits(use):
     async def work(client, _):
         return await client.context("a")

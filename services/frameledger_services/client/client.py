@@ -150,7 +150,7 @@ class Client(Conversations):
             await self._listen(within=min(within, LISTEN_SECONDS))
         with self._publications.sending(publication), self._metrics.publishing():
             published = await self._publish(publication, within, traceparent)
-            if wait and published:
+            if wait:
                 published = await until_stored(
                     self._connections,
                     self._notifications,
@@ -254,6 +254,8 @@ class Client(Conversations):
         trying again), `SchemaError` for a database of another release, and `SettingsError` if no database is set.
         """
         self._check_open()
+        if not reading.can_exist(context_id):
+            raise reading.NoSuchContextError(context_id)
         return await self._connections.read(reading.context, context_id, version)
 
     async def run_inference(
@@ -294,8 +296,11 @@ class Client(Conversations):
         A conversation that does not exist yet is waited for, and a database that goes away meanwhile too. It queries
         the database when a projector notifies progress in the conversation's partition, and every 5 seconds. A frame
         comes with its outcome when it was stored; what an `unpark` makes of it later is not told. Raises
-        `DatabaseError`, `SchemaError` and `SettingsError` as `context` does, if the first query fails.
+        `DatabaseError`, `SchemaError` and `SettingsError` as `context` does, if the first query fails, and
+        `NoSuchContextError` for an id that no conversation can have.
         """
+        if not reading.can_exist(context_id):
+            raise reading.NoSuchContextError(context_id)
         await self._listen(within=LISTEN_SECONDS)
         partition = await self._connections.read(reading.partition_of, self._topic, context_id)
         while True:
@@ -317,6 +322,8 @@ class Client(Conversations):
         """Returns how many frames of a conversation are stored; 0 for one that does not exist. Raises what `frames`
         raises."""
         self._check_open()
+        if not reading.can_exist(context_id):
+            return 0
         return await self._connections.read(reading.newest_version, context_id)
 
     async def _publish(
@@ -338,6 +345,8 @@ class Client(Conversations):
 
     async def _frames(self, context_id: str, after_version: int) -> list[StoredFrame]:
         self._check_open()
+        if not reading.can_exist(context_id):
+            return []
         return await self._connections.read(
             reading.frames_after, context_id, after_version, limit=FRAMES_AT_ONCE
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -37,6 +37,8 @@ FrameLike = AnyFrame | EncodedFrame | Mapping[str, Any] | str | bytes
 FrameInput = FrameLike | Sequence[FrameLike]
 
 MOST_REMEMBERED = 1_000
+MOST_REMEMBERED_BYTES = 64 * 1024 * 1024
+"""Of mappings and texts that may not have been published: this many, with so many bytes of JSON together."""
 
 
 @value
@@ -50,6 +52,12 @@ class PreparedFrame:
     """The bytes to publish, if they are given."""
 
 
+@value
+class _Unconfirmed:
+    frame: PreparedFrame
+    size: int
+
+
 class FramePreparation:
     """Makes frames of what one client's `publish` is called with, so that publishing again after an error repeats none.
 
@@ -59,28 +67,49 @@ class FramePreparation:
     """
 
     def __init__(self) -> None:
-        # By conversation and object, which is kept alive here: its number is still its own.
-        self._unconfirmed: OrderedDict[tuple[str, int], list[PreparedFrame]] = OrderedDict()
+        # By conversation and id. Its object is kept alive here, so that no other one is taken for it.
+        self._unconfirmed: OrderedDict[tuple[str, str | None], _Unconfirmed] = OrderedDict()
+        self._bytes = 0
 
     def prepare(self, context_id: str, inputs: Iterable[FrameInput]) -> list[PreparedFrame]:
         """Returns the frames in their order. Raises TypeError for what is no frame by its type, and ValueError for what
         is none by its content."""
-        before = {key: list(frames) for key, frames in self._unconfirmed.items()}
-        return [_prepared(one, before.get((context_id, id(one)), [])) for one in _flat(inputs)]
+        before = defaultdict[int, list[PreparedFrame]](list)
+        for (where, _), one in self._unconfirmed.items():
+            if where == context_id:
+                before[id(one.frame.original)].append(one.frame)
+        return [_prepared(one, before[id(one)]) for one in _flat(inputs)]
 
-    def note_unconfirmed(self, context_id: str, frames: Sequence[PreparedFrame]) -> None:
-        """These may not have been published. The newest `MOST_REMEMBERED` objects are remembered."""
+    def note_unconfirmed(
+        self, context_id: str, frames: Sequence[PreparedFrame], sizes: Sequence[int]
+    ) -> None:
+        """These, of so many bytes each, may not have been published. The newest are remembered: `MOST_REMEMBERED`,
+        within `MOST_REMEMBERED_BYTES`, and the last one whatever its size."""
         self.note_published(context_id, frames)
-        for frame in frames:
+        for frame, size in zip(frames, sizes, strict=True):
             if not isinstance(frame.original, Frame | EncodedFrame):
-                self._unconfirmed.setdefault((context_id, id(frame.original)), []).append(frame)
-        while len(self._unconfirmed) > MOST_REMEMBERED:
-            self._unconfirmed.popitem(last=False)
+                self._forget((context_id, frame.complete.id))
+                self._unconfirmed[context_id, frame.complete.id] = _Unconfirmed(frame, size)
+                self._bytes += size
+        while len(self._unconfirmed) > MOST_REMEMBERED or (
+            self._bytes > MOST_REMEMBERED_BYTES and len(self._unconfirmed) > 1
+        ):
+            self._forget(next(iter(self._unconfirmed)))
 
     def note_published(self, context_id: str, frames: Sequence[PreparedFrame]) -> None:
-        """These are published: passed again, a mapping or text is another frame."""
-        for frame in frames:
-            self._unconfirmed.pop((context_id, id(frame.original)), None)
+        """These are published, be it as the frames of an error: passed again, their mappings and texts are others."""
+        if not self._unconfirmed:
+            return
+        published = {frame.complete.id for frame in frames}
+        objects = {id(frame.original) for frame in frames}
+        for key, one in list(self._unconfirmed.items()):
+            where, frame_id = key
+            if where == context_id and (frame_id in published or id(one.frame.original) in objects):
+                self._forget(key)
+
+    def _forget(self, key: tuple[str, str | None]) -> None:
+        if (one := self._unconfirmed.pop(key, None)) is not None:
+            self._bytes -= one.size
 
 
 def expecting(prepared: Sequence[PreparedFrame], version: int) -> list[PreparedFrame]:

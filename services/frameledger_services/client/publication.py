@@ -108,7 +108,8 @@ class Publications:
             yield
         except BaseException:
             # Also when it is cancelled: the caller may publish again.
-            self._preparation.note_unconfirmed(publication.context_id, publication.prepared)
+            sizes = [len(one.value) for one in publication.records]
+            self._preparation.note_unconfirmed(publication.context_id, publication.prepared, sizes)
             raise
         self._preparation.note_published(publication.context_id, publication.prepared)
         for frame in publication.prepared:

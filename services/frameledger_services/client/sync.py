@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from concurrent import futures
@@ -29,10 +30,12 @@ END_SECONDS = 20.0
 
 
 class Threaded(Generic[_C]):
-    """A client of `await` on an event loop in a thread of its own."""
+    """A client of `await` on an event loop in a thread of its own. It belongs to the process that made it: after a fork
+    every call of the other one raises RuntimeError."""
 
     def __init__(self, client: _C) -> None:
         self._client = client
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._lock = threading.Lock()
@@ -50,7 +53,10 @@ class Threaded(Generic[_C]):
         self.close()
 
     def close(self) -> None:
-        """See `Client.close`. Calls of other threads that still wait raise RuntimeError."""
+        """See `Client.close`. Calls of other threads that still wait raise RuntimeError. After a fork only the process
+        that made the client closes it."""
+        if os.getpid() != self._process:
+            return
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
@@ -109,6 +115,12 @@ class Threaded(Generic[_C]):
             await self._closing.wait()
 
     def _do(self, work: Coroutine[Any, Any, _T]) -> _T:
+        if os.getpid() != self._process:
+            # Nobody runs the loop here, and the lock may be one that another thread of that process held.
+            work.close()
+            raise RuntimeError(
+                "This client was made before a fork, and its thread runs in the other process. Make a client in each."
+            )
         try:
             with self._lock:
                 future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -150,8 +162,8 @@ class Threaded(Generic[_C]):
 class SyncClient(Threaded[Client]):
     """A `Client` on an event loop in a thread of its own: the same methods, promises and errors.
 
-    A context manager; or close it with `close`. Threads may share one. It also works where an event loop runs already,
-    as in a notebook.
+    A context manager; or close it with `close`. Threads may share one; processes may not, and after a
+    fork its calls raise RuntimeError in the new one. It also works where an event loop runs already, as in a notebook.
     """
 
     def __init__(self, settings: Settings | None = None, *, source: str = SOURCE) -> None:

@@ -28,6 +28,8 @@ async def until_stored(
 
     Raises `NotVisibleError` at the deadline, and at once for an error of the database that is not transient.
     """
+    if not published:
+        return ()
     last = max(published, key=lambda one: one.offset)
     progress = "the database has not answered yet."
     bound = asyncio.timeout_at(deadline)

@@ -24,12 +24,17 @@ class BackgroundService(ABC):
         """Work until `stopping` is set, then finish what can be finished within the deadlines, and release the rest."""
 
     async def start(self, frame: StartFrame | None = None) -> None:
-        """Run in a task of its own. Returns when the worker takes work. Called twice it does nothing.
+        """Run in a task of its own. Returns when the worker takes work. While it runs, another call does nothing.
 
-        Raises the error that ended the service if it ended before that.
+        Raises the error that ended the service: if it ended before it took work, and if it has ended since. The next
+        call starts it again.
         """
         if self._task is not None:
-            return
+            if not self._task.done():
+                return
+            ended, self._task = self._task, None
+            if not ended.cancelled():
+                ended.result()
         self._stopping = asyncio.Event()
         task = self._task = asyncio.create_task(self.run(self._stopping), name=type(self).__name__)
         ready = asyncio.create_task(self._worker.ready())

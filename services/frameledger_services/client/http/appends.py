@@ -87,6 +87,7 @@ class Appends:
                 context_id,
                 "/frames",
                 until=until,
+                deadline=until,
                 waits=waits,
                 published=acknowledged,
                 content=content,
@@ -136,6 +137,7 @@ class Appends:
                     context_id,
                     "/frames/outcomes",
                     until=until,
+                    deadline=until,
                     waits=seconds,
                     content=json.dumps({"frames": listed}).encode(),
                     headers={

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client.conversations import WITHIN, Conversations
 from frameledger_services.client.errors import (
     GatewayUnavailableError,
@@ -27,6 +26,7 @@ from frameledger_services.client.reading import (
     NoSuchVersionError,
     StoredContext,
     StoredFrame,
+    can_exist,
 )
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.supervision import Backoff
@@ -168,7 +168,7 @@ class HttpClient(Conversations):
         """See `Client.frames`. If the response breaks off, the client requests the rest, after the last frame."""
         self._check_open()
         backoff, until = Backoff(), _now() + READ_SECONDS
-        if not _is_id(context_id):
+        if not can_exist(context_id):
             return
         while True:
             before = after_version
@@ -204,6 +204,8 @@ class HttpClient(Conversations):
         other permanent errors.
         """
         self._check_open()
+        if not can_exist(context_id):
+            raise NoSuchContextError(context_id)
         backoff, has_begun = Backoff(), False
         while True:
             began = _now()
@@ -265,7 +267,7 @@ class HttpClient(Conversations):
 
     async def _read(self, method: str, context_id: str | None, path: str = "", **request: Any) -> Answer:
         self._check_open()
-        if context_id is not None and not _is_id(context_id):
+        if context_id is not None and not can_exist(context_id):
             raise NoSuchContextError(context_id)
         return await self._requests.send(method, context_id, path, until=_now() + READ_SECONDS, **request)
 
@@ -276,9 +278,3 @@ class HttpClient(Conversations):
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _is_id(context_id: str) -> bool:
-    """Returns whether there can be a conversation of this id."""
-    size = len(context_id.encode("utf-8", "surrogatepass"))
-    return 0 < size <= MAX_KEY_BYTES and "\x00" not in context_id

@@ -71,12 +71,14 @@ class Requests:
         path: str = "",
         *,
         until: float,
+        deadline: float | None = None,
         waits: float = 0.0,
         published: set[str] | None = None,
         content: bytes | None = None,
         **request: Any,
     ) -> Answer:
-        """Returns the response. Retries while the gateway is unavailable, `until` a time of the event loop.
+        """Returns the response. Retries while the gateway is unavailable, `until` a time of the event loop; all of it
+        ends at the `deadline`, if there is one. Without, an answer may take as long as it comes steadily.
 
         `waits` is the number of seconds that the request asks the gateway to wait. Adds the ids of frames that the
         gateway reports as published to `published`. Raises what `error_of` returns.
@@ -88,7 +90,7 @@ class Requests:
             body = None if content is None else io.BytesIO(content)
             try:
                 async with (
-                    asyncio.timeout_at(until),
+                    asyncio.timeout_at(deadline),
                     self._request(
                         method, context_id, path, silent=ANSWER_SECONDS + waits, data=body, **request
                     ) as response,
