@@ -1,5 +1,7 @@
 """What frames say to whoever asked: the text of an answer as it comes, over attempts and runs."""
 
+from time import thread_time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -196,3 +198,20 @@ def test_what_is_sent_is_what_the_context_has(pieces):
         sent += answer.more()
     said = [one["content"] for one in folding.conversation().context.to_wire()["messages"][1:]]
     assert said == ([sent] if sent else [])
+
+
+@pytest.mark.regression("gateway 65")
+def test_an_answer_with_letters_beyond_ascii_takes_hardly_longer_than_one_without():
+    def seconds(letter):
+        took = []
+        for _ in range(3):
+            answer = Answer(1)
+            answer.take(LLMFullResponseStartFrame(run_id="run-1"))
+            began = thread_time()
+            for _ in range(5_000):
+                answer.take(LLMTextFrame(text=f"gr{letter}n ", run_id="run-1"))
+                answer.more()
+            took.append(thread_time() - began)
+        return min(took)
+
+    assert seconds("\u00fc") < 5 * seconds("u")

@@ -27,7 +27,7 @@ from frameledger.frames import (
     TextFrame,
     Usage,
 )
-from frameledger.surrogates import is_first_half
+from frameledger.surrogates import has_half, is_first_half
 from frameledger_services.resumed_text import ResumedText
 
 TYPES = (
@@ -96,6 +96,9 @@ class Answer:
     _text: str = ""
     """What this attempt said, as its pieces came."""
 
+    _has_half: bool = False
+    """Whether a piece has half a character. Most answers have none, and are not searched again for each piece."""
+
     _carries_spaces: bool = True
     _resumed: ResumedText = field(default_factory=ResumedText)
     _error: Failure | None = None
@@ -134,7 +137,7 @@ class Answer:
         if self.is_open and spoken and is_first_half(spoken[-1]):
             # Its other half comes with the next piece.
             spoken = spoken[:-1]
-        spoken = text.whole(spoken).strip()
+        spoken = (text.whole(spoken) if self._has_half else spoken).strip()
         return self._before + (BETWEEN if self._before and spoken else "") + spoken
 
     def more(self) -> str:
@@ -161,7 +164,7 @@ class Answer:
         elif frame.run_id is None or frame.run_id != self._current:
             self._before = self.text
         self._current = frame.run_id
-        self._text, self._carries_spaces, self._error = "", True, None
+        self._text, self._has_half, self._carries_spaces, self._error = "", False, True, None
         self.model = frame.model or self.model
         self.is_open = True
 
@@ -178,6 +181,7 @@ class Answer:
         if self._text and not (carries and self._carries_spaces) and text.needs_space(self._text, piece):
             piece = f" {piece}"
         self._text += piece
+        self._has_half = self._has_half or has_half(piece)
         self._carries_spaces = carries
         self.has_something = self.has_something or not piece.isspace()
 
