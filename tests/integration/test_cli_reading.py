@@ -198,6 +198,19 @@ def test_no_message_can_control_the_terminal_or_fail_the_command(database, comma
         assert not {"\x1b", "\x00", "\u202e"} & set(printed), words
 
 
+@pytest.mark.regression("journey 53")
+@pytest.mark.parametrize(
+    "text", ["see [/b] and arr[/tmp]", "100% [link=http://x]a_b\\c", ":smile: [red]x[/red]"]
+)
+def test_brackets_in_a_message_are_listed_and_found_as_they_were_said(database, command, text):
+    log = Log()
+    log.add("ctx", encode_frame(LLMMessagesAppendFrame(messages=[{"role": text, "content": text}])))
+    log.add("ctx", encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": text}])))
+    project(database, log.records)
+    assert text in succeeded(command(database, "list"))
+    assert succeeded(command(database, "search", text)).count(text) == 3
+
+
 def test_parked_lists_them_and_unpark_folds_them(database, command, monkeypatch):
     def failing(state, frame, *others):
         raise ValueError("cannot fold")

@@ -11,7 +11,7 @@ import typer
 from psycopg import AsyncConnection
 
 from frameledger.context import LLMContext
-from frameledger_services.cli.terminal import backend, moment, options
+from frameledger_services.cli.terminal import backend, escape, moment, options
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.plugins import require_key
 from frameledger_services.providers.settings import LLMSettings
@@ -82,7 +82,8 @@ def infer(
     if as_json:
         typer.echo(json.dumps({"provider": inference.service.provider, "text": answer}, ensure_ascii=False))
     elif answer is not None:
-        typer.echo(answer)
+        # A program that reads the answer gets it as the model wrote it.
+        typer.echo(escape.lines(answer) if sys.stdout.isatty() else answer)
 
 
 async def _ask(

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from frameledger_services.audit.rebuild import RebuildOutcome
 from frameledger_services.cli.audit import render_rebuild
+from frameledger_services.cli.terminal import output
 from frameledger_services.store import rebuilds
 
 
@@ -41,7 +41,7 @@ class RebuildView:
 @contextmanager
 def shown(*, as_json: bool) -> Iterator[RebuildView]:
     """Yields the view of a rebuild, with its results as JSON Lines or as text."""
-    console = Console(stderr=True, highlight=False)
+    console = output.error_console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         yield RebuildView(progress, render_rebuild.print_json if as_json else render_rebuild.print_lines)

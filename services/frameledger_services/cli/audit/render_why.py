@@ -30,7 +30,7 @@ def render(page: Page, explanation: Mapping[str, Any], traces: Sequence[str]) ->
         if not text:
             page.whole(escape.one_line(name), "bold")
         else:
-            page.line((f"  {name:<{_NAME}}", "cyan"), (escape.one_line(text), ""))
+            page.line((f"  {escape.one_line(name):<{_NAME}}", "cyan"), (escape.one_line(text), ""))
     for address in traces:
         page.whole(f"  {'trace':<{_NAME}}{address}", "cyan")
 

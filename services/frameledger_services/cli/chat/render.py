@@ -63,9 +63,9 @@ class Screen:
         self._within_line, self.prompted = self._within_answer, False
 
     def say(self, text: str, style: str = "dim") -> None:
-        """Print a line of the command itself."""
+        """Print a line of the command itself, with control characters replaced."""
         self._fresh_line()
-        self._console.print(Text(text, style))
+        self._console.print(Text(escape.printable(text), style))
 
     def copied(self, command: str) -> None:
         """Print a command for copying on a separate line, which only the terminal wraps."""

@@ -89,8 +89,7 @@ def erase(
     if as_json:
         receipts.print_json(receipt, names, retention_ms, before.forks)
         return
-    for line in receipts.lines(receipt, names, retention_ms, before.forks):
-        typer.echo(line)
+    receipts.print_lines(receipt, names, retention_ms, before.forks)
 
 
 def _user() -> str | None:

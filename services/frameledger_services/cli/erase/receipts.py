@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
+from frameledger_services.cli.terminal import escape
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.topics import days
 from frameledger_services.client import Receipt
@@ -28,10 +29,15 @@ def print_json(receipt: Receipt, names: TopicNames, retention_ms: str | None, co
     typer.echo(json.dumps(values | {"kept_on_kafka": places, "forks": list(copies)}))
 
 
-def lines(
+def print_lines(receipt: Receipt, names: TopicNames, retention_ms: str | None, copies: Sequence[str]) -> None:
+    """Print the receipt for people, of the same arguments."""
+    for line in _lines(receipt, names, retention_ms, copies):
+        typer.echo(escape.printable(line))
+
+
+def _lines(
     receipt: Receipt, names: TopicNames, retention_ms: str | None, copies: Sequence[str]
 ) -> Iterator[str]:
-    """Yields the lines of the receipt for people, of the same arguments."""
     frames = plural(receipt.frame_count, "frame")
     after = f"If the id is used again, its versions continue after {receipt.version}."
     yield f"Erased {receipt.context_id}: {frames}. {after}"

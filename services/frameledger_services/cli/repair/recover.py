@@ -52,7 +52,7 @@ def recover(
 
 
 def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> None:
-    console = Console(stderr=True, highlight=False)
+    console = output.error_console()
     with console.status("Comparing the log with the tables ..."):
         examined = asyncio.run(_with_connection(settings, recovering.examine))
     if not as_json:

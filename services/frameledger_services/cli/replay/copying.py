@@ -9,9 +9,8 @@ import time
 from contextlib import AsyncExitStack
 
 import typer
-from rich.console import Console
 
-from frameledger_services.cli.terminal import moment
+from frameledger_services.cli.terminal import moment, output
 from frameledger_services.client import Client
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
@@ -33,7 +32,7 @@ async def publish(
 ) -> None:
     """Publish copies of the frames from `first` to `last`, with their timing, and print how many."""
     pace = ReplayPace(speed, time.monotonic, asyncio.sleep)
-    progress = Console(stderr=True)
+    progress = output.error_console()
     async with AsyncExitStack() as stack:
         connections = Connections(settings)
         stack.push_async_callback(connections.close)

@@ -106,7 +106,7 @@ def _side_by_side(
     for name, ours, theirs in _figures(old, rerun):
         table.add_row(name, ours, theirs)
     table.add_row("model", _model(old), _model(rerun))
-    table.add_row("kept in", escape.printable(old.run_id or ""), rerun.context_id or "")
+    table.add_row("kept in", escape.printable(old.run_id or ""), escape.printable(rerun.context_id or ""))
     return table
 
 

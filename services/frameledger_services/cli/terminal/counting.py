@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from frameledger_services.cli.terminal import output
 
 EVERY = 1_000
 """The count is redrawn after so many."""
@@ -15,7 +15,7 @@ EVERY = 1_000
 def counting(text: str) -> Iterator[Callable[[], None]]:
     """Show a running count during the block. `text` is a format string with `{count:,}`. Yields a function that counts
     one."""
-    console = Console(stderr=True, highlight=False)
+    console = output.error_console()
     count = 0
     with console.status(text.format(count=0)) as status:
 

@@ -25,10 +25,16 @@ WIDEST = 1_000
 def console() -> Console:
     """Returns a console on the current standard output: in colour on a terminal, unless `NO_COLOR` is set.
 
-    To a file or a pipe it writes plain text of a constant width, so that equal output is equal byte for byte.
+    To a file or a pipe it writes plain text of a constant width, so that equal output is equal byte for byte. It prints
+    text as it is: brackets are no markup, and `:smile:` is no emoji.
     """
     width = None if sys.stdout.isatty() else WIDTH_OF_A_FILE
-    return Console(width=width, highlight=False, emoji=False)
+    return Console(width=width, markup=False, highlight=False, emoji=False)
+
+
+def error_console() -> Console:
+    """Returns a console on the current standard error, which prints text as it is."""
+    return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
 def print_whole(shown: Console, printed: RenderableType) -> None:

@@ -70,6 +70,7 @@ class Page:
             width=self.width,
             force_terminal=terminal,
             no_color=not self.in_color,
+            markup=False,
             highlight=False,
             emoji=False,
         )

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from frameledger_services.cli.terminal import output
 
 Advance = Callable[[int], None]
 
@@ -20,7 +21,7 @@ def shown(what: str, total: int | None = None) -> Iterator[Advance]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=output.error_console(),
         disable=not sys.stderr.isatty(),
         transient=True,
     )

@@ -11,6 +11,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from frameledger_services.cli.terminal import escape
 from frameledger_services.embedded.record import Phase, Process, Record, State
 from frameledger_services.settings_sources import read_running
 
@@ -91,7 +92,7 @@ def _progress_table(processes: tuple[Process, ...]) -> Table:
             process.name,
             _spinning(process.state),
             process.address or "",
-            Text(process.word, "dim"),
+            Text(escape.one_line(process.word), "dim"),
         )
     return table
 
@@ -110,7 +111,8 @@ def _print_ready(console: Console, record: Record, data_dir: Path, detached: boo
     address = max((len(_address(one)) for one in shown), default=0)
     # From here on no line is wrapped or cut: what it names is to be copied.
     for process in shown:
-        line = f"{process.name:<{name}}  {_address(process):<{address}}  {process.word or _metrics(process)}"
+        more = escape.one_line(process.word) or _metrics(process)
+        line = f"{process.name:<{name}}  {_address(process):<{address}}  {more}"
         console.print(line.rstrip(), soft_wrap=True, markup=False)
     console.print()
     if (page := page_of(record)) is not None:
@@ -132,4 +134,4 @@ def _metrics(process: Process) -> str:
 
 
 def _after(word: str) -> str:
-    return f", {word}" if word else ""
+    return f", {escape.one_line(word)}" if word else ""

@@ -9,6 +9,7 @@ from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from frameledger_services.cli.terminal import escape
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.up.render import COLOURS
 from frameledger_services.embedded.record import Phase, Process, Record, State, find_process
@@ -82,7 +83,8 @@ def status_page(report: Report) -> RenderableType:
         table.add_row(name, pid, address, Text(state, COLOURS.get(process.state, "")), *rest)
     if report.supervisor is None:
         problem = (
-            report.problem or "`up` is no longer running here; `frameledger down` stops what it left running."
+            escape.lines(report.problem)
+            or "`up` is no longer running here; `frameledger down` stops what it left running."
         )
         return Group(table, Text(problem, "red"))
     return table
@@ -95,7 +97,8 @@ def _row(process: ProcessReport) -> list[str]:
         "\n".join(one for one in (process.address, process.metrics) if one),
         process.state,
         "" if process.uptime_seconds is None else _duration(process.uptime_seconds),
-        process.word or (f"restarted {plural(process.restarts, 'time')}" if process.restarts else ""),
+        escape.one_line(process.word)
+        or (f"restarted {plural(process.restarts, 'time')}" if process.restarts else ""),
     ]
 
 
