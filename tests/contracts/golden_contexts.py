@@ -15,7 +15,7 @@ from frameledger.fold import Conversation, fold
 from frameledger.frames import FunctionCallFromLLM
 from frameledger.record import decode
 from frameledger.tools import FunctionSchema, ToolsSchema
-from frameledger_services.providers import LLMSettings, UnmappableError, extra_content
+from frameledger_services.providers import LLMSettings, UnmappableError, extra_content, reasoning
 from frameledger_services.providers.anthropic import AnthropicLLMService
 from frameledger_services.providers.openai import OpenAILLMService
 from frameledger_services.providers.request import Request, encoded
@@ -285,6 +285,24 @@ CONTEXTS = {
             [WEATHER],
         ),
         request={"answers": [None, "run", "run", "run", "run", "run"]},
+        base_url="https://compatible.example/v1",
+    ),
+    "14-reasoning": Asked(
+        LLMContext(
+            [
+                user("Weather in Oslo?"),
+                thought(reasoning.kept_under("openai"), "I look", reasoning.signature("reasoning_content")),
+                thought(reasoning.kept_under("openai"), " it up.", reasoning.signature("reasoning_content")),
+                bot("Let me look."),
+                call("call_1"),
+                result("call_1", "-3"),
+                bot("It is cold."),
+                thought(reasoning.kept_under("openai"), "", {"field": "role"}),
+                user("Thanks."),
+            ],
+            [WEATHER],
+        ),
+        request={"answers": [None, "run", "run", "run", "run", "run", "later", "later", None]},
         base_url="https://compatible.example/v1",
     ),
 }

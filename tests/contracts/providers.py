@@ -30,7 +30,7 @@ class Running:
     """How many answers the far side is giving right now."""
 
     keeps_thoughts: bool = True
-    """Whether thoughts come with signatures and are stored in the context."""
+    """Whether thoughts come with signatures of the model and are stored under the provider's name."""
 
     retry_after: bool = True
     """Whether the wire can say when to try again."""

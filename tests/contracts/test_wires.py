@@ -352,7 +352,7 @@ def test_a_refusal_is_text_that_was_filtered():
     assert (words(got), got[-1].finish_reason) == ("I cannot.", "content_filter")
 
 
-def test_reasoning_of_a_compatible_server_is_a_thought_that_is_not_stored():
+def test_reasoning_of_a_compatible_server_is_a_thought_that_names_its_field():
     got, _ = answered("openai", say.Thought("Hm"), say.Thought("..."), say.Text("Yes."))
     assert [type(frame).__name__ for frame in got] == [
         "LLMThoughtStartFrame",
@@ -362,7 +362,8 @@ def test_reasoning_of_a_compatible_server_is_a_thought_that_is_not_stored():
         "LLMTextFrame",
         "LLMFullResponseEndFrame",
     ]
-    assert (got[0].append_to_context, got[0].llm) == (False, "openai")
+    assert (got[0].append_to_context, got[0].llm) == (True, "openai/reasoning")
+    assert got[3].signature == {"field": "reasoning_content"}
 
 
 def test_thoughts_come_with_their_signatures_and_sealed_ones_as_their_blocks():

@@ -219,7 +219,7 @@ def test_a_thought_is_kept_with_its_signature_and_goes_back_as_it_came(stage):
 @pytest.mark.parametrize("wire", WIRES)
 def test_all_calls_of_an_answer_go_back_together_and_those_of_the_next_answer_apart(stage, wire):
     """The user says something before the second call starts, and the model calls again without a word."""
-    mind = (Thought("Both."), Signature("c2ln")) if wire == "anthropic" else ()
+    mind = Thought("Both."), Signature("c2ln")
     two = Call(0, "call_0", "look"), Arguments(0, "{}"), Call(1, "call_1", "look"), Arguments(1, "{}")
     context_id = stage.answer(wire, Answer((*mind, Text("Let me see."), *two), "tool_calls"))
     first, second = called(stage, context_id)
@@ -233,7 +233,11 @@ def test_all_calls_of_an_answer_go_back_together_and_those_of_the_next_answer_ap
     publish(stage, context_id, start(third), end(third))
     stage.road.until(ended, 3, context_id)
     request = stage.server.received[-1]
-    assert [one for one in turns(json.loads(request.body)["messages"]) if one != "system"] == (
+    messages = json.loads(request.body)["messages"]
+    if wire == "openai":
+        reasoning = [one["reasoning_content"] for one in messages if one["role"] == "assistant"]
+        assert reasoning == ["Both.", ""]
+    assert [one for one in turns(messages) if one != "system"] == (
         ["user", 2, "results 2 and words", 1, "results 1"]
         if wire == "anthropic"
         else ["user", 2, "tool", "tool", "user", 1, "tool"]

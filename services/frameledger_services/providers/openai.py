@@ -20,10 +20,11 @@ _MISTRAL = ("mistral.ai",)
 class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
     """OpenAI's chat completions, or a compatible server (vLLM, Ollama, llama.cpp, gateways).
 
-    A refusal becomes text with the finish reason `content_filter`. Reasoning that a compatible server streams
-    (`reasoning_content`, `reasoning`, or parts of type `thinking`) becomes thoughts that are on the log and not in the
-    context, because chat completions cannot carry them. What a compatible server adds to its calls as `extra_content`,
-    such as Gemini's thought signatures, is stored in the context and sent back with them.
+    A refusal becomes text with the finish reason `content_filter`. Reasoning that a compatible server streams as text
+    (`reasoning_content`, `reasoning`) becomes thoughts, which are stored in the context and sent back where functions
+    are called, in the field that they came in; parts of type `thinking` become thoughts that are on the log alone. What
+    a compatible server adds to its calls as `extra_content`, such as Gemini's thought signatures, is stored in the
+    context and sent back with them.
     """
 
     provider = "openai"

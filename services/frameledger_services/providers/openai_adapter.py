@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from frameledger.context import LLMContextMessage, LLMSpecificMessage
-from frameledger_services.providers import call_arguments, content
+from frameledger_services.providers import call_arguments, content, extra_content, reasoning
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.errors import UnmappableError
-from frameledger_services.providers.extra_content import ExtraContent, kept_under
+from frameledger_services.providers.extra_content import ExtraContent
+from frameledger_services.providers.pairing import tool_calls
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
 
@@ -42,8 +43,10 @@ class OpenAILLMAdapter(LLMAdapter):
     - Both token limits at once, which the API refuses, are one: the smaller counts, under the newer name. OpenAI itself
       and Azure know the newer one with every model, and get that alone.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
-    - Thoughts of this provider, which the API has no place for, are left out; what a compatible server added to calls
-      is returned with them (`extra_content`), but not to servers that refuse fields that they do not know.
+    - Thoughts of this provider, which the API has no place for, are left out. What a compatible server added to calls
+      is returned with them (`extra_content`), and the reasoning that it streamed with its answers (`reasoning`), the
+      latter only where functions are offered or were called: other requests need none. Servers that refuse fields that
+      they do not know get neither.
     """
 
     provider = "openai"
@@ -113,17 +116,27 @@ class OpenAILLMAdapter(LLMAdapter):
         return values
 
     def _is_own(self, message: LLMSpecificMessage) -> bool:
-        return super()._is_own(message) or (message.llm == kept_under(self.provider) and _is_thought(message))
+        kept = (extra_content.kept_under(self.provider), reasoning.kept_under(self.provider))
+        return super()._is_own(message) or (message.llm in kept and _is_thought(message))
 
     def _messages(self, prompt: Prompt) -> list[Mapping[str, Any]]:
         system = [] if prompt.system is None else [{"role": "system", "content": prompt.system}]
         extra = ExtraContent()
-        written = [self._message(place, message, extra) for place, message in enumerate(prompt.messages)]
+        added = self._reasoning(prompt)
+        written = [
+            self._message(place, message, extra, added.get(place, {}))
+            for place, message in enumerate(prompt.messages)
+        ]
         messages = [*system, *(message for message in written if message is not None)]
         return messages or [{"role": "user", "content": OPENING}]
 
+    def _reasoning(self, prompt: Prompt) -> Mapping[int, Mapping[str, str]]:
+        if not self._takes_extra_fields or not (prompt.tools or any(map(tool_calls, prompt.messages))):
+            return {}
+        return reasoning.returned(prompt.messages)
+
     def _message(
-        self, place: int, message: LLMContextMessage, extra: ExtraContent
+        self, place: int, message: LLMContextMessage, extra: ExtraContent, added: Mapping[str, str]
     ) -> Mapping[str, Any] | None:
         if isinstance(message, LLMSpecificMessage):
             if _is_thought(message):
@@ -137,7 +150,7 @@ class OpenAILLMAdapter(LLMAdapter):
             message = {**message, "content": None if message["role"] == "assistant" else ""}
         match message.get("role"):
             case "assistant":
-                return self._assistant(message, extra)
+                return self._assistant({"role": "assistant", **added, **message} if added else message, extra)
             case "tool":
                 return {**message, "tool_call_id": self._call_id(message["tool_call_id"])}
             case "developer":

@@ -14,7 +14,7 @@ from frameledger.frames import (
     LLMThoughtTextFrame,
     Usage,
 )
-from frameledger_services.providers import extra_content
+from frameledger_services.providers import extra_content, reasoning
 from frameledger_services.providers.call_pieces import Announce, CallPieces
 from frameledger_services.providers.errors import ProviderUnavailableError
 from frameledger_services.providers.loose_json import JsonObject, an_object, number, objects, text
@@ -42,7 +42,8 @@ class OpenAIAnswer:
         self._provider = provider
         self._announce = announce
         self._calls = CallPieces()
-        self._thinking = False
+        self._thinks_in: str | None = None
+        """The field in which the open thought comes, "" if servers do not want it back; None without a thought."""
         self._refused = False
         self.usage: Usage | None = None
         """Tokens used so far; most servers report them with the end, some with every chunk."""
@@ -64,12 +65,12 @@ class OpenAIAnswer:
         return frames
 
     def _frames_of(self, delta: JsonObject) -> Iterator[AnyFrame]:
-        yield from self._thought(text(delta.get("reasoning_content")) or text(delta.get("reasoning")))
+        yield from self._thought(*reasoning.of_delta(delta))
         refusal = text(delta.get("refusal"))
         self._refused = self._refused or bool(refusal)
         # Mistral's reasoning models send a list of parts.
         for part in objects(delta.get("content")):
-            yield from self._thought(_thinking(part))
+            yield from self._thought(_thinking(part), "")
             yield from self._text(text(part.get("text")))
         yield from self._text(text(delta.get("content")) + refusal)
         calls = delta.get("tool_calls")
@@ -84,11 +85,12 @@ class OpenAIAnswer:
                 extra_content=an_object(call.get(extra_content.EXTRA)),
             )
 
-    def _thought(self, thought: str) -> Iterator[AnyFrame]:
+    def _thought(self, thought: str, field: str) -> Iterator[AnyFrame]:
         if thought:
-            if not self._thinking:
-                self._thinking = True
-                yield LLMThoughtStartFrame(llm=self._provider)
+            if self._thinks_in is None:
+                self._thinks_in = field
+                llm = reasoning.kept_under(self._provider) if field else self._provider
+                yield LLMThoughtStartFrame(llm=llm, append_to_context=bool(field))
             yield LLMThoughtTextFrame(text=thought)
 
     def _text(self, content: str) -> Iterator[AnyFrame]:
@@ -97,9 +99,9 @@ class OpenAIAnswer:
             yield LLMTextFrame(text=content)
 
     def _end_thought(self) -> Iterator[AnyFrame]:
-        if self._thinking:
-            self._thinking = False
-            yield LLMThoughtEndFrame()
+        field, self._thinks_in = self._thinks_in, None
+        if field is not None:
+            yield LLMThoughtEndFrame(signature=reasoning.signature(field) if field else None)
 
     def end(self) -> Iterator[AnyFrame]:
         """The frames of the stream's end. Raises `ConnectionLostError` if no finish reason came, and
