@@ -6,12 +6,21 @@ models check no more and cost seven times as much for each token.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 JsonObject = dict[str, Any]
 
 _MOST = 2**53
 """A frame has room for several of these, added up."""
+
+
+def read(body: bytes) -> object:
+    """The value of JSON text; None if it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
 
 
 def an_object(value: object) -> JsonObject:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Protocol, Self
@@ -11,11 +11,12 @@ from typing import Any, ClassVar, Generic, Protocol, Self
 import httpx
 
 from frameledger.frames import AnyFrame, Usage
-from frameledger_services.providers import http_errors
+from frameledger_services.providers import http_errors, loose_json
 from frameledger_services.providers.call_pieces import Announce
 from frameledger_services.providers.errors import (
     ConnectionLostError,
     ProviderError,
+    ProviderRefusedError,
     ProviderUnavailableError,
     UnmappableError,
 )
@@ -27,6 +28,9 @@ from frameledger_services.providers.service import LLMService, TAdapter
 from frameledger_services.settings import PREFIX, Settings
 
 CONNECT_SECONDS = 10.0
+
+_LONGEST_BODY = 2**16
+"""Bytes of a response that is no event stream in which an error is looked for."""
 
 
 class StreamedAnswer(Protocol):
@@ -145,6 +149,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         answer = self.answer_class(self.provider, partial(self.announcement, request))
         await self._connect()
         stream: Any = None
+        body: bytearray | None = None
         try:
             stream = await self._client.post(
                 self.path,
@@ -153,8 +158,10 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 stream=True,
                 stream_cls=self.sdk.AsyncStream[object],
             )
+            body = _body_of(stream.response)
             async with stream:
                 async for event in stream:
+                    body = None
                     reported = answer.usage
                     frames = tuple(answer.take(an_object(event)))
                     if (
@@ -175,8 +182,28 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         if answer.usage is not None:
             # What follows may be an error instead of an end frame, or calls that are more than a run may make.
             await self.push_usage(answer.usage)
+        if body:
+            raise self._not_a_stream(stream.response, bytes(body))
         for frame in answer.end():
             yield frame
+
+    def _not_a_stream(self, response: Any, body: bytes) -> ProviderError:
+        """Returns the error for a successful response without an event: the one in its body, if there is one."""
+        match loose_json.read(body):
+            case {"error": (dict() | str()) as error} if error:
+                kinds = (error.get("code"), error.get("type")) if isinstance(error, dict) else ()
+                return http_errors.in_the_stream(
+                    self.provider, message=_text_of(error) or "no reason", kinds=kinds, secret=self._api_key
+                )
+        kind = response.headers.get("content-type") or "no content type"
+        return ProviderRefusedError(
+            f"{self.provider} answered with {kind} instead of a stream of events. See {self._settings_to_check()}."
+        )
+
+    def _settings_to_check(self) -> str:
+        own = (f"{self.provider}_{name}" for name in ("api_key", "base_url"))
+        named = [name.upper() for name in own if name in Settings.model_fields] or ["PROVIDER_OPTIONS"]
+        return " and ".join([", ".join(PREFIX + name for name in named), f"{PREFIX}INFERENCE_MODEL"])
 
     async def _provider_error(self, error: Any) -> ProviderError:
         if isinstance(error, (self.sdk.APIConnectionError, self._http.TransportError)):
@@ -187,16 +214,12 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             return ProviderUnavailableError(f"{self.provider} sent a malformed event.")
         kinds = tuple(getattr(error, name, None) for name in ("code", "type"))
         if isinstance(error, self.sdk.APIStatusError) and error.status_code >= 400:
-            own = (f"{self.provider}_{name}" for name in ("api_key", "base_url"))
-            named = [name.upper() for name in own if name in Settings.model_fields] or ["PROVIDER_OPTIONS"]
             return http_errors.of_status(
                 self.provider,
                 error.status_code,
                 message=_message(error),
                 headers=error.response.headers,
-                settings=" and ".join(
-                    [", ".join(PREFIX + name for name in named), f"{PREFIX}INFERENCE_MODEL"]
-                ),
+                settings=self._settings_to_check(),
                 kinds=kinds,
                 secret=self._api_key,
             )
@@ -208,7 +231,31 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
 
 def _message(error: Any) -> str:
     """Returns the provider's message, without what the SDK puts around it."""
-    match error.body:
-        case {"error": {"message": str(message)}} | {"message": str(message)} if message:
+    return _text_of(error.body) or str(error.message)
+
+
+def _text_of(error: object) -> str:
+    """Returns the text of an error as APIs write them; "" if it has none."""
+    match error:
+        case {"error": {"message": str(message)}} | {"message": str(message)}:
             return message
-    return str(error.message)
+        case {"error": str(message)} | str(message):
+            return message
+    return ""
+
+
+def _body_of(response: Any) -> bytearray | None:
+    """Returns what is read of a response that says that it is no event stream, while it is read; else None. What it
+    says may be wrong."""
+    if "text/event-stream" in response.headers.get("content-type", ""):
+        return None
+    body = bytearray()
+    read = response.aiter_bytes
+
+    async def aiter_bytes() -> AsyncIterator[bytes]:
+        async for part in read():
+            body.extend(part[: _LONGEST_BODY - len(body)])
+            yield part
+
+    response.aiter_bytes = aiter_bytes
+    return body

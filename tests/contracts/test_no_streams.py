@@ -1,0 +1,97 @@
+"""Successful responses that are no stream of events, and errors that are plain text: what the server said is told."""
+
+import asyncio
+import gzip
+import json
+
+import pytest
+from tests.bounds import IN_PROCESS
+
+from frameledger.context import LLMContext
+from frameledger_services.providers import errors
+from frameledger_services.providers.anthropic import AnthropicLLMService
+from frameledger_services.providers.openai import OpenAILLMService
+
+JSON = "application/json"
+STREAM = "text/event-stream"
+KEY = "sk-secret-0123456789"
+
+
+def answered(kind, status, body, *headers, provider=OpenAILLMService):
+    """What comes of a response with this body: the text, or the error."""
+
+    async def respond(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        said = [f"HTTP/1.1 {status} Said", "connection: close", *headers]
+        if kind is not None:
+            said.append(f"content-type: {kind}")
+        writer.write("\r\n".join([*said, "", ""]).encode() + body)
+        await writer.drain()
+        writer.close()
+
+    async def life():
+        async with asyncio.timeout(IN_PROCESS), await asyncio.start_server(respond, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            service = provider(api_key=KEY, base_url=f"http://127.0.0.1:{port}")
+            try:
+                return await service.run_inference(LLMContext([{"role": "user", "content": "Hello."}]))
+            except errors.ProviderError as error:
+                return error
+            finally:
+                await service.cleanup()
+
+    return asyncio.run(life())
+
+
+def error(**fields):
+    return json.dumps({"error": fields}).encode()
+
+
+@pytest.mark.regression("worker 89")
+@pytest.mark.parametrize(
+    ("kind", "body", "expected", "told"),
+    [
+        (JSON, error(message="No credits left", code=402), errors.ProviderRefusedError, "no quota left"),
+        (JSON, error(message="Slow down", code=429), errors.ProviderUnavailableError, "Slow down"),
+        (
+            JSON,
+            error(type="invalid_request_error", message=f"no {KEY}"),
+            errors.RefusedContextError,
+            "no [key]",
+        ),
+        (JSON, b'{"error": "out of memory"}', errors.ProviderUnavailableError, "error: out of memory"),
+        (JSON, b'{"error": {"code": 400}}', errors.RefusedContextError, "no reason"),
+        (JSON, b'{"choices": []}', errors.ProviderRefusedError, "answered with application/json instead"),
+        (JSON, b'{"error": null}', errors.ProviderRefusedError, "answered with application/json instead"),
+        (JSON, b"[" * 100_000, errors.ProviderRefusedError, "answered with application/json instead"),
+        ("text/html; charset=utf-8", b"<html>Log in</html>", errors.ProviderRefusedError, "with text/html;"),
+        (None, b"Hello.", errors.ProviderRefusedError, "no content type"),
+        (None, b"", errors.ConnectionLostError, "without saying why"),
+        (STREAM, b"", errors.ConnectionLostError, "without saying why"),
+    ],
+)
+@pytest.mark.parametrize("provider", [OpenAILLMService, AnthropicLLMService])
+def test_a_response_that_is_no_stream_is_told_with_what_it_says(kind, body, expected, told, provider):
+    got = answered(kind, 200, body, provider=provider)
+    assert type(got) is expected
+    assert told in got.message
+    assert KEY not in got.message
+
+
+def test_a_compressed_body_is_read_too():
+    body = gzip.compress(error(message="Slow down", code=429))
+    assert "Slow down" in answered(JSON, 200, body, "content-encoding: gzip").message
+
+
+def test_a_stream_that_is_called_something_else_is_read():
+    chunk = {"choices": [{"delta": {"content": "Hello."}, "finish_reason": "stop"}]}
+    assert answered(JSON, 200, b"data: " + json.dumps(chunk).encode() + b"\n\n") == "Hello."
+
+
+@pytest.mark.regression("worker 89")
+def test_an_error_that_is_plain_text_is_told():
+    got = answered(STREAM, 200, b'data: {"error": "out of memory", "error_type": "generation"}\n\n')
+    assert type(got) is errors.ProviderUnavailableError
+    assert got.message == "openai ended its answer with an error: out of memory"
+    refused = answered(JSON, 400, b'{"error": "too long"}')
+    assert refused.message == "openai answered with 400: too long"
