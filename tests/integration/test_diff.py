@@ -137,6 +137,33 @@ def test_a_person_reads_what_changed(filled, command, words, expected):
     assert max(map(len, result.stdout.splitlines())) <= 100
 
 
+@pytest.mark.regression("journey 57")
+def test_any_list_of_tools_has_a_difference(database, command):
+    log = Log()
+    for tools in (
+        [{"function_declarations": [{"name": "a"}, {"name": "b"}]}],
+        [{"name": "a"}, {"name": "a", "description": "again"}, {"x": 1, "y": 2}],
+        [{"name": "a"}, {"name": "a", "description": "anew"}],
+    ):
+        log.add("ctx", json.dumps({"type": "LLMSetToolsFrame", "tools": tools}).encode())
+    project(database, log.records)
+    assert changed_tools(command(database, "diff", "ctx", 0, 1)) == ["+ a, b"]
+    assert changed_tools(command(database, "diff", "ctx", 1, 2)) == [
+        "+ a",
+        "+ a (2)",
+        "- a, b",
+        '+ {"x": 1, "y": 2}',
+    ]
+    assert changed_tools(command(database, "diff", "ctx", 2, 3)) == ["~ a (2)", '- {"x": 1, "y": 2}']
+
+
+def changed_tools(result):
+    assert result.exit_code == 0, result.output
+    lines = [line.split(maxsplit=2) for line in result.stdout.splitlines()[1:]]
+    assert [who for _, who, _ in lines] == ["tools"] * len(lines)
+    return [f"{sign} {tool}" for sign, _, tool in lines]
+
+
 def test_a_time_is_as_good_as_a_version(filled, command):
     by_version = command(filled, "diff", "barge-in", 11, 12).stdout
     by_time = command(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -133,15 +134,25 @@ def _terms(terms: Mapping[str, Mapping[str, Any]]) -> Iterator[_Row]:
         before, after = values["before"], values["after"]
         match name:
             case "tools":
-                old = dict(zip(tool_names(before), before, strict=True))
-                new = dict(zip(tool_names(after), after, strict=True))
-                yield from _parts("tools", old, new, with_values=False)
+                yield from _parts("tools", _named(before), _named(after), with_values=False)
             case "settings":
                 yield from _parts("settings", before, after, with_values=True)
             case _:
                 # Null means unset.
                 old, new = ({} if value is None else {"": value} for value in (before, after))
                 yield from _parts(name.replace("_", " "), old, new, with_values=True)
+
+
+def _named(tools: Sequence[Any]) -> dict[str, Any]:
+    """Returns each definition under what it is called: the names of its functions, or its JSON if it has none. The
+    second of one name is numbered."""
+    named: dict[str, Any] = {}
+    seen: Counter[str] = Counter()
+    for tool in tools:
+        name = ", ".join(tool_names([tool])) or _json(tool)
+        seen[name] += 1
+        named[name if seen[name] == 1 else f"{name} ({seen[name]})"] = tool
+    return named
 
 
 def _parts(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, with_values: bool) -> Iterator[_Row]:
