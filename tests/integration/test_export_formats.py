@@ -101,6 +101,14 @@ def test_what_is_asked_wrongly_is_said(arguments, problem):
     assert problem in told.stderr.replace("\n", " ")
 
 
+@pytest.mark.regression("journey 59")
+def test_a_conversation_that_is_named_twice_is_exported_once(run):
+    for form in ("jsonl", "cloudevents", "openai"):
+        told = run("export", "barge-in", "barge-in", "--format", form)
+        assert told.exit_code == 0, told.output
+        assert told.stdout_bytes == run("export", "barge-in", "--format", form).stdout_bytes
+
+
 def test_a_conversation_that_is_not_there_leaves_no_file(run, tmp_path):
     told = run("export", "nobody", "-o", str(tmp_path / "x"))
     assert told.exit_code == 1

@@ -45,6 +45,15 @@ def test_a_file_that_ends_early_is_refused(tmp_path):
     assert verify(short).exit_code == 1
 
 
+@pytest.mark.regression("journey 59")
+def test_a_file_that_has_a_conversation_twice_is_refused(tmp_path):
+    twice = tmp_path / "twice.jsonl"
+    twice.write_bytes(EXPORTED.read_bytes() * 2)
+    result = verify(twice)
+    assert result.exit_code == 1
+    assert "line 24: 'barge-in' is in this file twice" in result.output
+
+
 def test_an_exported_file_names_no_root():
     result = verify(EXPORTED, "--root", first_link("ctx-1").hex())
     assert result.exit_code == 2

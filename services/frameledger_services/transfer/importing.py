@@ -86,14 +86,8 @@ async def check_free(connection: Connection, checked: Iterator[Checked]) -> Impo
     """Check all conversations of a file, and that each is not here yet, or is the same here already. Returns what is to
     be imported. Raises `BadFileError` and `ImportRefusedError`."""
     to_do = Imported()
-    names = set[str]()
     batch: list[Checked] = []
     for conversation in checked:
-        if conversation.header.context_id in names:
-            raise BadFileError(
-                conversation.header.line, f"{conversation.header.context_id!r} is in this file twice"
-            )
-        names.add(conversation.header.context_id)
         batch.append(conversation)
         if len(batch) == IDS_AT_ONCE:
             await _check_batch(connection, batch, to_do)

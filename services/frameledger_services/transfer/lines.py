@@ -137,9 +137,10 @@ class LineWriter:
 
 
 def read(lines: Iterable[bytes]) -> Iterator[Header | FrameLine]:
-    """Yields the lines of a file, each checked: its seal, its version, its link of the chain, and that a conversation
-    has as many frames as its header says. Raises `BadFileError`."""
+    """Yields the lines of a file, each checked: its seal, its version, its link of the chain, that a conversation has
+    as many frames as its header says, and that none comes twice. Raises `BadFileError`."""
     header: Header | None = None
+    names = set[str]()
     seal, version, chain, number = b"", 0, b"", 0
     for number, line in enumerate(lines, start=1):
         is_header = line.startswith(b'{"frameledger":')
@@ -148,6 +149,9 @@ def read(lines: Iterable[bytes]) -> Iterator[Header | FrameLine]:
             if is_header:
                 _check_whole(header, version, chain, number)
                 header = _header(number, values)
+                if header.context_id in names:
+                    raise BadFileError(number, f"{header.context_id!r} is in this file twice")
+                names.add(header.context_id)
                 version, chain = 0, first_link(header.context_id)
                 yield header
                 continue

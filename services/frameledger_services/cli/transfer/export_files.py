@@ -74,7 +74,8 @@ def export(
 
     Example: `frameledger export ctx-1 -o ctx-1.jsonl`
     """
-    named = contexts_ or []
+    # A file has a conversation once.
+    named = list(dict.fromkeys(contexts_ or ()))
     if bool(named) == everything:
         raise typer.BadParameter("give ids of conversations, or --all", param_hint="CONTEXT")
     if since is not None and not everything:
