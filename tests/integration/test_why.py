@@ -234,6 +234,13 @@ def test_a_conversation_or_version_that_is_not_there_is_named(command):
     assert command("request", "second-attempt", "").exit_code == 2
 
 
+@pytest.mark.regression("journey 60")
+def test_a_position_that_no_message_can_have_is_named(command):
+    result = command("why", "barge-in", 2**31)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("No message of 'barge-in' has the position 2147483648 in the history of")
+
+
 def test_a_prefix_of_several_runs_is_told_with_two_of_them(command, connection):
     (prefix,) = connection.execute(
         "SELECT left(run_id, 1) FROM runs WHERE context_id = %s GROUP BY 1 HAVING count(DISTINCT run_id) > 1 LIMIT 1",

@@ -22,6 +22,9 @@ from frameledger_services.store.contexts import loads
 AT_ONCE = 500
 """Rows that are fetched together."""
 
+LAST_POSITION = 2**31 - 1
+"""The last position that a message can have: the column is an `integer`."""
+
 
 @dataclass(frozen=True, slots=True)
 class TimelineFrame:
@@ -198,6 +201,9 @@ async def explanation_text(
     connection: Connection, context_id: str, position: int, version: int
 ) -> str | None:
     """The same as JSON text."""
+    if position > LAST_POSITION:
+        # No function takes it.
+        return None
     cursor = await connection.execute(
         "SELECT explain_message(%s, %s, %s)::text", (context_id, position, version)
     )
