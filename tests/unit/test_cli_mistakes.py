@@ -339,13 +339,40 @@ def test_who_asks_a_model_without_naming_one_is_told_both_ways_to_name_it(comman
     assert "--provider" in said
 
 
+@pytest.mark.regression("journey 61")
+@pytest.mark.parametrize(
+    ("typed", "answer"), [("42", "42"), (" true\n", "true"), ("null", "null"), ('"Hello?"', "Hello?")]
+)
+def test_text_that_is_json_by_chance_is_asked_as_text(command, typed, answer):
+    said = command("infer", "--provider", "scripted", typed=typed)
+    assert (said.exit_code, said.stdout) == (0, f"You said: {answer}\n"), said.output
+
+
+@pytest.mark.regression("journey 61")
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ("[" * 100_000, "levels deep"),
+        ("[" * 600 + "]" * 600, "levels deep"),
+        ("{}", "no message"),
+        ('" "', "no message"),
+    ],
+    ids=["open", "deep", "object", "blank"],
+)
+def test_what_is_no_context_and_no_text_is_a_wrong_input(command, typed, problem):
+    said = command("infer", "--provider", "scripted", typed=typed)
+    assert said.exit_code == 2
+    assert problem in said.stderr
+
+
 def test_who_revokes_a_token_that_is_not_there_is_led_to_those_that_are(command):
     assert "`frameledger token list`" in command("token", "revoke", "nope").stderr
 
 
 def test_a_price_list_that_is_none_leads_to_the_form_of_one(command, tmp_path):
     (tmp_path / "prices.json").write_text("[]", encoding="utf-8")
-    for file in ("prices.json", "nowhere.toml"):
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000, encoding="utf-8")
+    for file in ("prices.json", "nowhere.toml", "deep.toml"):
         said = command("rerun", "ctx", "--prices", file)
         assert said.exit_code == 1
         assert file in said.stderr

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 from psycopg import AsyncConnection
 
+from frameledger import strict_json
 from frameledger.context import LLMContext
+from frameledger.decode_error import DecodeError
 from frameledger_services.cli.terminal import backend, escape, moment, options
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.plugins import require_key
@@ -66,7 +68,7 @@ def infer(
     if context is None and at is not None:
         raise typer.BadParameter("use it with --context", param_hint="--at")
     llm_context = (
-        None if context is not None else LLMContext() if text is not None else _read(sys.stdin.read())
+        None if context is not None else LLMContext() if text is not None else _read(sys.stdin.buffer.read())
     )
     with backend.exit_on_error():
         settings = Settings.from_env()
@@ -100,19 +102,25 @@ async def _stored(connection: AsyncConnection[Any], context_id: str, at: moment.
     return (await contexts.context(connection, context_id, conversation.version)).context
 
 
-def _read(words: str) -> LLMContext:
+def _read(given: bytes) -> LLMContext:
+    text = given.decode(errors="replace")
     try:
-        value = json.loads(words)
-    except ValueError:
-        value = words
+        value = strict_json.loads(given)
+    except DecodeError as error:
+        if error.reason == "too_deep":
+            raise typer.BadParameter(error.detail, param_hint="standard input") from None
+        value = text
     try:
         match value:
             case list():
                 return LLMContext(value)
             case {"messages": list()}:
                 return LLMContext.from_wire(value)
-            case str() if value.strip():
-                return LLMContext([{"role": "user", "content": value.strip()}])
+            case dict():
+                pass
+            case _ if said := (value if isinstance(value, str) else text).strip():
+                # A number or a null is text that is JSON by chance.
+                return LLMContext([{"role": "user", "content": said}])
     except TypeError as error:
         raise typer.BadParameter(f"not a context: {error}", param_hint="standard input") from None
     raise typer.BadParameter("it has no message and no text", param_hint="standard input")

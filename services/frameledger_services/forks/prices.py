@@ -88,6 +88,8 @@ def read(path: Path) -> Prices:
         raise PricesError(f"{path} is no price list: {where}: {first['msg']}.{_FORM}") from None
     except ValueError as error:
         raise PricesError(f"{path} is no price list: {error}.{_FORM}") from None
+    except RecursionError:
+        raise PricesError(f"{path} is no price list: it is nested too deeply.{_FORM}") from None
 
 
 _prices = TypeAdapter(dict[str, Price])
