@@ -19,6 +19,8 @@ TOO_LONG = "x" * 256
         ("infer", "text", "--context", "{}"),
         ("export", "ctx-1", "{}"),
         ("show", "{}"),
+        pytest.param(("verify", "{}"), marks=pytest.mark.regression("journey 62"), id="verify {}"),
+        ("verify", "ctx-1", "{}"),
         ("fork", "ctx-1", "{}"),
         ("calls", "list", "{}"),
         ("tail", "{}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -31,12 +32,24 @@ def _root(text: str) -> bytes:
     return bytes.fromhex(text.strip())
 
 
+def _is_file(one: str) -> bool:
+    # Not the method of a path, which raises for a name that is too long.
+    return os.path.isfile(one)
+
+
+def _ids_or_files(values: list[str] | None) -> list[str] | None:
+    """Typer callback that validates the ids, which are whatever is no file."""
+    options.context_ids([one for one in values or () if not _is_file(one)])
+    return values
+
+
 @commands.command()
 def verify(
     what: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="CONTEXT|FILE",
+            callback=_ids_or_files,
             help="Ids of conversations; or one file, which needs no server: a proof, the heads of `heads --full`, or "
             "an export.",
         ),
@@ -84,7 +97,7 @@ def verify(
 
     Example: `frameledger verify --all`
     """
-    files = [Path(one) for one in what or () if Path(one).is_file()]
+    files = [Path(one) for one in what or () if _is_file(one)]
     if sum((bool(what), everything, against is not None)) != 1:
         raise typer.BadParameter("give one of CONTEXT, FILE, --all or --against FILE", param_hint="CONTEXT")
     if root is not None and not files and against is None:
