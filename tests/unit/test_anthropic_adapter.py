@@ -304,6 +304,33 @@ def test_caching_counts_the_marks_of_a_clients_tools():
     assert marked(made["messages"]) == [(2, 0)]
 
 
+@pytest.mark.regression("worker 93")
+def test_caching_marks_no_tool_that_is_loaded_later():
+    later = {
+        "llm": "anthropic",
+        "tool": {"name": "g", "input_schema": {"type": "object"}, "defer_loading": True},
+    }
+    made = body(user("a"), tools=[{"name": "f"}, {"name": "h"}, later, later], prompt_caching=True)
+    assert [tool.get("cache_control") for tool in made["tools"]] == [None, MARK, None]
+    made = body(user("a"), tools=[later], prompt_caching=True)
+    assert made["tools"] == [later["tool"]]
+
+
+@pytest.mark.regression("worker 95")
+@pytest.mark.parametrize("content", [None, "", "Well."])
+def test_a_refusal_in_a_field_of_its_message_is_text(content):
+    refused = bot(content) | {"refusal": "I can't help.", "audio": None, "function_call": None}
+    words = [text("Well.")] if content else []
+    assert told(user("a"), refused, user("why?"))[1] == bot([*words, text("I can't help.")])
+
+
+@pytest.mark.regression("worker 95")
+@pytest.mark.parametrize("field", ["audio", "function_call"])
+def test_a_field_of_a_message_that_the_api_has_no_form_for_is_refused_by_name(field):
+    with pytest.raises(UnmappableError, match=f"the field '{field}' of message 2"):
+        told(user("a"), bot("b") | {field: {"id": "x"}}, user("c"))
+
+
 @pytest.mark.regression("worker 30")
 def test_a_called_name_that_the_api_rejects_is_sent_as_one_that_it_accepts():
     called = call()

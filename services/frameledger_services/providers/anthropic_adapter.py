@@ -86,8 +86,10 @@ def _mark(
     if room > 0 and conversation.mark_stable_end(CACHED):
         room -= 1
     for head in heads[: max(room, 0)]:
-        if "cache_control" not in head[-1]:
-            head[-1] = {**head[-1], "cache_control": CACHED}
+        # A tool that is loaded later is not at the beginning of the prompt: the API refuses a mark of it.
+        at = next((at for at in reversed(range(len(head))) if not head[at].get("defer_loading")), None)
+        if at is not None and "cache_control" not in head[at]:
+            head[at] = {**head[at], "cache_control": CACHED}
 
 
 def _limit(settings: LLMSettings) -> int:

@@ -35,6 +35,7 @@ class AnthropicMessages:
 
     - System and developer messages before the first user or assistant message are `system`. Later ones stay in place,
       as user text in a tag that names the role; so do results of background calls.
+    - A refusal is text of the assistant, in a part of its content or in a field of the message.
     - Consecutive messages of one role are merged. In user messages the results of calls come first.
     - A stored thought is put before the assistant's next text or calls, and left out if there are none: a message must
       not end with one. A thought that nothing followed is replaced by a later one, of another answer.
@@ -98,7 +99,7 @@ class AnthropicMessages:
             case "assistant":
                 calls = message.get("tool_calls") or ()
                 self.called |= {call["function"]["name"]: None for call in calls}
-                blocks = self._text_blocks(role, place, message)
+                blocks = self._assistant_text(place, message)
                 self._append("assistant", [*blocks, *map(blocks_of.tool_use, calls)])
             case "tool":
                 block = blocks_of.tool_result(self._provider, place, message)
@@ -116,6 +117,15 @@ class AnthropicMessages:
             self.system.append(text)
         else:
             self._append("user", [_text(f"<{role}>\n{text}\n</{role}>")])
+
+    def _assistant_text(self, place: int, message: Mapping[str, Any]) -> list[Block]:
+        """The blocks of what an assistant said, or of why it did not."""
+        for name in ("audio", "function_call"):
+            if message.get(name):
+                where = f"message {place + 1} of the request"
+                raise UnmappableError(self._provider, f"the field {name!r} of {where}")
+        blocks, refusal = self._text_blocks("assistant", place, message), message.get("refusal")
+        return [*blocks, _text(refusal)] if isinstance(refusal, str) and refusal.strip() else blocks
 
     def _text_blocks(self, role: str, place: int, message: Mapping[str, Any]) -> list[Block]:
         """The blocks of a message that the API takes text in only."""
