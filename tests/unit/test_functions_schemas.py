@@ -445,9 +445,10 @@ def test_a_client_may_advertise_what_the_core_has_as_a_class():
         {"type": "function", "function": {"name": "label", "parameters": A_NUMBER}},
         {"type": "function", "name": "label", "parameters": A_NUMBER},
         {"name": "label", "input_schema": A_NUMBER},
+        {"name": "label", "inputSchema": A_NUMBER},
         {"name": "label", "properties": A_NUMBER["properties"], "required": ["a"]},
     ],
-    ids=["chat", "flat", "Anthropic", "fields"],
+    ids=["chat", "flat", "Anthropic", "MCP", "fields"],
 )
 def test_arguments_are_checked_in_whatever_form_a_tool_is_described(form):
     checker_of(form, from_a_client=True).check({"a": 1})

@@ -11,6 +11,7 @@ WANTED = Function("weather", "Of a city.", SCHEMA)
 ABOUT = {"name": "weather", "description": "Of a city."}
 
 
+@pytest.mark.regression("worker 94")
 @pytest.mark.parametrize(
     "definition",
     [
@@ -20,11 +21,51 @@ ABOUT = {"name": "weather", "description": "Of a city."}
         {"type": "custom", **ABOUT, "input_schema": SCHEMA},
         {"function_declarations": [{**ABOUT, "parameters": SCHEMA}]},
         {**ABOUT, "properties": SCHEMA["properties"], "required": ["city"]},
+        {**ABOUT, "inputSchema": SCHEMA},
+        {"functionDeclarations": [{**ABOUT, "parametersJsonSchema": SCHEMA}]},
+        {"function_declarations": [{**ABOUT, "parameters_json_schema": SCHEMA}]},
     ],
-    ids=["openai", "flat", "anthropic", "anthropic with a type", "gemini", "schema"],
+    ids=[
+        "openai",
+        "flat",
+        "anthropic",
+        "anthropic with a type",
+        "gemini",
+        "schema",
+        "mcp",
+        "gemini, JSON Schema",
+        "gemini, JSON Schema, snake case",
+    ],
 )
 def test_a_function_is_read_from_every_form(definition):
     assert tools_of("p", [definition]) == (WANTED,)
+
+
+@pytest.mark.regression("worker 94")
+def test_the_types_of_gemini_s_schemas_are_those_of_json_schema():
+    declared = {
+        "type": "OBJECT",
+        "properties": {
+            "type": {"type": "STRING", "enum": ["OBJECT"], "default": {"type": "OBJECT"}},
+            "items": {"type": "ARRAY", "items": {"anyOf": [{"type": "INTEGER"}, {"type": "NULL"}]}},
+        },
+        "required": ["type"],
+    }
+    [tool] = tools_of("p", [{"function_declarations": [{**ABOUT, "parameters": declared}]}])
+    assert tool.parameters == {
+        "type": "object",
+        "properties": {
+            "type": {"type": "string", "enum": ["OBJECT"], "default": {"type": "OBJECT"}},
+            "items": {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
+        },
+        "required": ["type"],
+    }
+
+
+@pytest.mark.regression("worker 94")
+def test_a_custom_tool_that_takes_free_text_is_no_function_without_parameters():
+    with pytest.raises(UnmappableError, match="the tool 'code', whose form is unknown"):
+        tools_of("p", [{"type": "custom", "name": "code", "format": {"type": "text"}}])
 
 
 def test_strict_is_kept():

@@ -14,6 +14,7 @@ from frameledger_services.functions.arguments import ArgumentsChecker
 from frameledger_services.functions.options import OptionOverrides, Options
 from frameledger_services.functions.schemas import FunctionSchemaError, FunctionSignature, signature_of
 from frameledger_services.json_numbers import check_json
+from frameledger_services.providers.tool_forms import parameters_of
 
 Handler = Callable[..., Any]
 Schema = FunctionSchema | Mapping[str, Any]
@@ -126,7 +127,7 @@ def checker_of(schema: Schema, *, from_a_client: bool = False) -> ArgumentsCheck
 def _parameters(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the JSON Schema of a tool's arguments, in each form that adapters take; an empty one if there is none."""
     match tool.get("function", tool):
-        case {"parameters": Mapping() as parameters} | {"input_schema": Mapping() as parameters}:
+        case Mapping() as function if isinstance(parameters := parameters_of(function), Mapping):
             return parameters
         case {"properties": Mapping() as properties, **rest}:
             return {"type": "object", "properties": properties, "required": rest.get("required") or []}

@@ -11,6 +11,11 @@ from frameledger_services.providers.errors import UnmappableError
 
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
+_PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
+"""The names that OpenAI, Anthropic, MCP and Gemini give to the schema of a function's arguments."""
+
+_GEMINI_TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
+
 
 @dataclass(frozen=True, slots=True)
 class Function:
@@ -50,9 +55,10 @@ class ToolChoice:
 def tools_of(provider: str, definitions: Iterable[Mapping[str, Any]]) -> tuple[Tool, ...]:
     """Returns the tools of a context for this provider, in order. Tools of other providers are omitted.
 
-    Accepts OpenAI's chat form, the flat forms with `parameters` or `input_schema`, Gemini's `function_declarations`,
-    `FunctionSchema`'s fields, and `{"llm": ..., "tool": ...}`. Raises `UnmappableError` for anything else. Of several
-    of one name, which providers reject, the first is returned, and a client's only if no service has one (RA5.client).
+    Accepts OpenAI's chat form, the flat forms of OpenAI (`parameters`), Anthropic (`input_schema`) and MCP
+    (`inputSchema`), Gemini's `function_declarations`, `FunctionSchema`'s fields, and `{"llm": ..., "tool": ...}`.
+    Raises `UnmappableError` for anything else, such as OpenAI's custom tools, which take free text. Of several of one
+    name, which providers reject, the first is returned, and a client's only if no service has one (RA5.client).
     """
     listed = [(tool, definition) for definition in definitions for tool in _read(provider, definition)]
     of_services = {tool.name for tool, definition in listed if not is_of_client(definition)}
@@ -64,6 +70,11 @@ def tools_of(provider: str, definitions: Iterable[Mapping[str, Any]]) -> tuple[T
             tools.append(tool)
             names.add(tool.name)
     return tuple(tools)
+
+
+def parameters_of(function: Mapping[str, Any]) -> object:
+    """Returns the schema of a function's arguments, whichever name it has; None if there is none."""
+    return next((schema for name in _PARAMETERS if (schema := function.get(name)) is not None), None)
 
 
 def choice_of(provider: str, choice: object, tools: Iterable[Tool]) -> ToolChoice | None:
@@ -116,16 +127,18 @@ def _read(provider: str, definition: Mapping[str, Any]) -> Iterator[Tool]:
                     raise UnmappableError(provider, "a custom tool that is not an object")
                 yield OwnTool(tool)
         case {"type": "function", "function": {"name": str(name)} as inner} if name:
-            yield _function(provider, name, inner, inner.get("parameters"))
+            yield _function(provider, name, inner, parameters_of(inner))
         case {"function_declarations": [*several]} | {"functionDeclarations": [*several]}:
             for declaration in several:
-                yield from _read(provider, declaration if isinstance(declaration, Mapping) else {})
+                yield from _read(provider, _declaration(declaration))
         case {"name": str(name), "properties": Mapping() as properties, **rest} if name:
             required = _required(provider, name, rest.get("required"))
             schema = {"type": "object", "properties": properties, "required": required}
             yield _function(provider, name, rest, schema)
-        case {"name": str(name), **rest} if name and rest.get("type", "function") in ("function", "custom"):
-            yield _function(provider, name, rest, rest.get("input_schema", rest.get("parameters")))
+        case {"name": str(name), "type": "custom", **rest} if name and parameters_of(rest) is not None:
+            yield _function(provider, name, rest, parameters_of(rest))
+        case {"name": str(name), **rest} if name and rest.get("type", "function") == "function":
+            yield _function(provider, name, rest, parameters_of(rest))
         case _:
             shown = tool_name(definition)
             named = f"the tool {shown!r}" if shown else "a tool without a name"
@@ -133,6 +146,35 @@ def _read(provider: str, definition: Mapping[str, Any]) -> Iterator[Tool]:
                 provider,
                 f'{named}, whose form is unknown (write a provider\'s own tool as {{"llm": ..., "tool": ...}})',
             )
+
+
+def _declaration(declaration: object) -> Mapping[str, Any]:
+    """Returns a function that is declared for Gemini, its parameters as JSON Schema."""
+    if not isinstance(declaration, Mapping):
+        return {}
+    if not isinstance(parameters := declaration.get("parameters"), Mapping):
+        return declaration
+    return {**declaration, "parameters": _json_schema(parameters)}
+
+
+def _json_schema(schema: Any) -> Any:
+    """Returns a schema with the names of types that JSON Schema has: Gemini writes them in capitals."""
+    if not isinstance(schema, Mapping):
+        return schema
+    return {name: _keyword(name, inner) for name, inner in schema.items()}
+
+
+def _keyword(name: str, inner: Any) -> Any:
+    match name, inner:
+        case "type", str(kind) if kind in _GEMINI_TYPES:
+            return kind.lower()
+        case "properties", Mapping():
+            return {of: _json_schema(one) for of, one in inner.items()}
+        case "anyOf", [*several]:
+            return [_json_schema(one) for one in several]
+        case "items", _:
+            return _json_schema(inner)
+    return inner
 
 
 def _required(provider: str, name: str, required: object) -> list[str]:
