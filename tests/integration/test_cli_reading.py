@@ -272,12 +272,15 @@ def test_list_has_every_conversation_the_last_active_first_page_by_page(filled, 
     assert {(one["context_id"], one["status"]) for one in whole} == set(statuses)
 
 
+@pytest.mark.regression("journey 56")
 def test_list_shows_a_line_for_each_within_the_width_and_how_to_go_on(filled, command):
     page = succeeded(command(filled, "list", "-n", 3)).splitlines()
     assert page[0].split()[:2] == ["last", "frame"]
     assert len(page) == 5
     assert max(map(len, page)) <= WIDTH_OF_A_FILE
     assert page[-1] == "More: frameledger list --limit 3 --skip 3"
+    page = succeeded(command(filled, "list", "-n", 3, "--experiments")).splitlines()
+    assert page[-1] == "More: frameledger list --limit 3 --skip 3 --experiments"
     assert succeeded(command(filled, "list", "--skip", 1000)) == "There are no more than 1000.\n"
 
 
@@ -298,12 +301,15 @@ def test_search_finds_what_was_said_letter_by_letter_in_any_case(filled, command
     }
 
 
+@pytest.mark.regression("journey 56")
 def test_search_shows_the_place_in_a_message_and_how_to_see_more(filled, command):
     page = succeeded(command(filled, "search", "the", "-n", 2)).splitlines()
     assert len(page) == 4
     assert all("the" in line.lower() for line in page[1:3])
     assert max(map(len, page)) <= WIDTH_OF_A_FILE
     assert page[-1] == "There are more: frameledger search the --limit 20"
+    page = succeeded(command(filled, "search", "the", "-n", 2, "--all", "--experiments")).splitlines()
+    assert page[-1] == "There are more: frameledger search the --limit 20 --all --experiments"
     assert command(filled, "search", " ").exit_code == 2
 
 

@@ -97,7 +97,7 @@ ODD = {
 }
 
 
-@pytest.mark.regression("fault 27")
+@pytest.mark.regression("fault 27", "journey 55")
 @pytest.mark.parametrize("frames", ODD.values(), ids=list(ODD))
 def test_any_payload_that_can_be_stored_is_replayed(database, command, frames):
     log = Log()
@@ -110,7 +110,9 @@ def test_any_payload_that_can_be_stored_is_replayed(database, command, frames):
     for frame in (opened, {"type": "LLMFullResponseStartFrame"} | RUN, *frames, ended):
         log.add("odd", json.dumps(frame).encode())
     project(database, log.records, sizes=(500,))
-    lines = [json.loads(line) for line in command("odd", "--speed", "0", "--json").splitlines()]
+    printed = command("odd", "--speed", "0", "--json")
+    assert printed.isascii()
+    lines = [json.loads(line) for line in printed.splitlines()]
     assert lines[-1]["version"] == len(log.records)
     command("odd", "--speed", "0")
 

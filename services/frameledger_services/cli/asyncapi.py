@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
 
-from frameledger_services.cli.terminal import backend
+from frameledger_services.cli.terminal import backend, output
 from frameledger_services.event_log.asyncapi import document
 from frameledger_services.settings import Settings
 
@@ -24,4 +22,4 @@ def asyncapi() -> None:
     """
     with backend.exit_on_error():
         settings = Settings.from_env(look_for_running=False)
-    typer.echo(json.dumps(document(settings), indent=2, ensure_ascii=False))
+    typer.echo(output.json_text(document(settings), indent=2))

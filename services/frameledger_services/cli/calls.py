@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,7 +16,15 @@ from frameledger import derived, strict_json
 from frameledger.decode_error import DecodeError
 from frameledger.frames import FunctionCallResultFrame
 from frameledger.ids import ContextId, ToolCallId, Version
-from frameledger_services.cli.terminal import backend, escape, format_frame, moment, options, output
+from frameledger_services.cli.terminal import (
+    backend,
+    escape,
+    format_frame,
+    moment,
+    options,
+    output,
+    suggestion,
+)
 from frameledger_services.client import Client, PublishedFrame
 from frameledger_services.settings import Settings
 from frameledger_services.store import tool_calls
@@ -145,13 +152,13 @@ def _settle(
     if outcome.outcome == "parked":
         output.fail(
             f"The result is on the log, but the conversation {context!r} is parked.",
-            f"Fix the cause, then run `frameledger unpark {shlex.quote(context)}` to apply it.",
+            f"Fix the cause, then run `{suggestion.command('unpark', context)}` to apply it.",
         )
     is_unread = outcome.reason in tool_calls.SETTLES_ALL_THE_SAME
     if outcome.outcome != "applied" and not is_unread:
         output.fail(
             f"The result was ignored ({outcome.reason}): it does not settle the call.",
-            f"`frameledger transcript {shlex.quote(context)}` shows the result that counts.",
+            f"`{suggestion.command('transcript', context)}` shows the result that counts.",
         )
     if not as_json:
         verb = "Answered" if status == "waiting" else "Resolved"

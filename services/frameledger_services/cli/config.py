@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -45,7 +43,7 @@ def config(
             }
             for name, field in fields.items()
         }
-        typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        typer.echo(output.json_text(listed, indent=2))
         return
     console = output.console()
     console.print(

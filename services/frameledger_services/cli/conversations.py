@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from frameledger_services.cli.terminal import backend, escape, options, output
+from frameledger_services.cli.terminal import backend, escape, options, output, suggestion
 from frameledger_services.settings import Settings
 from frameledger_services.store import conversations
 
@@ -59,7 +58,8 @@ def list_conversations(
         )
     output.console().print(table)
     if len(listed) > limit:
-        typer.echo(f"More: frameledger list --limit {limit} --skip {skip + limit}")
+        again = ["--limit", str(limit), "--skip", str(skip + limit)]
+        typer.echo(f"More: {suggestion.command('list', options=again + _included(experiments))}")
 
 
 @commands.command()
@@ -112,7 +112,10 @@ def search(
         table.add_row(_time(match.logged_at), name, f"{match.version:,}", who, _around(match.text, text))
     output.console().print(table)
     if len(matches) > limit:
-        typer.echo(f"There are more: frameledger search {shlex.quote(text)} --limit {10 * limit}")
+        again = ["--limit", str(10 * limit), *(["--all"] if replaced else [])]
+        typer.echo(
+            f"There are more: {suggestion.command('search', text, options=again + _included(experiments))}"
+        )
 
 
 def _table(*headings: str) -> Table:
@@ -124,6 +127,10 @@ def _table(*headings: str) -> Table:
         )
     table.add_column(headings[-1], no_wrap=True, overflow="ellipsis", ratio=1)
     return table
+
+
+def _included(experiments: bool) -> list[str]:
+    return ["--experiments"] if experiments else []
 
 
 def _around(text: str, searched: str) -> Text:

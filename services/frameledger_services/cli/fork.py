@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Annotated
 
 import typer
 
-from frameledger_services.cli.terminal import backend, escape, moment, options
+from frameledger_services.cli.terminal import backend, escape, moment, options, output, suggestion
 from frameledger_services.client import Client, Fork
 from frameledger_services.settings import Settings
 
@@ -46,13 +45,14 @@ def fork(
             "forked_from": origin.model_dump(),
             "repeated": new_fork.repeated,
         }
-        typer.echo(json.dumps(result, ensure_ascii=False))
+        output.print_json_object(result)
         return
     name = escape.printable(new_fork.context_id)
     which = f"version {origin.version} of {escape.printable(origin.context_id)}"
     again = " It existed already." if new_fork.repeated else ""
     typer.echo(f"{name} starts from {which}.{again}")
-    typer.echo(f"Inspect it: frameledger show {name}. Chat: frameledger chat {name}.")
+    show, chat = (suggestion.command(one, new_fork.context_id) for one in ("show", "chat"))
+    typer.echo(f"Inspect it: {show}. Chat: {chat}.")
 
 
 async def _fork(settings: Settings, context: str, new: str, at: moment.At | None, run: bool) -> Fork:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from psycopg import AsyncConnection
 from frameledger import strict_json
 from frameledger.context import LLMContext
 from frameledger.decode_error import DecodeError
-from frameledger_services.cli.terminal import backend, escape, moment, options
+from frameledger_services.cli.terminal import backend, escape, moment, options, output
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.plugins import require_key
 from frameledger_services.providers.settings import LLMSettings
@@ -82,7 +81,7 @@ def infer(
         inference = OutOfBand(settings, provider=provider, over=LLMSettings(model=model))
         answer = asyncio.run(_ask(inference, llm_context, max_tokens, system))
     if as_json:
-        typer.echo(json.dumps({"provider": inference.service.provider, "text": answer}, ensure_ascii=False))
+        output.print_json_object({"provider": inference.service.provider, "text": answer})
     elif answer is not None:
         # A program that reads the answer gets it as the model wrote it.
         typer.echo(escape.lines(answer) if sys.stdout.isatty() else answer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,7 +49,7 @@ def request(
     if raw:
         sys.stdout.buffer.write(rebuilt.content)
     else:
-        typer.echo(json.dumps(rebuilt.body, indent=2, ensure_ascii=False))
+        typer.echo(output.json_text(rebuilt.body, indent=2))
     if rebuilt.sha256 != recorded.start.request_sha256:
         output.fail(
             f"The rebuilt request differs from the one that was sent: its hash is {rebuilt.sha256}, and the start "

@@ -95,7 +95,7 @@ async def _start(
     if not starts:
         raise NoRequestError(
             f"The context {context_id!r} has no run {run_id!r} that was begun. "
-            f"`frameledger runs {context_id}` lists those that it has."
+            f"`frameledger runs` lists those that it has."
         )
     if attempt is None:
         return starts[-1]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from frameledger_services.cli.terminal import escape
+from frameledger_services.cli.terminal import escape, suggestion
 from frameledger_services.cli.terminal.column_text import clock, frame_type, short_id
 from frameledger_services.cli.terminal.pager import Page
 from frameledger_services.cli.terminal.plural import plural
@@ -88,10 +87,8 @@ def _run(context_id: str, run: Mapping[str, Any]) -> Iterator[Row]:
     if run["asked_by"] is not None:
         yield "requested by", _frame(run["asked_by"])
     if run["saw_version"] is not None:
-        yield (
-            "saw",
-            f"version {run['saw_version']}: frameledger show {_typed(context_id)} --at {run['saw_version']}",
-        )
+        version = str(run["saw_version"])
+        yield "saw", f"version {version}: {suggestion.command('show', context_id, options=('--at', version))}"
     if run["request_sha256"] is not None:
         yield "request", f"sha256 {run['request_sha256']}"
     yield (
@@ -188,11 +185,6 @@ def _frame(frame: Mapping[str, Any]) -> str:
 
 def _by(cause: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, (frame_type(cause["type"]), cause["source"])))
-
-
-def _typed(context_id: str) -> str:
-    """Returns the id quoted for a shell."""
-    return shlex.quote(escape.printable(context_id))
 
 
 def _range(of: Mapping[str, Any]) -> str:

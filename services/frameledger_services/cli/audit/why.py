@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ from psycopg import AsyncConnection
 
 from frameledger_services.cli.audit import trace_links
 from frameledger_services.cli.audit.render_why import render
-from frameledger_services.cli.terminal import backend, moment, options, output, pager
+from frameledger_services.cli.terminal import backend, moment, options, output, pager, suggestion
 from frameledger_services.settings import Settings
 from frameledger_services.store import history
 
@@ -77,7 +76,8 @@ async def _read(
     if explanation is None:
         output.fail(
             f"No message of {context!r} has the position {position} in the history of version {version}.",
-            f"`frameledger show {shlex.quote(context)} --at {version}` prints the position before each message.",
+            f"`{suggestion.command('show', context, options=('--at', str(version)))}` prints the position before each "
+            "message.",
         )
     written = explanation["readings"][0]["began_by"]["version"]
     requested = (

@@ -22,7 +22,7 @@ from frameledger.frames.base import SecondInput
 from frameledger_services.cli.chat import render
 from frameledger_services.cli.chat.session import ChatSession, CtrlC, Event, Line
 from frameledger_services.cli.chat.work import StoredWork, Work
-from frameledger_services.cli.terminal import backend, gateway_option, options, output, stdin
+from frameledger_services.cli.terminal import backend, gateway_option, options, output, stdin, suggestion
 from frameledger_services.client import Conversations
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
@@ -126,7 +126,8 @@ async def _chat(
             mode: SecondInput | None = None if second_input is None else second_input.value
             await ChatSession(work, client, context_id, page, events, second_input=mode).run()
             watching.cancel()
-        page.say(f"To continue: frameledger chat {context_id}{f' --url {url}' if url else ''}")
+        again = suggestion.command("chat", context_id, options=("--url", url) if url else ())
+        page.say(f"To continue: {again}")
 
 
 async def _reached(stack: AsyncExitStack, settings: Settings, url: str | None) -> tuple[Conversations, Work]:

@@ -14,7 +14,7 @@ import typer
 
 from frameledger.frames import AnyFrame
 from frameledger_services.cli.publish import given_frames, render
-from frameledger_services.cli.terminal import backend, options, output
+from frameledger_services.cli.terminal import backend, options, output, suggestion
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.client import (
     Client,
@@ -124,7 +124,8 @@ async def _publish(
                     render.print_json([error.published], wait)
                 output.fail(
                     str(error),
-                    f"Check the current context, and publish again if it still applies: frameledger show {context}",
+                    "Check the current context, and publish again if it still applies: "
+                    f"{suggestion.command('show', context)}",
                 )
             except ValueError as error:
                 output.fail(str(error), f"Published before: {plural(count, 'frame')}.")

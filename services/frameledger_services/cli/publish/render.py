@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import typer
 
+from frameledger_services.cli.terminal import output
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.client import PublishedFrame
 
@@ -28,7 +28,7 @@ def print_json(published: Sequence[PublishedFrame], waited: bool) -> None:
                 "reason": frame.reason,
                 "repeated": frame.repeated,
             }
-        typer.echo(json.dumps(shown, ensure_ascii=False))
+        output.print_json_object(shown)
 
 
 def print_outcomes(published: Sequence[PublishedFrame]) -> None:

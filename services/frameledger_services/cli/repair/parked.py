@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 from datetime import UTC
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from rich.table import Table
 
 from frameledger.stored import StoredStateError
 from frameledger_services import database
-from frameledger_services.cli.terminal import backend, options, output, render_context
+from frameledger_services.cli.terminal import backend, options, output, render_context, suggestion
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
@@ -63,8 +62,7 @@ def parked(
     console = output.console()
     console.print(table)
     for conversation in conversations:
-        context = shlex.quote(render_context.text(conversation.context_id).plain)
-        typer.echo(f"After fixing the cause: frameledger unpark {context}")
+        typer.echo(f"After fixing the cause: {suggestion.command('unpark', conversation.context_id)}")
 
 
 @commands.command()

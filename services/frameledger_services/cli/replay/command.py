@@ -55,7 +55,7 @@ def replay(
             "again.",
         ),
     ] = False,
-    as_json: options.AsJson = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """Play a conversation in the terminal with its timing, or publish copies of its frames to another conversation.
 

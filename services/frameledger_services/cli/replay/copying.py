@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from contextlib import AsyncExitStack
@@ -49,7 +48,7 @@ async def publish(
         copied, left_out = await replayer.publish(copies, topic, first or 1, until, pace, tell)
     if as_json:
         result = {"context_id": copies.copy, "topic": topic, "copied": copied, "left_out": left_out}
-        typer.echo(json.dumps(result, ensure_ascii=False))
+        output.print_json_object(result)
         return
     kind = "" if copies.live else ", a recording"
     typer.echo(f"{copied:,} frames of {copies.context_id} are on {topic} as {copies.copy}{kind}.")

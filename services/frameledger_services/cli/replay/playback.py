@@ -6,11 +6,6 @@ import asyncio
 import json
 import time
 from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Any
-
-import typer
 
 from frameledger.record import DecodeError, decode
 from frameledger_services.cli.replay.render import Screen
@@ -53,7 +48,10 @@ async def play(
             if recorded.outcome != "applied":
                 continue
             if as_json:
-                _echo(_Played(recorded.version, time_of(recorded), recorded.payload.decode()))
+                frame = json.loads(recorded.payload)
+                output.print_json_object(
+                    {"version": recorded.version, "at": time_of(recorded), "frame": frame}
+                )
                 continue
             with suppress(DecodeError):
                 screen.show(decode(recorded.payload))
@@ -79,23 +77,3 @@ class _BegunCalls:
                 client_calls.begun, self._context_id, version, self._last
             )
         return [call for call in self._calls if call.version == version]
-
-
-@dataclass(frozen=True, slots=True)
-class _Played:
-    """A frame in the output of `--json`."""
-
-    version: int
-    at: datetime
-    payload: str
-
-
-def _echo(played: _Played) -> None:
-    entry: dict[str, Any] = asdict(played) | {
-        "at": played.at.isoformat(),
-        "frame": json.loads(played.payload),
-    }
-    entry.pop("payload")
-    # Half of a surrogate pair is legal JSON and cannot be printed: it is printed as JSON escapes it.
-    text = json.dumps(entry, ensure_ascii=False)
-    typer.echo(text.encode("utf-8", "backslashreplace").decode())

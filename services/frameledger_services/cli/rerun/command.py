@@ -104,7 +104,7 @@ def rerun(
     check: Annotated[
         bool, typer.Option("--check", help="Exit with code 1 unless all answers are equal.")
     ] = False,
-    as_json: options.AsJson = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """Repeat a recorded run with another model or prompt, and compare the answers.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ async def rerun_one(options: RerunOptions, context_id: str, at: moment.At | None
         version = await desk.connections.read(_version, context_id, at)
         comparison = await desk.rerun(batch.RunAt(context_id, version))
     if as_json:
-        typer.echo(json.dumps(to_json.compared(comparison), ensure_ascii=False))
+        output.print_json_object(to_json.compared(comparison))
     else:
         render.show(comparison, output.console())
     return comparison.same
@@ -50,7 +49,7 @@ async def rerun_all(
                 result = to_json.compared(answers)
                 written.add(result)
                 if as_json:
-                    typer.echo(json.dumps(result, ensure_ascii=False))
+                    output.print_json_object(result)
                 else:
                     console.print(render.line(answers))
 
@@ -65,7 +64,7 @@ async def rerun_all(
             f"The report {path} cannot be written: {error.strerror}.", "Choose another file with --report."
         )
     if as_json:
-        typer.echo(json.dumps({"summary": totals.to_json(), "report": str(path)}))
+        output.print_json_object({"summary": totals.to_json(), "report": str(path)})
     elif not totals.reruns:
         typer.echo("The selected conversations have no completed run. The provider was not called.")
     else:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from frameledger.frames import AnyFrame, ErrorFrame, encode_frame
 from frameledger.media import without_media
-from frameledger_services.cli.terminal import escape
+from frameledger_services.cli.terminal import escape, suggestion
 from frameledger_services.cli.terminal.format_message import speaker_and_text
 
 OUTCOME_COLORS = {"applied": "", "ignored": "yellow", "unknown": "magenta", "parked": "red"}
@@ -30,8 +29,7 @@ def error(frame: ErrorFrame) -> str:
 
 def settle_command(command: Literal["answer", "resolve"], context_id: str, tool_call_id: str) -> str:
     """Returns the command that settles a call, for copying, with a placeholder for the result."""
-    words = shlex.join(escape.printable(one) for one in (context_id, tool_call_id))
-    return f"frameledger calls {command} {words} --result JSON"
+    return suggestion.command(f"calls {command}", context_id, tool_call_id, options=("--result", "JSON"))
 
 
 def _words(fields: Mapping[str, Any]) -> str:

@@ -55,9 +55,10 @@ def print_json_object(value: Mapping[str, Any]) -> None:
     typer.echo(json_text(value))
 
 
-def json_text(value: object) -> str:
-    """Returns a value as JSON on one line: times in ISO 8601 and UTC, ids as text, bytes in hexadecimal."""
-    return json.dumps(value, default=_as_text)
+def json_text(value: object, indent: int | None = None) -> str:
+    """Returns a value as JSON, on one line unless `indent` is given: times in ISO 8601 and UTC, ids as text, bytes in
+    hexadecimal. It is ASCII, so every encoding of a terminal has it, and no terminal obeys a character of it."""
+    return json.dumps(value, indent=indent, default=_as_text)
 
 
 def fail(problem: str, remedy: str) -> NoReturn:

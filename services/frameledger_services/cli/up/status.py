@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import typer
@@ -36,7 +35,7 @@ def status(
     partitions = lag.reach(settings)
     if as_json:
         values = report.model_dump(mode="json") | {"partitions": lag.as_json(partitions)}
-        typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
+        typer.echo(output.json_text(values, indent=2))
     else:
         output.print_whole(output.console(), status_page(report))
         if partitions:
