@@ -88,12 +88,74 @@ def test_an_answer_without_calls_is_shown_however_its_message_says_so(database, 
     assert verified(database, "talk")["talk"].differences.in_order() == []
 
 
-def test_a_message_that_calls_is_no_answer(database):
+def calling(content):
+    """A frame with a message that calls a function beside this content, and the result."""
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    messages = [said("assistant", "Let me see", tool_calls=[call]), said("tool", "1", tool_call_id="c1")]
-    project(database, answered("fine", then=[{"type": "LLMMessagesAppendFrame", "messages": messages}]))
+    messages = [said("assistant", content, tool_calls=[call]), said("tool", "1", tool_call_id="c1")]
+    return {"type": "LLMMessagesAppendFrame", "messages": messages}
+
+
+NO_WORDS = {
+    "null": None,
+    "empty": "",
+    "blank": " \n",
+    "no parts": [],
+    "blank parts": [{"type": "text", "text": " \n\t"}],
+    "an image": [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}],
+    "empty parts": [{"type": "text", "text": ""}, {"type": "text", "text": ""}],
+}
+
+
+@pytest.mark.regression("journey 58")
+@pytest.mark.parametrize("content", NO_WORDS.values(), ids=NO_WORDS)
+def test_a_message_that_only_calls_is_shown_by_its_calls_and_is_no_answer(database, content):
+    project(database, answered("fine", then=[calling(content)]))
     with psycopg.connect(database) as connection:
+        texts = connection.execute("SELECT text FROM messages ORDER BY position").fetchall()
         assert connection.execute("SELECT answer FROM facts_turns").fetchall() == [("fine",)]
+    assert texts[2] == ("look({})",)
+
+
+WORDS = {
+    "text": "Let me see",
+    "with a mark": "[pause] Let me see",
+    "with a NUL": "Let\x00me see",
+    "parts": [{"type": "text", "text": ""}, {"type": "text", "text": " \nLet me see"}],
+    "a quote": [{"type": "text", "text": '"Let me see'}],
+}
+
+
+@pytest.mark.regression("journey 58")
+@pytest.mark.parametrize("content", WORDS.values(), ids=WORDS)
+def test_what_a_message_says_beside_its_calls_is_part_of_the_answer(database, content):
+    ran = [{"type": "LLMFullResponseStartFrame", "model": "m"}, calling(content)]
+    ran += [{"type": "LLMTextFrame", "text": "It is 1."}, {"type": "LLMFullResponseEndFrame"}]
+    project(database, answered("fine", then=ran))
+    with psycopg.connect(database) as connection:
+        [(words,)] = connection.execute("SELECT text FROM messages WHERE message::text ~ 'look'").fetchall()
+        turns = connection.execute("SELECT answer FROM facts_turns").fetchall()
+        runs = connection.execute("SELECT generated, heard FROM facts_runs WHERE run_id <> %s", (RUN,))
+        assert words.endswith("me see")
+        assert turns == [(f"fine {words} It is 1.",)]
+        assert runs.fetchall() == [(f"{words} It is 1.",) * 2]
+
+
+@pytest.mark.regression("journey 58")
+@pytest.mark.parametrize("text", ["", None])
+def test_verify_takes_the_empty_text_that_older_releases_wrote_of_a_message_that_calls(database, text):
+    project(database, answered("fine", then=[calling([] if text is None else "")]))
+    with psycopg.connect(database, autocommit=True) as connection:
+        for stored, fields in ((text, []), ("other", ["text"])):
+            connection.execute("UPDATE messages SET text = %s WHERE message::text ~ 'look'", (stored,))
+            found = verified(database, "talk", again=True)["talk"].differences.in_order()
+            assert [one.field for one in found] == fields
+
+
+def test_verify_takes_no_empty_text_of_a_message_that_says_something(database):
+    project(database, answered("fine", then=[calling("Let me see")]))
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("UPDATE messages SET text = '' WHERE message::text ~ 'look'")
+    assert verified(database, "talk")["talk"].differences.count == 1
 
 
 @pytest.mark.regression("fault 20")

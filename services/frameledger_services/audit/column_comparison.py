@@ -1,16 +1,28 @@
-"""Compares values of columns: JSON, and columns that older releases left null."""
+"""Compares values of columns: JSON, and columns that older releases wrote otherwise."""
 
 from __future__ import annotations
 
 import json
 
+from frameledger_services.projector.rows import text_of_content
+
 NULL_BEFORE = frozenset({"idempotency_key", "said_at", "is_copy"})
 """Columns that older releases left null."""
 
 
-def was_null_before(name: str, message: bytes) -> bool:
-    """Whether older releases left this column of this message null: they read no text of a provider's own items."""
-    return name in NULL_BEFORE or (name == "text" and json.loads(message).keys() >= {"llm", "message"})
+def was_written_before(name: str, was: object, message: bytes) -> bool:
+    """Whether older releases wrote this value into this column of this message.
+
+    They read no text of a provider's own items, and no calls where there was content, even empty content. Such rows
+    stay as they are until their conversation is rebuilt for another reason.
+    """
+    if name != "text":
+        return was is None and name in NULL_BEFORE
+    fields = json.loads(message)
+    if fields.keys() >= {"llm", "message"}:
+        return was is None
+    content = fields.get("content")
+    return content is not None and was == text_of_content(content)
 
 
 def same_json(was: str, expected: bytes) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 from frameledger.evolve.state import State
 from frameledger_services.audit import validity
 from frameledger_services.audit.changing_rows import ChangingRows
-from frameledger_services.audit.column_comparison import same_json, was_null_before
+from frameledger_services.audit.column_comparison import same_json, was_written_before
 from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import FoldedPiece
@@ -149,7 +149,7 @@ class TableComparison:
             ("run_id", run_id, said_by),
             ("said_at", said_at, row.said_at),
         ):
-            if was != expected and not (was is None and was_null_before(name, row.message)):
+            if was != expected and not was_written_before(name, was, row.message):
                 self._differences.add(version, "messages", name, was, expected, key)
         if not same_json(message, row.message):
             self._differences.add(version, "messages", "message", message, row.message.decode(), key)

@@ -77,7 +77,7 @@ def search(
 ) -> None:
     """Search the messages of all conversations, newest first.
 
-    Searches the text of each message and the function calls that it makes.
+    Searches the text of each message; of one without text, the function calls that it makes.
 
     Example: `frameledger search "late arrival"`
     """

@@ -177,7 +177,11 @@ def readable(message: Any) -> tuple[str | None, str | None]:
         inner = message["message"]
         return clean(str(message["llm"])), _text_of_item(inner) if isinstance(inner, dict) else None
     role, content = message.get("role"), message.get("content")
-    return clean(role) if isinstance(role, str) else None, _text(content, message.get("tool_calls"))
+    said = text_of_content(content)
+    if said is None or not said.strip():
+        # Providers send empty content beside calls.
+        said = _text_of_calls(message.get("tool_calls")) or said
+    return clean(role) if isinstance(role, str) else None, said
 
 
 def erasure_of(
@@ -223,14 +227,19 @@ def _text_of_parts(content: Any) -> str | None:
     return clean(" ".join(text for text in texts if isinstance(text, str))) or None
 
 
-def _text(content: Any, tool_calls: Any) -> str | None:
+def text_of_content(content: Any) -> str | None:
+    """The text of a message's content; None if it has none, or is no content of a known form."""
     if isinstance(content, str):
         return clean(content)
     if isinstance(content, list):
         texts = [part.get("text") for part in content if isinstance(part, dict)]
         return clean(" ".join(text for text in texts if isinstance(text, str))) or None
-    if isinstance(tool_calls, list):
-        functions = [call.get("function") for call in tool_calls if isinstance(call, dict)]
-        called = [f"{one.get('name')}({one.get('arguments')})" for one in functions if isinstance(one, dict)]
-        return clean(", ".join(called)) or None
     return None
+
+
+def _text_of_calls(tool_calls: Any) -> str | None:
+    if not isinstance(tool_calls, list):
+        return None
+    functions = [call.get("function") for call in tool_calls if isinstance(call, dict)]
+    called = [f"{one.get('name')}({one.get('arguments')})" for one in functions if isinstance(one, dict)]
+    return clean(", ".join(called)) or None
