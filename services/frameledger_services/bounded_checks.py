@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import lru_cache, partial, partialmethod
 from typing import Any
@@ -51,24 +52,30 @@ _followed: ContextVar[Iterator[int]] = ContextVar("followed")
 def bounded(checker: type[Any], *, from_a_client: bool) -> type[Any]:
     """Returns a class of `jsonschema` with checks that are bounded. `errors` runs them.
 
-    Python's regular expressions take exponential time for some patterns. So those of a schema `from_a_client` are
-    matched by Rust's engine. A pattern that it does not have, such as one with a lookahead, is not checked, nor are the
-    keywords that choose properties by patterns, and `unevaluatedItems`, which checks all within it twice.
+    Python's regular expressions take exponential time for some patterns, so Rust's engine matches them. A pattern that
+    it does not have, such as one with a lookahead, is left to Python's in a schema of the application, which is to
+    know it. In one `from_a_client` it is not checked, nor are the keywords that choose properties by patterns, and
+    `unevaluatedItems`, which checks all within it twice.
 
     A `$schema` within a schema changes nothing: `jsonschema` would go on with a class that is not bounded.
     """
+    own = checker.VALIDATORS
+    additional = own.get("additionalProperties", _unchecked)
     checks: dict[str, Any] = {"uniqueItems": _unique_items}
     if from_a_client:
-        own = checker.VALIDATORS
         checks |= {
-            "pattern": _pattern,
+            "pattern": partial(_pattern, _matches_if_known),
             "patternProperties": _unchecked,
             "unevaluatedProperties": _unchecked,
             "unevaluatedItems": _unchecked,
-            "additionalProperties": partial(
-                _additional_properties, own.get("additionalProperties", _unchecked)
-            ),
+            "additionalProperties": partial(_additional_without_patterns, additional),
         } | {name: partial(_reference, own[name]) for name in _REFERENCES if name in own}
+    else:
+        checks |= {
+            "pattern": partial(_pattern, _matches),
+            "patternProperties": _pattern_properties,
+            "additionalProperties": partial(_additional_properties, additional),
+        }
     extended: type[Any] = jsonschema.validators.extend(checker, checks)  # type: ignore[no-untyped-call]  # it has no types
     extended.evolve = partialmethod(_evolve, checker.evolve)
     return extended
@@ -82,12 +89,16 @@ def errors(validator: Any, instance: Any) -> Iterator[ValidationError]:
     return found
 
 
-def check_schema(checker: type[Any], schema: Any) -> None:
-    """As the class method of `jsonschema`, in bounded time. Raises its `SchemaError`, and RecursionError."""
+def check_schema(checker: type[Any], schema: Any, *, from_a_client: bool) -> None:
+    """As the class method of `jsonschema`, in bounded time. A pattern that only Rust's engine has is refused in a
+    schema `from_a_client`, since compiling it may take far longer than `work_of` counts. Raises its `SchemaError`,
+    and RecursionError."""
     of_schemas = jsonschema.validators.validator_for(checker.META_SCHEMA, default=checker)
-    validator = bounded(of_schemas, from_a_client=False)(
-        checker.META_SCHEMA, format_checker=of_schemas.FORMAT_CHECKER
-    )
+    formats = jsonschema.FormatChecker(())
+    formats.checkers = dict(of_schemas.FORMAT_CHECKER.checkers)
+    if not from_a_client:
+        formats.checkers["regex"] = (_is_pattern, ())
+    validator = bounded(of_schemas, from_a_client=False)(checker.META_SCHEMA, format_checker=formats)
     for error in errors(validator, schema):
         raise BadSchemaError.create_from(error)
 
@@ -147,11 +158,31 @@ def _unique_items(validator: Any, unique: object, instance: Any, _: object) -> I
             yield ValidationError(f"it has non-unique elements: {instance!r}")
 
 
-def _pattern(validator: Any, pattern: str, instance: Any, _: object) -> Iterator[ValidationError]:
-    if validator.is_type(instance, "string"):
-        matching = _compiled(pattern)
-        if matching is not None and not matching.isinstance_python(instance):
-            yield ValidationError(f"it does not match {pattern!r}: {instance!r}")
+def _pattern(
+    matches: Callable[[str, str], bool], validator: Any, pattern: str, instance: Any, _: object
+) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "string") and not matches(pattern, instance):
+        yield ValidationError(f"it does not match {pattern!r}: {instance!r}")
+
+
+def _matches_if_known(pattern: str, text: str) -> bool:
+    matching = _compiled(pattern)
+    return matching is None or matching.isinstance_python(text)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    matching = _compiled(pattern)
+    return bool(re.search(pattern, text)) if matching is None else matching.isinstance_python(text)
+
+
+def _is_pattern(pattern: object) -> bool:
+    if not isinstance(pattern, str):
+        return True
+    try:
+        re.compile(pattern)
+    except re.error:
+        return _compiled(pattern) is not None
+    return True
 
 
 @lru_cache(maxsize=MOST_PATTERNS)
@@ -162,7 +193,30 @@ def _compiled(pattern: str) -> SchemaValidator | None:
         return None
 
 
+def _pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], instance: Any, _: object
+) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "object"):
+        for pattern, schema in patterns.items():
+            for name, value in instance.items():
+                if _matches(pattern, name):
+                    yield from validator.descend(value, schema, path=name, schema_path=pattern)
+
+
 def _additional_properties(
+    own: Any, validator: Any, additional: object, instance: Any, schema: Mapping[str, Any]
+) -> Any:
+    patterns = schema.get("patternProperties")
+    if patterns and validator.is_type(instance, "object"):
+        # As if those that match a pattern were listed: `own` would match it with Python's engine.
+        matched: dict[str, Any] = {
+            name: {} for name in instance if any(_matches(pattern, name) for pattern in patterns)
+        }
+        schema = {"properties": matched | schema.get("properties", {})}
+    return own(validator, additional, instance, schema)
+
+
+def _additional_without_patterns(
     own: Any, validator: Any, additional: object, instance: Any, schema: Mapping[str, Any]
 ) -> Any:
     return () if "patternProperties" in schema else own(validator, additional, instance, schema)

@@ -6,9 +6,10 @@ import math
 import threading
 from datetime import date
 from typing import Annotated, Any, Literal, Optional
+from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
 
 from frameledger.tools import FunctionSchema
 from frameledger_services import cancel_tools
@@ -308,6 +309,86 @@ def test_patterns_of_a_client_are_matched_in_linear_time():
 )
 def test_patterns_of_a_client_that_cannot_be_matched_so_refuse_nothing(schema):
     client(schema).check({"a": {"a" * 100 + "b": "c"} if "pattern" not in schema else "y"})
+
+
+class Order(BaseModel):
+    model_config = ConfigDict(strict=True)
+    unit: Unit
+    day: date
+    count: int = 1
+
+
+@pytest.mark.regression("worker 99")
+def test_strict_types_are_converted_from_what_the_schema_asks_for():
+    def f(order: Order, ids: Annotated[tuple[UUID, ...], Strict()]): ...
+
+    signature = signature_of(f)
+    order = {"unit": "celsius", "day": "2026-01-02"}
+    assert signature.converted({"order": order, "ids": [str(UUID(int=1))]}) == {
+        "order": Order(unit=Unit.CELSIUS, day=date(2026, 1, 2)),
+        "ids": (UUID(int=1),),
+    }
+    for wrong, told in (
+        ({"count": "1"}, "count: Input should be a valid integer"),
+        ({"unit": "kelvin"}, "unit: Input should be 'celsius' or 'fahrenheit'"),
+        ({"unit": "\ud800"}, "unit: Input should be"),
+    ):
+        with pytest.raises(ArgumentsError, match=told):
+            signature.converted({"order": order | wrong, "ids": []})
+
+
+def test_a_text_for_which_a_text_is_allowed_stays_one_also_if_it_is_a_date():
+    def f(when: date | str): ...
+
+    assert signature_of(f).converted({"when": "2026-01-02"}) == {"when": "2026-01-02"}
+
+
+@pytest.mark.regression("worker 96")
+@pytest.mark.parametrize("of_a_key", [True, False])
+def test_patterns_of_a_function_are_matched_in_linear_time(of_a_key):
+    word = Annotated[str, Field(pattern=r"^(\w+\s?)*$")]
+
+    def by_key(words: dict[word, int]): ...
+    def by_value(words: list[word]): ...
+
+    checker = checker_of(schema_of(by_key if of_a_key else by_value))
+    text, other = "a" * 10_000, "a" * 10_000 + "!"
+    checker.check({"words": {text: 1} if of_a_key else [text]})
+    if of_a_key:
+        # A key that matches no pattern has none of the schemas.
+        checker.check({"words": {other: 1}})
+    else:
+        with pytest.raises(ArgumentsError, match="does not match"):
+            checker.check({"words": [other]})
+
+
+@pytest.mark.regression("worker 96")
+def test_a_pattern_of_a_function_may_be_one_of_rust_or_of_python():
+    def of_rust(text: Annotated[str, Field(pattern=r"^\p{L}+$")]): ...
+
+    checker = checker_of(schema_of(of_rust))
+    checker.check({"text": "é"})
+    with pytest.raises(ArgumentsError, match="does not match"):
+        checker.check({"text": "1"})
+    of_python = ArgumentsChecker({"properties": {"text": {"pattern": r"^(?=a)\w+$"}}})
+    of_python.check({"text": "ab"})
+    with pytest.raises(ArgumentsError, match="does not match"):
+        of_python.check({"text": "b"})
+    with pytest.raises(ValueError, match="regex"):
+        ArgumentsChecker({"properties": {"text": {"pattern": "("}}})
+
+
+@pytest.mark.regression("worker 96")
+def test_properties_that_match_no_pattern_of_a_function_are_additional():
+    patterns = {"^(a+)+$": {"type": "integer"}, r"^\p{Lu}$": {}}
+    closed = {"properties": {"id": {}}, "patternProperties": patterns, "additionalProperties": False}
+    checker = ArgumentsChecker(closed)
+    checker.check({"id": 1, "a" * 10_000: 1, "É": "x"})
+    with pytest.raises(ArgumentsError, match="Additional properties"):
+        checker.check({"a" * 10_000 + "b": 1})
+    with pytest.raises(ArgumentsError, match="'x' is not of type 'integer'"):
+        checker.check({"a": "x"})
+    ArgumentsChecker(closed | {"additionalProperties": {"type": "string"}}).check({"b": "x"})
 
 
 def test_what_a_client_says_otherwise_is_checked():

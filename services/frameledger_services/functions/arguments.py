@@ -42,7 +42,7 @@ class ArgumentsChecker:
             if from_a_client and bounded_checks.work_of(parameters) > bounded_checks.MOST_WORK:
                 raise ValueError("it is too large")
             validator_class = jsonschema.validators.validator_for(parameters, jsonschema.Draft202012Validator)
-            bounded_checks.check_schema(validator_class, parameters)
+            bounded_checks.check_schema(validator_class, parameters, from_a_client=from_a_client)
         except BadSchemaError as error:
             raise ValueError(
                 f"The schema of the arguments is not a valid JSON Schema: {error.message}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class FunctionSignature:
         given are left out, unless their default stands in a `Field`. Raises ArgumentsError if they do not match the
         signature."""
         try:
-            validated = self.arguments.model_validate(dict(arguments))
+            validated = self._validated(arguments)
         except ValidationError as error:
             raise ArgumentsError(_words(error)) from error
         except BaseException as error:
@@ -72,6 +73,18 @@ class FunctionSignature:
         values = {name: getattr(validated, name) for name in passed}
         fields = type(validated).model_fields
         return {(fields[name].alias or name): value for name, value in values.items()}
+
+    def _validated(self, arguments: Mapping[str, Any]) -> BaseModel:
+        try:
+            # Not as JSON first, which makes a date of each text that is one, also for `date | str`.
+            return self.arguments.model_validate(dict(arguments))
+        except ValidationError as error:
+            try:
+                # Strict types take no text for a date, but a date of JSON, which is text.
+                return self.arguments.model_validate_json(json.dumps(dict(arguments)))
+            except ValidationError as of_json:
+                # Half of a character is no JSON for pydantic. All other mistakes are told in terms of JSON.
+                raise (error if _is_unreadable(of_json) else of_json) from None
 
 
 def schema_of(function: Callable[..., Any]) -> FunctionSchema:
@@ -233,6 +246,10 @@ def _untitled(schema: Any) -> Any:
     if isinstance(schema, dict) and isinstance(schema.get("title"), str):
         return {key: item for key, item in schema.items() if key != "title"}
     return schema
+
+
+def _is_unreadable(error: ValidationError) -> bool:
+    return error.errors(include_url=False, include_input=False)[0]["type"] == "json_invalid"
 
 
 def _words(error: ValidationError) -> str:

@@ -164,7 +164,7 @@ _CHECKED = _Checked()
 def _problem_of(schema: dict[str, Any]) -> str | None:
     try:
         checker = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-        bounded_checks.check_schema(checker, schema)
+        bounded_checks.check_schema(checker, schema, from_a_client=True)
     except SchemaError as error:
         return f"no JSON Schema: {error.message[:300]}."
     except Exception:
