@@ -2,9 +2,11 @@
 
 import inspect
 import math
+import threading
 from functools import partial, wraps
 
 import pytest
+from tests.bounds import IN_PROCESS
 
 from frameledger.tools import FunctionSchema
 from frameledger_services.functions import (
@@ -323,6 +325,29 @@ def test_who_watches_is_told_of_each_change():
     unwatch()
     registry.register_function("look", one)
     assert told == [("look",), ("look", "search"), ("look",), ()]
+
+
+@pytest.mark.regression("worker 100")
+def test_a_function_may_be_registered_while_another_thread_reads_what_is_served():
+    registry = FunctionRegistry()
+
+    class Read(str):
+        """A name. While names are read, another thread registers a function."""
+
+        is_read = False
+
+        def __hash__(self):
+            if self.is_read:
+                registering = threading.Thread(target=registry.register_function, args=("look", one))
+                registering.start()
+                registering.join(IN_PROCESS)
+            return super().__hash__()
+
+    registry.register_function(Read("other"), one)
+    Read.is_read = True
+    assert "other" in registry.serves()
+    Read.is_read = False
+    assert registry.has_function("look")
 
 
 def test_what_cannot_be_called_or_has_another_schema_is_refused():

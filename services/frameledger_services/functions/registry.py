@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -42,11 +43,16 @@ class FunctionRegistry:
 
     The handler is looked up when a call starts, in this order: a handler registered directly, one that came with the
     tools of the call's conversation, one that came with another conversation's tools, the catch-all.
+
+    Any thread may use it.
     """
 
     def __init__(self, *, enable_async_tool_cancellation: bool = False) -> None:
         """`enable_async_tool_cancellation` lets the model cancel calls of every asynchronous function."""
         self.enable_async_tool_cancellation = enable_async_tool_cancellation
+        self._lock = threading.RLock()
+        """Held to read or change the handlers, and not while code of the application runs."""
+
         self._watchers: list[Callable[[], None]] = []
         self._by_hand: dict[str | None, FunctionCallRegistryItem] = {}
         self._advertised = AdvertisedHandlers()
@@ -96,8 +102,10 @@ class FunctionRegistry:
         """Remove the handler of a function, or with None the catch-all. Running calls finish. The tool stays advertised
         until a tool list without it is published; a list that still has it does not register the handler again. Raises
         `UnknownFunctionError`."""
-        was_advertised = function_name is not None and self._advertised.remove(function_name)
-        if self._by_hand.pop(function_name, None) is None and not was_advertised:
+        with self._lock:
+            was_advertised = function_name is not None and self._advertised.remove(function_name)
+            was_by_hand = self._by_hand.pop(function_name, None) is not None
+        if not (was_by_hand or was_advertised):
             raise UnknownFunctionError(
                 f"No handler is registered for {label(function_name)}. Registered are: {self._listed()}."
             )
@@ -118,11 +126,12 @@ class FunctionRegistry:
 
     def lookup(self, function_name: str, context_id: str | None = None) -> FunctionCallRegistryItem | None:
         """Returns the handler that a call of this context gets now; None if there is none."""
-        by_hand = self._by_hand.get(function_name)
-        if by_hand is not None:
-            return by_hand
-        here = self._advertised.find(function_name, context_id)
-        return here or self._advertised.newest(function_name) or self._by_hand.get(None)
+        with self._lock:
+            by_hand = self._by_hand.get(function_name)
+            if by_hand is not None:
+                return by_hand
+            here = self._advertised.find(function_name, context_id)
+            return here or self._advertised.newest(function_name) or self._by_hand.get(None)
 
     def cancels(self, name: str) -> str | None:
         """Returns the function whose calls the built-in tool of this name cancels; None if it is no built-in tool."""
@@ -133,7 +142,8 @@ class FunctionRegistry:
 
     def has_its_own(self, name: str) -> bool:
         """Returns whether a handler is registered under this name; the catch-all does not count."""
-        return name in self._by_hand or name in self._advertised
+        with self._lock:
+            return name in self._by_hand or name in self._advertised
 
     def cancellable(self) -> frozenset[str]:
         """Returns the names of the functions whose calls the model may cancel."""
@@ -157,36 +167,45 @@ class FunctionRegistry:
         items = [self._advertised_item(one) for one in direct_functions]
         for item in items:
             self._check_name(item.function_name)
-        for item in items:
-            assert item.function_name is not None
-            self._advertised.add(context_id, item.function_name, item)
+        with self._lock:
+            for item in items:
+                assert item.function_name is not None
+                self._advertised.add(context_id, item.function_name, item)
         self._changed()
 
     def keep_advertised(self, context_id: str, names: Iterable[str]) -> None:
         """Unregister the handlers that came with a context's tool lists, except those of these names."""
-        if self._advertised.keep(context_id, names):
+        kept = frozenset(names)
+        with self._lock:
+            has_changed = self._advertised.keep(context_id, kept)
+        if has_changed:
             self._changed()
 
     def advertised(self, context_id: str) -> Advertised:
         """Returns what a context's tool lists registered, for `restore_advertised`."""
-        return self._advertised.of(context_id)
+        with self._lock:
+            return self._advertised.of(context_id)
 
     def restore_advertised(self, context_id: str, before: Advertised) -> None:
         """Take `advertise` back. What was unregistered by hand since then stays unregistered."""
-        self._advertised.restore(context_id, before)
+        with self._lock:
+            self._advertised.restore(context_id, before)
         self._changed()
 
     def direct_function(self, function: Handler) -> DirectFunction:
         """Returns the `DirectFunction` of a function that is to be advertised. All contexts share one instance, because
         a schema and its checker are large. Raises `FunctionSchemaError`."""
-        known = self._advertised.newest(getattr(function, "__name__", ""))
+        name = getattr(function, "__name__", "")
+        with self._lock:
+            known = self._advertised.newest(name)
         if known is not None and isinstance(known.handler, DirectFunction) and known.function == function:
             return known.handler
         return DirectFunction.of(function)
 
     def advertising_contexts(self) -> frozenset[str]:
         """Returns the contexts whose tool lists registered handlers, or still list some that were unregistered."""
-        return self._advertised.contexts()
+        with self._lock:
+            return self._advertised.contexts()
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` after each change, in the thread that makes it. Returns a function that unsubscribes."""
@@ -195,7 +214,9 @@ class FunctionRegistry:
 
     def serves(self) -> tuple[str, ...]:
         """Returns the names of the functions that have a handler of their own, sorted."""
-        return tuple(sorted({*self._advertised, *(name for name in self._by_hand if name is not None)}))
+        with self._lock:
+            names = [*self._advertised, *self._by_hand]
+        return tuple(sorted({name for name in names if name is not None}))
 
     @property
     def serves_all(self) -> bool:
@@ -226,10 +247,12 @@ class FunctionRegistry:
 
     def _items(self) -> list[FunctionCallRegistryItem]:
         """Returns all handlers. Of one name the one by hand is last, since it outranks the others."""
-        return [*self._advertised.items(), *self._by_hand.values()]
+        with self._lock:
+            return [*self._advertised.items(), *self._by_hand.values()]
 
     def _advertised_item(self, direct: DirectFunction) -> FunctionCallRegistryItem:
-        known = self._advertised.newest(direct.name)
+        with self._lock:
+            known = self._advertised.newest(direct.name)
         if known is not None and known.handler is direct:
             return known
         return direct_item(direct, OptionOverrides(), auto_registered=True)
@@ -241,7 +264,8 @@ class FunctionRegistry:
 
     def _register(self, item: FunctionCallRegistryItem) -> None:
         self._check_name(item.function_name)
-        self._by_hand[item.function_name] = item
+        with self._lock:
+            self._by_hand[item.function_name] = item
         self._changed()
 
     def _changed(self) -> None:
