@@ -167,7 +167,7 @@ def changed_tools(result):
 def test_a_time_is_as_good_as_a_version(filled, command):
     by_version = command(filled, "diff", "barge-in", 11, 12).stdout
     by_time = command(
-        filled, "diff", "barge-in", "2026-02-02T02:40:02.42Z", "2026-02-02T03:40:02.66+01:00"
+        filled, "diff", "barge-in", "2026-02-02T02:40:02.62Z", "2026-02-02T03:40:02.88+01:00"
     ).stdout
     assert by_time == by_version
 

@@ -25,19 +25,19 @@ MANY_RUNS = "a-day-at-the-desk"
 BARGE_IN = """\
 barge-in: message 3 at version 22
   assistant     There are two concerts: a brass band at seven,
-  written by    version 12, Interruption, 02:40:02.660
+  written by    version 12, Interruption, 02:40:02.880
   streamed      3 frames of text, versions 7 to 10
 
 Run 9c61dd04-afb3-53bf-b57f-7e9c4db21eed
   status        interrupted, attempt 1, meadow-2 of scripted, worker inference-1
-  requested by  version 5, UserStoppedSpeaking, 02:40:00.980
+  requested by  version 5, UserStoppedSpeaking, 02:40:01.060
   saw           version 5: frameledger show barge-in --at 5
   request       sha256 4020affa85a343babc049dd793508f61757df59220cf80b0d86bc14ea3956442
-  times         requested 2026-02-02 02:40:00.980, started +0.2 s, text +0.5 s, closed +1.7 s
+  times         requested 2026-02-02 02:40:01.060, started +0.3 s, text +0.5 s, closed +1.8 s
 
 Thrown away
   never heard   "and a jazz trio at nine in the old boathouse."
-  ignored       version 13, LLMText, 02:40:02.900, run_over: " Shall I book"
+  ignored       version 13, LLMText, 02:40:03.140, run_over: " Shall I book"
 
 Causes
   version 12    Interruption
@@ -46,23 +46,23 @@ Causes
 SUPERSEDED = """\
 second-attempt: message 6 at version 40
   assistant     I will check your card.
-  written by    version 24, LLMFullResponseEnd, 02:40:05.680
+  written by    version 24, LLMFullResponseEnd, 02:40:06.160
   streamed      1 frame of text, version 21
 
 Run 61ef70ad-19fc-5ce6-92bd-fedd5fd7b983
   status        ended (tool_calls), attempt 2, meadow-2-thinking of anthropic, worker inference-2
-  requested by  version 4, UserStoppedSpeaking, 02:40:00.900
+  requested by  version 4, UserStoppedSpeaking, 02:40:00.980
   saw           version 4: frameledger show second-attempt --at 4
   request       sha256 1c84904ed821bfca7e98563093af9fe7aadf095edc674859db9fcc8813b6fb8e
-  times         requested 2026-02-02 02:40:00.900, started +2.6 s, text +4.1 s, closed +4.8 s
+  times         requested 2026-02-02 02:40:00.980, started +2.9 s, text +4.4 s, closed +5.2 s
   tokens        109 input, 11 output, 54 cache read, 0 cache write
 
 Thrown away
   attempt 1     superseded, 10 frames, versions 5 to 14: "Let me look that up. One moment."
-  ignored       version 16, LLMText, 02:40:03.780, attempt_superseded: " Still"
-  ignored       version 17, LLMFullResponseStart, 02:40:04.020, attempt_superseded
-  ignored       version 23, LLMFullResponseEnd, 02:40:05.450, attempt_superseded
-  ignored       version 33, LLMText, 02:40:07.640, run_over: "late"
+  ignored       version 16, LLMText, 02:40:04.100, attempt_superseded: " Still"
+  ignored       version 17, LLMFullResponseStart, 02:40:04.360, attempt_superseded
+  ignored       version 23, LLMFullResponseEnd, 02:40:05.910, attempt_superseded
+  ignored       version 33, LLMText, 02:40:08.300, run_over: "late"
 
 Causes
   version 24    LLMFullResponseEnd
@@ -71,29 +71,29 @@ Causes
 AMBIGUOUS = """\
 ambiguous-payments: message 4 at version 42
   assistant     pay({"bill":"rent"})
-  written by    version 7, FunctionCallInProgress p1, 02:40:01.450
+  written by    version 7, FunctionCallInProgress p1, 02:40:01.570
 
 Call p1
   function      pay {"bill": "rent"}
   status        ambiguous, attempt 1, worker tools-1
-  times         requested 2026-02-02 02:40:00.970, dispatched +0.2 s, started +0.5 s, settled +1.4 s
-  frame         version 5, FunctionCallsStarted, 02:40:00.970
+  times         requested 2026-02-02 02:40:01.050, dispatched +0.3 s, started +0.5 s, settled +1.6 s
+  frame         version 5, FunctionCallsStarted, 02:40:01.050
   ...           2 more; --json has all
-  frame         version 11, FunctionCallResult p1, 02:40:02.410, attempt 2
-  frame         version 20, FunctionCallResult p1, 02:40:04.570
+  frame         version 11, FunctionCallResult p1, 02:40:02.610, attempt 2
+  frame         version 20, FunctionCallResult p1, 02:40:04.950
 
 Run e8e9e58c-780c-5f32-bcf7-5177807c9fbc
   status        ended (tool_calls), attempt 1, meadow-2 of scripted, worker inference-1
-  requested by  version 2, LLMMessagesAppend, 02:40:00.250
+  requested by  version 2, LLMMessagesAppend, 02:40:00.270
   saw           version 2: frameledger show ambiguous-payments --at 2
   request       sha256 c55a8632199382c778ecdd2461da8538ad81c2135febe4d526d94c71ab523f49
-  times         requested 2026-02-02 02:40:00.250, started +0.2 s, text +0.5 s, closed +1.0 s
+  times         requested 2026-02-02 02:40:00.270, started +0.3 s, text +0.5 s, closed +1.0 s
   tokens        60 input, 9 output, 0 cache read
 
 Thrown away
-  ignored       version 10, FunctionCallInProgress p1, 02:40:02.170, attempt 2, tools-2, call_start…
-  ignored       version 15, FunctionCallResult p1, 02:40:03.370, attempt 1, call_settled
-  ignored       version 22, FunctionCallResult p1, 02:40:05.050, call_settled
+  ignored       version 10, FunctionCallInProgress p1, 02:40:02.350, attempt 2, tools-2, call_start…
+  ignored       version 15, FunctionCallResult p1, 02:40:03.650, attempt 1, call_settled
+  ignored       version 22, FunctionCallResult p1, 02:40:05.470, call_settled
 
 Causes
   version 7     FunctionCallInProgress
@@ -102,9 +102,9 @@ Causes
 RUNS = """\
 second-attempt at version 40: 3 runs
 version  run       status          try  model           text_s  took_s      in     out  said
-      4  61ef70ad  tool_calls        2  meadow-2-thin…     4.1     4.8     109      11  I will chec…
-     27  392486d1  ended             1  meadow-2-thin…     0.4     1.1     133      10  There are 4…
-     34  118b43f3  failed            2  meadow-2-thin…     0.7     0.8                  The other c…
+      4  61ef70ad  tool_calls        2  meadow-2-thin…     4.4     5.2     109      11  I will chec…
+     27  392486d1  ended             1  meadow-2-thin…     0.5     1.2     133      10  There are 4…
+     34  118b43f3  failed            2  meadow-2-thin…     0.8     0.9                  The other c…
 """
 
 
