@@ -32,26 +32,26 @@ BARGE_IN = """\
 barge-in up to version 22
     2026-02-02 (UTC)
  1  02:40:00.020  LLMContext                         new history, message 1 (system), settings set
- 2  02:40:00.260  UserStartedSpeaking
- 3  02:40:00.500  InterimTranscription               "what's on at"
- 4  02:40:00.740  Transcription                      "What's on at the harbour tonight?"
- 5  02:40:00.980  UserStoppedSpeaking                message 2 (user), run 9c61dd04 opened
- 6  02:40:01.220  LLMFullResponseStart    9c61dd04   attempt 1, meadow-2
- 7  02:40:01.460  LLMText                 9c61dd04   "There are two concerts:"
- 8  02:40:01.700  BotStartedSpeaking
- 9  02:40:01.940  LLMText ×2              9c61dd04   "a brass band at seven, and a jazz trio at nin…
-11  02:40:02.420  UserStartedSpeaking
-12  02:40:02.660  Interruption                       message 3 (assistant), run 9c61dd04 interrupted
-13  02:40:02.900  LLMText                 9c61dd04   ignored: run_over  "Shall I book"
-14  02:40:03.140  BotStoppedSpeaking
-15  02:40:03.380  Transcription                      "Only the jazz, please."
-16  02:40:03.620  UserStoppedSpeaking                message 4 (user), run d548691a opened
-17  02:40:03.860  LLMFullResponseStart    d548691a   attempt 1, meadow-2
-18  02:40:04.100  LLMText                 d548691a   "The jazz trio plays at nine"
-19  02:40:04.340  BotStartedSpeaking
-20  02:40:04.580  LLMText                 d548691a   "in the old boathouse."
-21  02:40:04.820  LLMFullResponseEnd      d548691a   message 5 (assistant), run d548691a ended
-22  02:40:05.060  BotStoppedSpeaking
+ 2  02:40:00.280  UserStartedSpeaking
+ 3  02:40:00.540  InterimTranscription               "what's on at"
+ 4  02:40:00.800  Transcription                      "What's on at the harbour tonight?"
+ 5  02:40:01.060  UserStoppedSpeaking                message 2 (user), run 9c61dd04 opened
+ 6  02:40:01.320  LLMFullResponseStart    9c61dd04   attempt 1, meadow-2
+ 7  02:40:01.580  LLMText                 9c61dd04   "There are two concerts:"
+ 8  02:40:01.840  BotStartedSpeaking
+ 9  02:40:02.100  LLMText ×2              9c61dd04   "a brass band at seven, and a jazz trio at nin…
+11  02:40:02.620  UserStartedSpeaking
+12  02:40:02.880  Interruption                       message 3 (assistant), run 9c61dd04 interrupted
+13  02:40:03.140  LLMText                 9c61dd04   ignored: run_over  "Shall I book"
+14  02:40:03.400  BotStoppedSpeaking
+15  02:40:03.660  Transcription                      "Only the jazz, please."
+16  02:40:03.920  UserStoppedSpeaking                message 4 (user), run d548691a opened
+17  02:40:04.180  LLMFullResponseStart    d548691a   attempt 1, meadow-2
+18  02:40:04.440  LLMText                 d548691a   "The jazz trio plays at nine"
+19  02:40:04.700  BotStartedSpeaking
+20  02:40:04.960  LLMText                 d548691a   "in the old boathouse."
+21  02:40:05.220  LLMFullResponseEnd      d548691a   message 5 (assistant), run d548691a ended
+22  02:40:05.480  BotStoppedSpeaking
 """
 
 
