@@ -118,7 +118,7 @@ class Screen:
             piece = piece.lstrip()
         if piece:
             self.heard += piece
-            self._console.print(escape.lines(piece), end="", soft_wrap=True, markup=False)
+            self._console.print(escape.lines(piece), end="", soft_wrap=True)
             self._within_line = not piece.endswith("\n")
 
     def _fresh_line(self) -> None:

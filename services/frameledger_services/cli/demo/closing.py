@@ -36,9 +36,9 @@ def print_verdict(console: Console, played: Played, result: Proof) -> None:
     console.print()
     for difference in result.differences[:5]:
         console.print(f"Version {difference.version}, {difference.about}", style="bold red")
-        console.print(f"  SQL   {difference.stored}\n  fold  {difference.folded}", markup=False)
+        console.print(f"  SQL   {difference.stored}\n  fold  {difference.folded}")
     for sentence in result.wrong:
-        console.print(sentence, style="bold red", markup=False)
+        console.print(sentence, style="bold red")
     if result.differences:
         console.print(f"{len(result.differences)} differences between SQL and the fold", style="bold red")
     if not result.right:
@@ -120,7 +120,7 @@ def to_try(context_id: ContextId, played: Played) -> Iterator[str]:
 
 def print_sql(console: Console, sql: str) -> None:
     """Print a statement without wrapping, for copying."""
-    console.print(f"  {sql}", style="cyan", soft_wrap=True, markup=False)
+    console.print(f"  {sql}", style="cyan", soft_wrap=True)
 
 
 def _questions(context_id: ContextId, played: Played) -> Iterator[tuple[str, str]]:

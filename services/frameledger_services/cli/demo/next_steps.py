@@ -31,11 +31,10 @@ def print_next_steps(console: Console, plan: DemoPlan, used: Servers, played: Pl
     if used.ours and settings.database_url is None:
         console.print(
             f"Everything was stopped; the data is kept in {settings.data_dir}. To inspect it:",
-            markup=False,
         )
         if settings.data_dir != Settings().data_dir and not os.environ.get(f"{PREFIX}DATA_DIR"):
-            console.print(f"  export {PREFIX}DATA_DIR={shlex.quote(str(settings.data_dir))}", markup=False)
-        console.print(f"  {program} up --detach", style="bold", markup=False)
+            console.print(f"  export {PREFIX}DATA_DIR={shlex.quote(str(settings.data_dir))}")
+        console.print(f"  {program} up --detach", style="bold")
         page: str | None = f"http://127.0.0.1:{GATEWAY_PORT}/"
         unless = ", unless `up` prints another address"
     else:
@@ -44,8 +43,8 @@ def print_next_steps(console: Console, plan: DemoPlan, used: Servers, played: Pl
         page, unless = None if record is None else page_of(record), ""
     if page is not None:
         address = f"{page}c/{quote(plan.context_id, safe='')}"
-        console.print(f"  {address} in a browser{unless}", soft_wrap=True, markup=False)
-    console.print(f"  {program} sql", style="bold", markup=False)
+        console.print(f"  {address} in a browser{unless}", soft_wrap=True)
+    console.print(f"  {program} sql", style="bold")
     for sql in closing.to_try(plan.context_id, played):
         closing.print_sql(console, sql)
 

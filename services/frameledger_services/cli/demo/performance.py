@@ -87,7 +87,7 @@ class _Performance:
         since = (
             f"started in {self.times['servers']:.1f} s" if used.ours else "of the running `frameledger up`"
         )
-        self.console.print(f"{render.addresses(used.record)}: {since}", style="dim", markup=False)
+        self.console.print(f"{render.addresses(used.record)}: {since}", style="dim")
         who = "A scripted model answers" if plan.provider == "scripted" else f"{plan.model} answers"
         self.console.print(
             Text.assemble(

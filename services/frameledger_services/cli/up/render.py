@@ -113,15 +113,15 @@ def _print_ready(console: Console, record: Record, data_dir: Path, detached: boo
     for process in shown:
         more = escape.one_line(process.word) or _metrics(process)
         line = f"{process.name:<{name}}  {_address(process):<{address}}  {more}"
-        console.print(line.rstrip(), soft_wrap=True, markup=False)
+        console.print(line.rstrip(), soft_wrap=True)
     console.print()
     if (page := page_of(record)) is not None:
-        console.print(f"Read and replay conversations in a browser: {page}", soft_wrap=True, markup=False)
+        console.print(f"Read and replay conversations in a browser: {page}", soft_wrap=True)
     if (database := read_running(data_dir).get("database_url")) is not None:
-        console.print(f"psql '{database}'", soft_wrap=True, markup=False)
+        console.print(f"psql '{database}'", soft_wrap=True)
     stop = "frameledger down" if detached else "Ctrl-C"
     where = f"Logs are in {data_dir / 'logs'}. Status: frameledger status. Stop: {stop}."
-    console.print(where, soft_wrap=True, markup=False)
+    console.print(where, soft_wrap=True)
 
 
 def _address(process: Process) -> str:
