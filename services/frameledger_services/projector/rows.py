@@ -202,6 +202,9 @@ def clean_or_none(text: str | None) -> str | None:
     return None if text is None else clean(text)
 
 
+_OF_ITEMS = ("text", "refusal")
+
+
 def _text_of_item(item: dict[str, Any]) -> str | None:
     """The text of a message in a provider's own form, by the fields of OpenAI's items: what a message says, a call with
     its arguments, its output, or the summary of a reasoning."""
@@ -211,30 +214,23 @@ def _text_of_item(item: dict[str, Any]) -> str | None:
         case "function_call":
             return clean(f"{item.get('name')}({item.get('arguments')})")
         case "function_call_output":
-            return _text_of_parts(item.get("output"))
+            return text_of_content(item.get("output"), _OF_ITEMS)
         case "reasoning":
-            return _text_of_parts(item.get("summary"))
+            return text_of_content(item.get("summary"), _OF_ITEMS)
         case _:
-            return _text_of_parts(item.get("content"))
+            return text_of_content(item.get("content"), _OF_ITEMS)
 
 
-def _text_of_parts(content: Any) -> str | None:
+def text_of_content(content: Any, names: tuple[str, ...] = ("text",)) -> str | None:
+    """The text of a message's content, in its parts under the first of these names that they have; None if it has none,
+    or is no content of a known form."""
     if isinstance(content, str):
         return clean(content)
     if not isinstance(content, list):
         return None
-    texts = [part.get("text", part.get("refusal")) for part in content if isinstance(part, dict)]
+    parts = (part for part in content if isinstance(part, dict))
+    texts = (next((part[name] for name in names if name in part), None) for part in parts)
     return clean(" ".join(text for text in texts if isinstance(text, str))) or None
-
-
-def text_of_content(content: Any) -> str | None:
-    """The text of a message's content; None if it has none, or is no content of a known form."""
-    if isinstance(content, str):
-        return clean(content)
-    if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, dict)]
-        return clean(" ".join(text for text in texts if isinstance(text, str))) or None
-    return None
 
 
 def _text_of_calls(tool_calls: Any) -> str | None:
