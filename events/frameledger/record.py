@@ -41,6 +41,7 @@ __all__ = [
     "decode",
     "derived_id",
     "forward",
+    "is_context_id",
     "outgoing",
     "place_of",
     "read",
@@ -209,6 +210,15 @@ def forward(record: Record) -> Outgoing:
     if logged is not None:
         added.append(originally_logged(logged))
     return Outgoing(record.key, record.value, (*others, *added))
+
+
+def is_context_id(text: str) -> bool:
+    """Whether it can be the id of a conversation: as the key of a record it is UTF-8 of 1 to `MAX_KEY_BYTES` bytes
+    without NUL."""
+    try:
+        return 0 < len(text.encode()) <= MAX_KEY_BYTES and "\x00" not in text
+    except UnicodeEncodeError:
+        return False
 
 
 def _context_id(key: bytes | None) -> ContextId:

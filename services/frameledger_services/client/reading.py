@@ -11,7 +11,7 @@ from psycopg.rows import class_row
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId, Version
 from frameledger.partition import partition_for
-from frameledger.record import MAX_KEY_BYTES, decode
+from frameledger.record import decode
 from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import (
     NoSuchContextError,
@@ -26,7 +26,6 @@ __all__ = [
     "NoSuchVersionError",
     "StoredContext",
     "StoredFrame",
-    "can_exist",
     "context",
     "frames_after",
     "newest_version",
@@ -62,14 +61,6 @@ class StoredFrame:
     def frame(self) -> AnyFrame:
         """The payload as a frame, decoded at each access."""
         return decode(self.payload)
-
-
-def can_exist(context_id: str) -> bool:
-    """Returns whether there can be a conversation of this id; PostgreSQL refuses to look for some of the others."""
-    try:
-        return 0 < len(context_id.encode()) <= MAX_KEY_BYTES and "\x00" not in context_id
-    except UnicodeEncodeError:
-        return False
 
 
 async def frames_after(

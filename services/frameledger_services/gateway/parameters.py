@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import Request
 from starlette.types import Scope
 
-from frameledger.record import MAX_KEY_BYTES
+from frameledger.record import MAX_KEY_BYTES, is_context_id
 from frameledger_services.client import NoSuchContextError
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.problems import ProblemError
@@ -145,7 +145,7 @@ def _read_id(segment: str) -> str:
         context_id = unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:
         raise ValueError("a conversation's id is UTF-8.") from None
-    if not 0 < len(context_id.encode()) <= MAX_KEY_BYTES or "\x00" in context_id:
+    if not is_context_id(context_id):
         raise ValueError(f"a conversation's id has 1 to {MAX_KEY_BYTES} bytes without NUL.")
     return context_id
 

@@ -13,7 +13,8 @@ from uuid import uuid4
 from weakref import ReferenceType, ref
 
 from frameledger.errors import TransientError
-from frameledger.record import MAX_KEY_BYTES
+from frameledger.record import MAX_KEY_BYTES, is_context_id
+from frameledger.tools import tool_names
 from frameledger_services.client import Client
 from frameledger_services.extras import needed
 from frameledger_services.pipecat.capture import Capture
@@ -23,7 +24,7 @@ from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.restore import Restored, for_pipecat, restore_conversation
 from frameledger_services.pipecat.session_frames import SessionFrames
-from frameledger_services.pipecat.terms import fits, names_of
+from frameledger_services.pipecat.terms import fits
 from frameledger_services.pipecat.values import to_json, tools_to_json
 from frameledger_services.settings import Settings
 
@@ -81,7 +82,7 @@ class FrameledgerObserver(BaseObserver):
         observer raises at the end. `connect` creates another client than `Client`.
         """
         super().__init__()
-        if not 0 < len(context_id.encode()) <= MAX_KEY_BYTES or "\x00" in context_id:
+        if not is_context_id(context_id):
             raise ValueError(
                 f"{context_id!r} is not a context id: it must be text of 1 to {MAX_KEY_BYTES} bytes without NUL."
             )
@@ -198,8 +199,8 @@ class FrameledgerObserver(BaseObserver):
         self._outbox.encoder.positions = conversation.positions
         mirror = Mirror(context.messages, known=conversation.next_is_known)
         self._capture.follow(context, mirror, conversation.tools, conversation.tool_choice)
-        offered = names_of(tools_to_json(context.tools)[0])
-        changed = tuple(sorted(offered ^ names_of(conversation.tools)))
+        offered = set(tool_names(tools_to_json(context.tools)[0]))
+        changed = tuple(sorted(offered.symmetric_difference(tool_names(conversation.tools))))
         self._session.note_fenced(dict(conversation.restored.noted))
         self.restored = replace(
             conversation.restored, tools_changed=() if conversation.restored.is_new else changed

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from frameledger.tools import tool_names
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.values import to_json, tools_to_json
 
@@ -55,13 +56,7 @@ def fits(choice: Any, tools: Any) -> bool:
     """Returns whether a model can follow this choice with these tools: there are some, and the functions that it names
     are among them. Providers refuse other choices."""
     shown, custom = tools_to_json(tools)
-    return bool(shown or custom) and set(_names(choice)) <= names_of(shown)
-
-
-def names_of(tools: Iterable[Any]) -> set[str]:
-    """Returns the function names of tools in OpenAI's format."""
-    described = [one.get("function", one) for one in tools if isinstance(one, Mapping)]
-    return {str(one["name"]) for one in described if isinstance(one, Mapping) and "name" in one}
+    return bool(shown or custom) and set(_names(choice)) <= set(tool_names(shown))
 
 
 def _names(choice: Any) -> Iterator[str]:

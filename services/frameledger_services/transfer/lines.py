@@ -28,7 +28,7 @@ import orjson
 
 from frameledger.chain import first_link, next_link
 from frameledger.errors import RefusedError
-from frameledger.record import MAX_KEY_BYTES, MAX_VALUE_BYTES
+from frameledger.record import MAX_VALUE_BYTES, is_context_id
 from frameledger.values import value
 from frameledger_services.store.transfer import Exported, ExportedFrame
 
@@ -212,7 +212,7 @@ def _header(number: int, values: dict[str, Any]) -> Header:
             f"its format is {values['frameledger']!r} {values['format']!r}, and this release reads {KIND!r} {FORMAT}",
         )
     context_id = _text(values["context_id"])
-    if not 0 < len(context_id.encode()) <= MAX_KEY_BYTES or "\x00" in context_id:
+    if not is_context_id(context_id):
         raise ValueError("context_id")
     version = _whole_number(values["version"])
     if version < 1:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from frameledger.record import MAX_KEY_BYTES
+from frameledger.record import is_context_id
 from frameledger_services.cli.replay import copying, playback
 from frameledger_services.cli.terminal import backend, moment, options
 from frameledger_services.forks.copies import Copies
@@ -68,7 +68,7 @@ def replay(
     if topic is None and (new is not None or live):
         raise typer.BadParameter("use them with --to", param_hint="--as, --live")
     copy = new or f"{context}-replay"
-    if topic is not None and (copy == context or len(copy.encode()) > MAX_KEY_BYTES or "\x00" in copy):
+    if topic is not None and (copy == context or not is_context_id(copy)):
         raise typer.BadParameter("the copy needs another id, of at most 255 bytes", param_hint="--as")
     with backend.exit_on_error(), suppress(KeyboardInterrupt):
         settings = Settings.from_env()

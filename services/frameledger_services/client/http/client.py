@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
+from frameledger.record import is_context_id
 from frameledger_services.client.conversations import WITHIN, Conversations
 from frameledger_services.client.errors import (
     GatewayUnavailableError,
@@ -26,7 +27,6 @@ from frameledger_services.client.reading import (
     NoSuchVersionError,
     StoredContext,
     StoredFrame,
-    can_exist,
 )
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.supervision import Backoff
@@ -168,7 +168,7 @@ class HttpClient(Conversations):
         """See `Client.frames`. If the response breaks off, the client requests the rest, after the last frame."""
         self._check_open()
         backoff, until = Backoff(), _now() + READ_SECONDS
-        if not can_exist(context_id):
+        if not is_context_id(context_id):
             return
         while True:
             before = after_version
@@ -204,7 +204,7 @@ class HttpClient(Conversations):
         other permanent errors.
         """
         self._check_open()
-        if not can_exist(context_id):
+        if not is_context_id(context_id):
             raise NoSuchContextError(context_id)
         backoff, has_begun = Backoff(), False
         while True:
@@ -267,7 +267,7 @@ class HttpClient(Conversations):
 
     async def _read(self, method: str, context_id: str | None, path: str = "", **request: Any) -> Answer:
         self._check_open()
-        if context_id is not None and not can_exist(context_id):
+        if context_id is not None and not is_context_id(context_id):
             raise NoSuchContextError(context_id)
         return await self._requests.send(method, context_id, path, until=_now() + READ_SECONDS, **request)
 

@@ -21,8 +21,7 @@ from uuid import UUID, uuid5
 
 from starlette.requests import Request
 
-from frameledger.record import MAX_KEY_BYTES
-from frameledger.surrogates import has_half
+from frameledger.record import MAX_KEY_BYTES, is_context_id
 from frameledger_services.client import NoSuchContextError
 from frameledger_services.gateway import preferences
 from frameledger_services.gateway.access import caller
@@ -107,8 +106,7 @@ def uuid7() -> UUID:
 
 
 def _check(context_id: str) -> None:
-    is_text = "\x00" not in context_id and not has_half(context_id)
-    if not is_text or not 0 < len(context_id.encode()) <= MAX_KEY_BYTES:
+    if not is_context_id(context_id):
         raise ProblemError(
             "bad-parameter",
             f"A conversation's id has 1 to {MAX_KEY_BYTES} bytes without NUL.",

@@ -10,7 +10,7 @@ import binascii
 from base64 import b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 
-from frameledger.record import MAX_KEY_BYTES
+from frameledger.record import is_context_id
 
 PREFIX = "resp_"
 MESSAGE_PREFIX, CALL_PREFIX = "msg_", "fc_"
@@ -45,7 +45,7 @@ def parse(text: str) -> ResponseId | None:
     except (binascii.Error, ValueError):
         return None
     version, _, context_id = decoded.partition(":")
-    if not version.isdecimal() or "\x00" in context_id or not 0 < len(context_id.encode()) <= MAX_KEY_BYTES:
+    if not version.isdecimal() or not is_context_id(context_id):
         return None
     parsed = ResponseId(context_id, int(version))
     # One response has one id: no other spelling of it is one.
