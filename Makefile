@@ -3,7 +3,8 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-bridges bench-bridges chaos style lint bench promtool docs picture lock clean FORCE
+.PHONY: help setup demo test test-long test-bridges bench-bridges chaos style lint bench promtool docs picture lock \
+    clean FORCE
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -26,8 +27,11 @@ setup: $(READY) ## make .venv from the lock (again only when the lock or pyproje
 demo: $(READY) ## see it work: a conversation with a model and functions on real servers, in under a minute
 	@$(VENV)/bin/frameledger demo
 
-test: style ## everything CI runs: setup, style, all tests, and beside them types and the bridges
+test: style ## everything CI runs: setup, style, all tests but the long ones, and beside them types and the bridges
 	@$(PY) -m tests.whole
+
+test-long: style ## the same with the long tests: each kill at each step, all pages; before a release
+	@$(PY) -m tests.whole --long
 
 test-bridges: $(READY) ## the bridges on the real frameworks, newest and oldest release, in environments of their own
 	@$(PY) -m tests.bridges

@@ -1,4 +1,5 @@
-"""Which SQL statements of the services no test executed: a run of the whole suite lists them, and fails for them.
+"""Which SQL statements of the services no test executed: a run of the whole suite, with or without its long tests,
+lists them, and fails for them.
 
 A statement that no test runs is found broken by whoever needs it first. What counts as executed is what this process,
 or one of xdist's, gave to psycopg; what only a program that a test started gave to it does not. A run of a part of the
@@ -24,6 +25,9 @@ ROOMS = (
     "database.py",
 )
 NOT_EXECUTED = {"cli/demo/closing.py": "shown to a person, and executed by psql"}
+
+QUICK = "not long"
+"""The marker expression of `make test`. The long tests execute nothing that the others do not."""
 
 _WORDS = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|WITH|LISTEN|NOTIFY|LOCK|SHOW|SET|COPY|ALTER)\b")
 _HOLE = "\0"
@@ -125,7 +129,7 @@ def is_whole(session: pytest.Session) -> bool:
     config, option = session.config, session.config.option
     chosen = (
         option.keyword,
-        option.markexpr,
+        option.markexpr if option.markexpr != QUICK else None,
         getattr(option, "deselect", None),
         getattr(option, "ignore", None),
     )

@@ -1,4 +1,5 @@
-"""`make test`: all tests, and beside them types and the bridges, which have environments of their own.
+"""`make test`: the tests, and beside them types and the bridges, which have environments of their own. With `--long`,
+which is `make test-long`, also the tests that are marked as long.
 
 The tests leave a core idle whenever they wait for servers. mypy without its cache takes one core for most of a minute,
 the bridges a network and then one core for three minutes: run one after another, all that would be added to the clock.
@@ -7,6 +8,7 @@ Style is checked before any of it: that takes a second.
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
@@ -19,6 +21,7 @@ from typing import IO
 
 from tests import bounds, bytecode
 from tests.bounds import BENCH
+from tests.statements import QUICK
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = (sys.executable, "-m")
@@ -26,8 +29,10 @@ TYPES = (*PYTHON, "mypy")
 # More than cores, because tests wait for servers; each has servers of its own, in half a gigabyte.
 PROCESSES = str(max(4, min(os.cpu_count() or 1, 8)))
 # Whole files are handed out, those first that take longest: see `costs.py`.
-TESTS = (*PYTHON, "pytest", "-n", PROCESSES, "--dist", "loadfile", "--no-loadscope-reorder")
-BRIDGES = (*PYTHON, "tests.bridges", "--if-installable")
+ALL_TESTS = (*PYTHON, "pytest", "-n", PROCESSES, "--dist", "loadfile", "--no-loadscope-reorder")
+TESTS = (*ALL_TESTS, "-m", QUICK)
+ALL_BRIDGES = (*PYTHON, "tests.bridges", "--if-installable")
+BRIDGES = (*ALL_BRIDGES, "--quick")
 INTERRUPTED = {2, 128 + signal.SIGINT, -signal.SIGINT}
 """What pytest ends with after Ctrl-C, also if it had not begun yet."""
 
@@ -107,4 +112,8 @@ if __name__ == "__main__":
         signal.signal(name, ended_by)
     # The tests say it too, but by then pytest has rewritten all of hypothesis, in each of its processes.
     bytecode.keep()
+    parser = argparse.ArgumentParser(prog="python -m tests.whole", description=__doc__)
+    parser.add_argument("--long", action="store_true", help="run the long tests too")
+    if parser.parse_args().long:
+        sys.exit(tried(tests=ALL_TESTS, bridges=ALL_BRIDGES))
     sys.exit(tried())

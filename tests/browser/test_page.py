@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.support.batches import value_of
 from tests.support.page_conversations import ERASED, HOSTILE, MARKUP
+from tests.support.tiers import long
 from tests.support.webpage import as_json, words_of
 
 FOUR = ("barge-in", "parallel-tools", "history-replaced", "ambiguous-payments")
@@ -39,7 +40,7 @@ def newest(connection, context_id):
     return value_of(connection, "SELECT version FROM contexts WHERE context_id = %s", context_id)
 
 
-@pytest.mark.parametrize("context_id", FOUR)
+@pytest.mark.parametrize("context_id", [FOUR[0], *map(long, FOUR[1:])])
 def test_every_version_is_the_context_at_it(web, connection, context_id):
     """Step by step with the keyboard, as a person looks at it; never asked of the server again."""
     contexts = connection.execute(CONTEXTS_AT, {"id": context_id}).fetchall()
@@ -228,7 +229,7 @@ def test_markup_in_a_message_stays_text(web, connection):
     assert web.page.title() not in ("1", "2")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", long("dark")])
 @pytest.mark.parametrize("screen", THREE)
 def test_axe_finds_nothing(web, screen, theme):
     web.page.emulate_media(color_scheme=theme)

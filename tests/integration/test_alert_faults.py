@@ -412,6 +412,7 @@ def test_a_function_that_fails_is_counted_as_failed(stack):
     )
 
 
+@pytest.mark.long
 def test_a_run_that_nobody_takes_is_open_until_the_timekeeper_gives_it_up(stack):
     stack.stop("timekeeper")
     stack.settings = stack.settings.model_copy(update={"timekeeper_run_unclaimed_secs": scaled(0.5)})

@@ -20,6 +20,7 @@ from tests.support.batches import (
     project,
     value_of,
 )
+from tests.support.tiers import long
 
 from frameledger.evolve.changes import (
     CallAnnounced,
@@ -37,7 +38,7 @@ from frameledger_services.store import projections
 
 
 @pytest.mark.parametrize(
-    ("sizes", "cache_bytes"), [((1, 7, 64, 3), 1 << 20), ((1000,), 1 << 20), ((5,), 1)], ids=str
+    ("sizes", "cache_bytes"), [((1, 7, 64, 3), 1 << 20), ((1000,), 1 << 20), long((5,), 1)], ids=str
 )
 def test_every_history_reads_back_at_every_version_as_it_folds(database, sizes, cache_bytes):
     project(database, histories_interleaved(), sizes=sizes, cache_bytes=cache_bytes)
@@ -64,6 +65,7 @@ def test_cutting_the_log_otherwise_gives_the_same_rows(make_database, migrated_t
     assert tables[0] == tables[1] == tables[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cache_bytes", [1, 1 << 20])
 def test_a_stored_state_is_never_far_behind_however_much_is_being_said(database, cache_bytes):
     """What loading a head folds again: a few frames, or less text than the stored state holds."""

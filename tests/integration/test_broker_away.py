@@ -19,6 +19,8 @@ from frameledger_services.event_log.publish_errors import PublishError
 from frameledger_services.event_log.topics import TopicSpec, problems
 from frameledger_services.settings import Settings
 
+pytestmark = pytest.mark.long
+
 _names = count(1)
 
 

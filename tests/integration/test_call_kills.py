@@ -177,6 +177,7 @@ def test_whatever_step_a_worker_is_killed_at_a_safe_call_is_done(road, effects, 
     check(road, effects, calls.values(), safe=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("safe", [False, True], ids=["unsafe", "safe"])
 def test_a_call_that_is_interrupted_when_its_worker_is_dead_is_not_run(road, effects, effects_path, safe):
     begun = ("sent", *BEGUN) if not safe else ("effect", "answered")
@@ -202,6 +203,7 @@ def test_a_call_that_is_interrupted_when_its_worker_is_dead_is_not_run(road, eff
     check(road, effects, calls.values(), safe=safe, interrupted=True)
 
 
+@pytest.mark.long
 def test_a_worker_that_wakes_up_when_its_call_is_another_ones_changes_nothing(road, effects, effects_path):
     """What it had been given to publish may go out when it wakes: it is on the log, ignored."""
     points = {
@@ -241,6 +243,7 @@ def test_a_worker_that_wakes_up_when_its_call_is_another_ones_changes_nothing(ro
         check(road, effects, [call], safe=safe)
 
 
+@pytest.mark.long
 def test_workers_come_and_go_while_calls_run_and_each_is_run_once(road, effects, effects_path):
     """The group deals its partitions out anew each time; one that is killed leaves its calls ambiguous."""
     calls: list[str] = []
@@ -422,6 +425,7 @@ def test_the_timekeeper_settles_what_the_dead_left_and_nothing_of_it_is_run_when
     check(road, effects, [calls["stopped"]], safe=True, interrupted=True)
 
 
+@pytest.mark.long
 def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
     kafka, tmp_path, effects, effects_path
 ):
@@ -476,6 +480,7 @@ def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
         road.check(running)
 
 
+@pytest.mark.long
 def test_whatever_step_the_projector_is_killed_at_a_call_runs_once(
     road_without_projector, effects, effects_path
 ):
@@ -523,6 +528,7 @@ def doomed_projector(road, point):
         yield running
 
 
+@pytest.mark.long
 def test_whatever_step_the_inference_worker_is_killed_at_its_calls_run_once(
     road, effects, effects_path, tmp_path
 ):

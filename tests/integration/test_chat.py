@@ -299,6 +299,7 @@ def test_input_may_be_a_pipe_and_what_comes_during_an_answer_is_said_after_it(st
     assert [who for who, _ in said(stage, "pipe")] == ["user", "assistant", "user", "assistant"]
 
 
+@pytest.mark.long
 def test_over_http_it_is_the_same_without_kafka_and_a_database(stage, chat, tmp_path):
     settings = load(stage).settings
     nowhere = ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL", "TOPIC_PREFIX", "DATA_DIR")

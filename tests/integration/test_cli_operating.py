@@ -144,6 +144,7 @@ def test_an_erasure_without_a_projector_stays_on_the_log_and_is_honoured_later(s
         assert connection.execute("SELECT version FROM contexts").fetchall() == [(3,)]
 
 
+@pytest.mark.long
 def test_ctrl_c_says_what_was_published_and_the_same_command_prints_the_receipt_later(settings, command):
     """Twice, and no projector runs: both erasures are on the log, and the first one deletes."""
     words = ["erase", "ctx", "--why", "asked", "--requested-by", "desk", "--yes", "--within", str(PROGRAM)]

@@ -18,6 +18,7 @@ from tests.support.road import (  # noqa: F401  # a fixture
     road_of_its_own,
     until_session_gone,
 )
+from tests.support.tiers import long
 
 from frameledger.partition import partition_for
 from frameledger_services.projector.crashes import Crashes, PoisonError, end_in_order
@@ -188,7 +189,7 @@ def test_what_is_counted_stays_until_the_partition_moves(database):
 
 
 @pytest.mark.regression("fault 7")
-@pytest.mark.parametrize("whole", [True, False], ids=["the server", "one of its processes"])
+@pytest.mark.parametrize("whole", [True, long(False)], ids=["the server", "one of its processes"])
 def test_a_database_that_dies_six_times_is_no_crash_of_a_projector(server, whole):  # noqa: F811
     async def life(number):
         owner = Owner(server.address, f"life {number}")
@@ -230,7 +231,9 @@ def limited_user(database):
 
 @pytest.mark.regression("fault 7")
 @pytest.mark.parametrize(
-    "broken", [REVOKED, NEWER, ANOTHER_LOG], ids=["a right", "a newer release's state", "the wrong log"]
+    "broken",
+    [REVOKED, long(NEWER), long(ANOTHER_LOG)],
+    ids=["a right", "a newer release's state", "the wrong log"],
 )
 def test_lives_that_ended_for_another_reason_park_nobody(road, limited_user, broken):
     breaking, mending = broken

@@ -197,6 +197,7 @@ def test_what_was_not_on_disk_is_gone_as_a_whole_and_what_was_announced_is_not(s
     assert rows(server.address) == seen
 
 
+@pytest.mark.long
 def test_what_anybody_acts_upon_is_on_disk_when_it_is_committed(server):
     """Effects, and what a call says of who runs it: a worker begins because of it what must not begin twice."""
     found = {True: 0, False: 0}
@@ -230,6 +231,7 @@ def test_what_anybody_acts_upon_is_on_disk_when_it_is_committed(server):
     assert min(found.values()) > 100, found
 
 
+@pytest.mark.long
 def test_the_rows_are_the_same_however_often_the_database_dies(server, database):
     records = histories_interleaved()
     batches.project(database, records)

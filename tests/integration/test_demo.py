@@ -20,6 +20,7 @@ from tests.bounds import PROGRAM
 from tests.integration.test_embedded_up import Folder, servers_of_this_run, working
 from tests.support.causes import not_as_promised, without_origin
 from tests.support.projecting import make_topics, projecting
+from tests.support.tiers import long
 
 from frameledger.frames import (
     FRAME_TYPES,
@@ -50,6 +51,7 @@ def folder(tmp_path):
         yield made
 
 
+@pytest.mark.long
 def test_stopped_by_ctrl_c_it_leaves_nothing_and_goes_on_with_the_servers_that_are_set(
     tmp_path, kafka, empty_database
 ):
@@ -90,6 +92,7 @@ def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_
     ] == []
 
 
+@pytest.mark.long
 def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_alone_to_go_on_with_it(
     tmp_path, kafka, empty_database
 ):
@@ -157,6 +160,7 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
     assert folder.living() == []
 
 
+@pytest.mark.long
 def test_a_real_model_says_what_it_likes_and_the_proof_is_the_same(tmp_path, kafka, empty_database):
     with model_server() as address:
         settings = servers_of_this_run(kafka, empty_database, "demo-real.")
@@ -173,7 +177,7 @@ def test_a_real_model_says_what_it_likes_and_the_proof_is_the_same(tmp_path, kaf
     assert folder.living() == []
 
 
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("provider", ["openai", long("anthropic")])
 def test_a_real_model_without_its_key_is_one_clear_sentence(tmp_path, provider):
     shown = Folder(tmp_path, OPENAI_API_KEY="", ANTHROPIC_API_KEY="").run("demo", "--provider", provider)
     assert shown.returncode == 1

@@ -55,6 +55,7 @@ def check_that_java_starts(server):
     subprocess.run([*options, "-version"], check=True, timeout=ON_SERVERS, cwd=server.program.directory)
 
 
+@pytest.mark.long
 def test_a_broker_that_stops_in_order_leaves_what_makes_the_archive_and_the_next_one_begins_with_it(tmp_path):
     process = start(prepare(tmp_path).program)
     try:
@@ -85,6 +86,7 @@ def test_a_broker_that_stops_in_order_leaves_what_makes_the_archive_and_the_next
     check_that_java_starts(unused)
 
 
+@pytest.mark.long
 def test_where_the_environment_says_where_classes_are_from_we_say_nothing(tmp_path, monkeypatch):
     assert java.packaged().archive is not None
     for said in ("-XX:AOTCache=theirs.aot", "-Xshare:off", "-Xmx1g -XX:SharedArchiveFile=theirs.jsa"):

@@ -45,6 +45,7 @@ def test_services_are_forked_from_one_process_and_look_as_if_they_had_been_start
         assert log.read_text(encoding="utf-8").startswith('{"event":"ops.started"')
 
 
+@pytest.mark.long
 def test_a_service_that_ends_is_forked_again_and_it_is_said_how_it_ended(folder):
     server = fork_server(folder)
     first = folder.processes()["projector"]["pid"]
@@ -58,6 +59,7 @@ def test_a_service_that_ends_is_forked_again_and_it_is_said_how_it_ended(folder)
     assert "timekeeper: backing off, ended with exit code 0; restarting in 0.5 s" in said
 
 
+@pytest.mark.long
 def test_without_the_fork_server_services_stop_in_order_and_are_started_by_the_supervisor(folder):
     supervisor = psutil.Process(folder.status()["supervisor"])
     before = folder.processes()
@@ -74,6 +76,7 @@ def test_without_the_fork_server_services_stop_in_order_and_are_started_by_the_s
     assert folder.living() == []
 
 
+@pytest.mark.long
 def test_a_supervisor_that_is_killed_takes_the_fork_server_and_the_services_along(folder):
     status = folder.status()
     server = fork_server(folder)

@@ -42,6 +42,7 @@ def test_a_client_finds_the_broker_and_no_topic_makes_itself(kafka):
     assert asyncio.run(look())[0]["error_code"] == 3
 
 
+@pytest.mark.long
 def test_records_are_there_after_sigkill_under_another_port(tmp_path):
     server = embedded_kafka.prepare(tmp_path, ports.choose(0), software=java.packaged())
     process = start(server.program)

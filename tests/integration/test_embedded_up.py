@@ -18,6 +18,7 @@ import pytest
 from tests.bounds import PROGRAM
 from tests.support.polling import pause
 from tests.support.shared_memory import segments_of
+from tests.support.tiers import long
 from typer.testing import CliRunner
 
 from frameledger_services.cli import application
@@ -218,6 +219,7 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     assert folder.run("status").returncode == 1
 
 
+@pytest.mark.long
 def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_another_one(
     folder, tmp_path_factory
 ):
@@ -267,6 +269,7 @@ def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_a
         assert other.living() == []
 
 
+@pytest.mark.long
 def test_servers_that_are_set_are_used_and_not_started(tmp_path, kafka, empty_database):
     folder = Folder(
         tmp_path,
@@ -299,7 +302,7 @@ def test_no_command_shows_a_password(tmp_path):
         assert "hush" not in shown.stdout
 
 
-@pytest.mark.parametrize("name", ["KAFKA", "POSTGRES"])
+@pytest.mark.parametrize("name", ["KAFKA", long("POSTGRES")])
 def test_a_busy_port_that_was_asked_for_is_an_error_with_its_remedy(tmp_path, name):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -317,7 +320,7 @@ def test_a_busy_port_that_was_asked_for_is_an_error_with_its_remedy(tmp_path, na
     [
         ("FRAMELEDGER_DATA_DIR", "a file", "cannot be created"),
         ("FRAMELEDGER_JAVA", "no java", "There is no Java at no java"),
-        ("FRAMELEDGER_KAFKA_HOME", ".", "is not a Kafka installation"),
+        long("FRAMELEDGER_KAFKA_HOME", ".", "is not a Kafka installation"),
         ("FRAMELEDGER_KAFKA_PROT", "1", "Did you mean FRAMELEDGER_KAFKA_PORT?"),
     ],
 )

@@ -16,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.bounds import PROGRAM
+from tests.support.tiers import long
 from tests.support.wheel import ROOT, build_wheel
 from tests.support.wheels import packed
 
@@ -199,9 +200,11 @@ def test_what_the_wheel_carries_is_there_without_any_extra(environment):
 @pytest.mark.parametrize(
     ("extra", "names"),
     [
-        ("services", [f"frameledger_services.{room}" for room in SERVICES.split()]),
-        ("openai", ["frameledger_services.providers.openai", "frameledger_services.providers.out_of_band"]),
-        (
+        long("services", [f"frameledger_services.{room}" for room in SERVICES.split()]),
+        long(
+            "openai", ["frameledger_services.providers.openai", "frameledger_services.providers.out_of_band"]
+        ),
+        long(
             "anthropic",
             ["frameledger_services.providers.anthropic", "frameledger_services.providers.out_of_band"],
         ),
@@ -215,7 +218,7 @@ def test_an_extra_brings_what_it_is_for(environment, extra, names):
     environment(*extra.split(",")).run("python", "-c", IMPORT_ALL, *names)
 
 
-@pytest.mark.parametrize("extra", ["openai", "anthropic"])
+@pytest.mark.parametrize("extra", ["openai", long("anthropic")])
 def test_a_provider_comes_with_its_extra_alone(environment, extra):
     assert environment(extra).run("python", "-c", CREATE, extra) == f"{extra}\n"
     other = {"openai": "anthropic", "anthropic": "openai"}[extra]

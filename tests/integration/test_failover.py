@@ -118,6 +118,7 @@ def test_an_answer_is_one_model_s_whose_run_the_database_gave_to_two(servers, ro
     assert rows(road, "SELECT count(*) FROM rejected_frames") == [(0,)], "no two frames have one id"
 
 
+@pytest.mark.long
 @pytest.mark.regression("journey 2")
 def test_while_the_owner_of_a_partition_is_gone_nobody_takes_what_only_the_tables_call_open(
     servers, road, tmp_path

@@ -62,6 +62,7 @@ def replace_state(conversation: Conversation, state: State) -> Conversation:
     return Conversation(state, conversation.rows, conversation.frame_ids)
 
 
+@pytest.mark.long
 def test_a_fork_of_any_version_folds_to_the_prefix_with_open_calls_settled(database):
     # Without erasures: what was erased has no versions.
     conversations = {

@@ -19,6 +19,7 @@ from tests.support.function_harness import (
     talking,
 )
 from tests.support.polling import look_again
+from tests.support.tiers import long
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "infra" / "examples"
 
@@ -64,7 +65,8 @@ def running(settings, *words):
 
 
 @pytest.mark.parametrize(
-    "words", [("-m", "frameledger_services", "run", "functions", "--module", "my_tools"), ("worker.py",)]
+    "words",
+    [("-m", "frameledger_services", "run", "functions", "--module", "my_tools"), long(("worker.py",))],
 )
 def test_both_examples_serve_their_functions(settings, command, words):
     async def scenario(process):
@@ -185,6 +187,7 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 73")
 def test_a_handler_that_ignores_its_cancellation_does_not_hold_the_process(settings, tmp_path):
     (tmp_path / "stubborn_tools.py").write_text(

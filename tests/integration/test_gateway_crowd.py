@@ -4,6 +4,7 @@ each frame stored once, and followers receive each frame once and in order."""
 from contextlib import ExitStack
 
 import psycopg
+import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.gateway import running
 from tests.support.gateway_crowd import Audience, Talker, Writers, check
@@ -23,6 +24,7 @@ FORGET_EVERYBODY = """
 """
 
 
+@pytest.mark.long
 def test_each_frame_counts_once_and_is_seen_once_whatever_is_killed(road):
     port = ports.choose(0)
     also = {"gateway_port": str(port), "gateway_requests_per_sec": "1000000"}

@@ -14,6 +14,7 @@ from tests.support.batches import PARTITIONS, TOPIC, TOPICS, Log, Projecting, hi
 from tests.support.claim_workers import connected_for_long, die, workers
 from tests.support.killable import EACH_BY_ITSELF, Plan, projector
 from tests.support.road import Raw, histories, road_of_its_own, tell  # noqa: F401  # a fixture
+from tests.support.tiers import long
 
 from frameledger import derived
 from frameledger.effects import CallFunction, RunInference
@@ -90,7 +91,7 @@ def everything_is_young(monkeypatch):
 
 
 @pytest.mark.regression("journey 2")
-@pytest.mark.parametrize("size", [1, 3, 1_000], ids=str)
+@pytest.mark.parametrize("size", [long(1), 3, 1_000], ids=str)
 def test_of_all_that_was_held_back_what_is_open_in_the_end_is_asked_for_once(
     database, everything_is_young, size
 ):
@@ -465,7 +466,7 @@ NAMED = Plan(member="it", session_ms=30_000)
 
 
 @pytest.mark.regression("journey 2")
-@pytest.mark.parametrize("point", [None, "after commit", "before send"], ids=str)
+@pytest.mark.parametrize("point", [None, long("after commit"), long("before send")], ids=str)
 def test_a_database_that_is_filled_from_the_log_anew_asks_for_nothing_that_is_over(
     road, make_database, migrated_template, point
 ):

@@ -154,6 +154,7 @@ def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, set
         road.check(projecting)
 
 
+@pytest.mark.long
 def test_a_worker_that_was_frozen_beyond_its_lease_is_not_heard_any_more(road, settings):
     with (
         projector(road.settings) as projecting,
@@ -214,6 +215,7 @@ def is_killed_of_it(road, doomed):
     return doomed.ended() == -signal.SIGKILL
 
 
+@pytest.mark.long
 def test_three_workers_that_die_of_a_run_are_enough(road, settings):
     with projector(road.settings) as projecting:
         for number in range(3):
@@ -284,6 +286,7 @@ def test_a_worker_that_is_told_to_go_finishes_what_it_says(road, settings):
     assert attempts(road, "a") == [1]
 
 
+@pytest.mark.long
 def test_a_worker_that_may_not_wait_so_long_hands_over(road, settings, tmp_path):
     hasty = settings.model_copy(update=STEADY | {"work_drain_secs": 0.0})
     script = tmp_path / "at_once.json"
@@ -300,6 +303,7 @@ def test_a_worker_that_may_not_wait_so_long_hands_over(road, settings, tmp_path)
     assert attempts(road, "a") == [1, 2]
 
 
+@pytest.mark.long
 @pytest.mark.regression("worker 85")
 def test_workers_that_are_restarted_in_order_are_no_failed_attempts(road, settings, tmp_path):
     hasty = settings.model_copy(update=STEADY | {"work_drain_secs": 0.0})

@@ -5,6 +5,7 @@ import statistics
 import threading
 import time
 
+import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.answerers import STEADY, answering, ask, frame, rows, spoken, until_closed
 from tests.support.killable import projector
@@ -89,6 +90,7 @@ def test_an_interruption_closes_the_stream_at_once(road, monkeypatch):
     print(f"folded -> closed: p50 {statistics.median(took) * 1000:.1f} ms, max {took[-1] * 1000:.1f} ms")
 
 
+@pytest.mark.long
 def test_it_closes_the_stream_by_a_heartbeat_when_the_topic_of_cancellations_is_lost(road, monkeypatch):
     reads = threading.Event()
 

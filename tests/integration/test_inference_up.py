@@ -33,6 +33,7 @@ def test_up_answers_with_the_provider_that_is_set(folder):
     assert "Hello" in text
 
 
+@pytest.mark.long
 def test_up_without_a_provider_says_that_nobody_answers(tmp_path):
     shown = Folder(tmp_path, FRAMELEDGER_JAVA="no java").run("up")
     assert "No inference service runs here: FRAMELEDGER_INFERENCE_PROVIDER " in shown.stdout

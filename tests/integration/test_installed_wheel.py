@@ -27,6 +27,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.mark.long
 def test_the_source_distribution_builds_the_same_wheel(tmp_path):
     build = [sys.executable, "-m", "hatchling", "build", "--directory"]
     subprocess.run([*build, str(tmp_path)], cwd=ROOT, check=True, capture_output=True, timeout=PROGRAM)

@@ -219,6 +219,7 @@ def test_what_was_projected_before_there_were_generations_is_of_the_first(empty_
         assert connection.execute("SELECT partition, next_offset FROM lag").fetchall() == [(3, 8)]
 
 
+@pytest.mark.long
 def test_messages_that_an_older_release_wrote_get_their_times_while_everything_goes_on(database):
     said = b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"%d"}]}'
     without = "SELECT count(*) FROM messages WHERE said_at IS NULL"

@@ -407,6 +407,7 @@ console.log(JSON.stringify([text, again.choices[0].message.content, again.conver
 """
 
 
+@pytest.mark.long
 def test_the_client_for_node_talks_with_it_too(stage, tmp_path):
     if shutil.which("npm") is None:
         pytest.skip("There is no npm.")

@@ -55,6 +55,7 @@ def environment_of(settings: Settings, folder: Path, **more: str) -> dict[str, s
     )
 
 
+@pytest.mark.long
 def test_lost_tables_come_back_from_a_dump_and_from_the_log(road: Road, make_database, postgres, tmp_path):
     names = ["barge-in", "failed-runs", "parallel-tools", "safe-to-retry"]
     addresses = {"RESTORED": make_database(), "EMPTY": make_database()}

@@ -82,12 +82,21 @@ def test_begin_ends_with_a_function_that_the_model_called_and_a_query_that_shows
         reader.follow(blocks(HOW_TO / f"{name}.md"))
 
 
-def test_what_the_readme_shows_above_the_way_of_a_frame_happens_and_the_pages_go_on_from_there(reader):
+def follow_the_readme(reader: Reader) -> None:
     shown = [block for block in blocks(README) if block.heading == "Frameledger"]
     assert [block.language for block in shown] == ["console", "python", "text", "sql", "text"]
     reader.environment["FRAMELEDGER_INFERENCE_PROVIDER"] = "scripted"
     reader.environment |= {"FRAMELEDGER_GATEWAY_OPENAI": "true", "FRAMELEDGER_GATEWAY_AG_UI": "true"}
     reader.follow(shown)
+
+
+def test_what_the_readme_shows_above_the_way_of_a_frame_happens(reader):
+    follow_the_readme(reader)
+
+
+@pytest.mark.long
+def test_the_pages_go_on_from_the_readme(reader):
+    follow_the_readme(reader)
     with_curl = ["http", "openai", "ag-ui", "tokens"] if shutil.which("curl") else []
     for page in (
         "publish",

@@ -12,6 +12,7 @@ from tests.support.formatted import formatted
 from tests.support.killable import EACH_BY_ITSELF, OWNER, Plan, projector
 from tests.support.log_in_memory import Feed, Group
 from tests.support.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.tiers import long
 from tests.support.turns import turns
 
 from frameledger_services.embedded import kafka as embedded_kafka
@@ -61,7 +62,7 @@ def test_two_who_both_believe_that_they_own_everything_fence_each_other_and_each
 
 @pytest.mark.parametrize(
     ("point", "group"),
-    [("before COPY messages", None), ("in the middle of COPY messages", "another")],
+    [long("before COPY messages", None), ("in the middle of COPY messages", "another")],
     ids=["between two statements", "in the middle of a COPY"],
 )
 def test_a_frozen_projector_is_ended_by_the_next_owner_and_comes_back_as_one_who_owns_nothing(
@@ -119,6 +120,7 @@ def test_who_was_frozen_until_the_database_gave_up_on_its_transaction_goes_on(ro
     road.check()
 
 
+@pytest.mark.long
 def test_a_database_and_a_broker_that_start_again_are_waited_for(tmp_path):
     with ExitStack() as kept:
         ports = choose(0), choose(0)

@@ -5,6 +5,7 @@
 
 import signal
 
+import pytest
 from tests.support.kill_rounds import halves, kill_at_each, points_of
 from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
 from tests.support.road import FEW, mixed, road_of_its_own  # noqa: F401  # a fixture
@@ -38,6 +39,7 @@ def test_whatever_point_it_is_killed_at_each_frame_counts_once_and_each_effect_h
     finish_and_check(road, bursts)
 
 
+@pytest.mark.long
 def test_whatever_statement_of_its_transaction_it_is_killed_at_each_frame_counts_once(road):
     bursts = halves()
     assert set(WRITTEN_BY_ITSELF) <= set(points_of(road, EACH_BY_ITSELF, bursts))

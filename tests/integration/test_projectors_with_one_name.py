@@ -34,6 +34,7 @@ def test_of_two_projectors_of_one_name_the_first_goes_on_and_the_second_ends(roa
     road.check()
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 9")
 def test_one_that_comes_back_when_another_has_its_name_gives_way(road):
     """Its sessions were ended, as a server ends those of a machine that it hears nothing of."""

@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS, PROGRAM, scaled
 from tests.support.projecting import projecting
+from tests.support.tiers import long
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.client import (
@@ -70,7 +71,7 @@ def as_the_error_has_it():
 
 
 @pytest.mark.regression("journey 1")
-@pytest.mark.parametrize("given", [as_an_object, as_a_mapping, as_the_error_has_it])
+@pytest.mark.parametrize("given", [as_an_object, long(as_a_mapping), long(as_the_error_has_it)])
 def test_a_publisher_who_tries_again_while_the_database_is_killed_says_nothing_twice(log, tmp_path, given):
     async def scenario(settings, database):
         frames, errors = given(), list[NotVisibleError]()

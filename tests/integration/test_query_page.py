@@ -41,6 +41,7 @@ def morning(database_server, migrated_template):
         yield address
 
 
+@pytest.mark.long
 @pytest.mark.regression("journey 24")
 def test_the_page_says_how_to_have_its_conversations_and_they_stay_as_they_are(database_server):
     program = ROOT / "tests" / "support" / "four_conversations.py"

@@ -16,6 +16,7 @@ from tests.support.batches import (
     project,
     same,
 )
+from tests.support.tiers import long
 from tests.support.unparking import operator
 
 from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame, encode_frame
@@ -41,7 +42,7 @@ def rebuilt(address, *context_ids, staged_above=STAGED_ABOVE):
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize(("page", "staged_above"), [(7, STAGED_ABOVE), (500, STAGED_ABOVE), (7, 0)])
+@pytest.mark.parametrize(("page", "staged_above"), [(7, STAGED_ABOVE), long(500, STAGED_ABOVE), long(7, 0)])
 def test_a_rebuilt_conversation_reads_as_the_one_that_was_projected(
     database, monkeypatch, page, staged_above
 ):
@@ -71,7 +72,7 @@ CHANGED_ROWS = ("messages", "more messages", "runs")
 
 @pytest.mark.parametrize(
     ("changes", "staged_above"),
-    [(TAMPERED.keys(), STAGED_ABOVE), (CHANGED_ROWS, 0)],
+    [(TAMPERED.keys(), STAGED_ABOVE), long(CHANGED_ROWS, 0)],
     ids=["all written", "compared"],
 )
 def test_a_rebuild_restores_what_was_changed_by_hand(database, changes, staged_above):

@@ -171,6 +171,7 @@ def test_what_opens_in_an_imported_conversation_is_in_the_outbox_of_a_partition_
     assert [again.value for again in rebuild_in(database, "ctx").sent.rows] == [row.value]
 
 
+@pytest.mark.long
 def test_an_interrupted_rebuild_goes_on_where_it_stopped_and_is_done_by_one_process_at_a_time(
     database, monkeypatch
 ):
@@ -203,6 +204,7 @@ def test_an_interrupted_rebuild_goes_on_where_it_stopped_and_is_done_by_one_proc
     assert one(database, "SELECT count(*) FROM rebuilds WHERE ended_at IS NULL") == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("staged_above", [0, 1_000], ids=["folded before the lock", "folded under the lock"])
 def test_wherever_it_is_killed_each_conversation_is_as_before_or_as_it_should_be(
     database, monkeypatch, staged_above

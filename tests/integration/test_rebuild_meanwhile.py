@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
+import pytest
 from tests.bounds import scaled
 from tests.support.batches import value_of
 from tests.support.killable import Plan, projector
@@ -54,6 +55,7 @@ def test_frames_that_come_while_conversations_are_rebuilt_count_once(road):
     road.check()
 
 
+@pytest.mark.long
 def test_an_old_and_a_new_release_run_side_by_side_and_no_conversation_is_folded_by_both_in_turn(
     road, monkeypatch
 ):

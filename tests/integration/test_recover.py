@@ -120,6 +120,7 @@ def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, cut_road
         ]
 
 
+@pytest.mark.long
 def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
     machine, cut_road, run, monkeypatch
 ):
@@ -151,6 +152,7 @@ def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
         assert spoken == ["0", "1", "2", "3", "4", "5", "3", *(f"since {number}" for number in range(4))]
 
 
+@pytest.mark.long
 def test_who_lives_through_the_power_cut_does_not_pass_over_what_was_written_since(machine, cut_road):
     """Its partition is longer again than what it has read, before it has asked for more."""
     key = b"living"
@@ -173,6 +175,7 @@ def test_who_lives_through_the_power_cut_does_not_pass_over_what_was_written_sin
         assert value_of(connection, "SELECT count(*) FROM frames WHERE context_id = 'living'") == 6
 
 
+@pytest.mark.long
 def test_a_log_that_loses_what_was_put_back_gets_it_back_again(machine, cut_road, run):
     key = b"twice"
     words = [Raw(key, SAID % b"%d" % number) for number in range(5)]
@@ -201,6 +204,7 @@ def spoken_in(address):
         return {name: [one["content"] for one in messages] for name, messages in found.fetchall()}
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 37")
 def test_what_was_said_before_an_erasure_was_put_back_is_in_a_database_that_is_filled_anew(
     machine, cut_road, run
@@ -273,6 +277,7 @@ def set_limit(one, most):
         done.result(timeout=ON_SERVERS)
 
 
+@pytest.mark.long
 def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_told(machine, cut_road, run):
     key, said = b"large", b'{"type":"LLMMessagesAppendFrame"'
     ours = (
@@ -342,6 +347,7 @@ def in_the_tables(one):
         )
 
 
+@pytest.mark.long
 def test_the_look_reads_the_table_as_often_for_many_changed_partitions_as_for_one(road, run, monkeypatch):
     """Log and tables part at the beginning of each partition, so it looks near the end first, and then everywhere."""
     monkeypatch.setattr(comparison, "LOOK_BACK", 1)
@@ -421,6 +427,7 @@ def test_records_that_expired_before_they_were_stored_are_told_and_the_rest_is_r
         ).fetchall() == [(1, 3, 2)]
 
 
+@pytest.mark.long
 def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_stored(road, run):
     key = b"moved"
     projected(road, [Raw(key, SAID % b"old"), Raw(key, b'{"type":"LLMRunFrame","id":"a"}'), *mixed("1", FEW)])
@@ -481,6 +488,7 @@ def test_a_projector_that_runs_is_fenced_and_goes_on_in_the_new_generation(road,
         assert value_of(connection, "SELECT count(*) FROM lag") == PARTITIONS
 
 
+@pytest.mark.long
 def test_a_projector_that_is_frozen_in_a_transaction_does_not_keep_a_generation(road, run):
     projected(road, [Raw(b"ctx", RUN)])
     idle = next(number for number in range(PARTITIONS) if number != partition_for(b"ctx", PARTITIONS))

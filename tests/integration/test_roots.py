@@ -138,6 +138,7 @@ def test_without_its_topic_no_root_is_published_and_the_remedy_is_said(road, mon
     assert "nowhere.roots" in reason
 
 
+@pytest.mark.long
 def test_of_two_timekeepers_one_publishes_in_each_interval_also_when_the_other_is_killed(road):
     every = scaled(0.5)
     settings = road.settings.model_copy(

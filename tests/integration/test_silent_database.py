@@ -39,6 +39,7 @@ async def cut_off(address):
         yield way, both(through, address)
 
 
+@pytest.mark.long
 @pytest.mark.regression("trial C3")
 def test_when_the_first_host_falls_silent_projector_workers_and_readers_go_on_with_the_second(
     settings,

@@ -13,6 +13,7 @@ from tests.bounds import ON_SERVERS
 from tests.support.batches import value_of
 from tests.support.killable import projector
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.tiers import long
 from tests.support.timekeeper_process import timekeeper
 from tests.unit.rules.dsl import ask, begin, committed, hear, interim, interrupt, speak, start, stop, tokens
 
@@ -130,7 +131,7 @@ def test_two_timekeepers_bring_everything_to_rest_and_each_thing_is_settled_once
     assert ask_for(road, twice) == 0
 
 
-@pytest.mark.parametrize("point", ["after sweep", "after publish"])
+@pytest.mark.parametrize("point", [long("after sweep"), "after publish"])
 def test_whoever_is_killed_leaves_what_the_next_one_finishes(road, settings, point):
     with projector(road.settings) as projecting:
         road.publish(conversations(1))

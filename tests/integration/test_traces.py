@@ -239,6 +239,7 @@ async def train_position() -> dict:
 """
 
 
+@pytest.mark.long
 def test_who_takes_over_from_a_dead_worker_begins_a_trace_with_a_link(
     environment, collector, program, tmp_path
 ):
@@ -291,6 +292,7 @@ def test_who_takes_over_from_a_dead_worker_begins_a_trace_with_a_link(
     assert (before.trace_id, after.trace_id) == (turn.trace_id, call.trace_id)
 
 
+@pytest.mark.long
 def test_a_collector_that_is_away_costs_spans_and_nothing_else(environment, tmp_path):
     """Nothing listens at the endpoint: the turn is answered, and the log says so once for each process."""
     inherited, settings = environment

@@ -68,6 +68,7 @@ def memory_of(address, folder, *words):
     return int(done.stderr.split()[-1]) * 1024
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not STATUS.exists(), reason="only Linux says a process's peak")
 @pytest.mark.parametrize("contexts", [1, SHORT // 2], ids=["one long conversation", "many conversations"])
 def test_memory_does_not_grow_with_what_is_exported_or_imported(

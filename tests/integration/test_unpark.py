@@ -100,6 +100,7 @@ def talk(*frames, at=None):
     ]
 
 
+@pytest.mark.long
 def test_what_was_parked_reads_as_if_it_had_never_been(
     database, make_database, migrated_template, poison, monkeypatch
 ):

@@ -57,6 +57,7 @@ def publish_compressed(road, raw):
     return offsets[0]
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 1")
 def test_what_is_too_large_for_any_topic_is_kept_and_everything_else_goes_on(road):
     abroad = (partition_for(b"abroad", PARTITIONS) + 1) % PARTITIONS

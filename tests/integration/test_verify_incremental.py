@@ -13,6 +13,7 @@ from tests.laws.strategies import random_conversation
 from tests.support.batches import HISTORIES, Log, Projecting, histories_interleaved, project, value_of
 from tests.support.databases import made
 from tests.support.tampering import changed, rechained
+from tests.support.tiers import long
 
 from frameledger.evolve import evolve
 from frameledger.frames import EndFrame, LLMContextEraseFrame, encode_frame
@@ -56,7 +57,7 @@ def differences(found):
     return {name: one.differences.in_order() for name, one in found.items() if one.differences.count}
 
 
-@pytest.mark.parametrize(("page", "step"), [(3, 5), (500, 1)])
+@pytest.mark.parametrize(("page", "step"), [long(3, 5), (500, 1)])
 def test_what_was_verified_is_not_read_again_and_what_came_since_is(database, monkeypatch, step, page):
     monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     records = histories_interleaved()
@@ -171,6 +172,7 @@ def test_a_life_that_begins_while_what_came_before_it_is_verified_is_no_differen
     assert (found["lives"].frames, found["lives"].frames_before) == (1, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [1, 10_000, 1_000_000])
 def test_conversations_are_read_together_as_far_as_they_fit_and_all_are_verified(stored, monkeypatch, limit):
     monkeypatch.setattr(stored_rows, "PAGE_BYTES", limit)
@@ -236,6 +238,7 @@ def test_who_may_only_read_verifies_and_remembers_nothing(stored):
         assert value_of(connection, "SELECT count(*) FROM verified") == 0
 
 
+@pytest.mark.long
 def test_a_long_conversation_is_verified_in_the_memory_of_a_short_one(database):
     log = Log()
     log.add("long", b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"Count."}]}')
@@ -322,7 +325,7 @@ def test_real_conversations_differ_in_nothing(database, shared):
     assert sum(one.frames for one in found.values()) == len(log.records)
 
 
-@pytest.mark.parametrize("page", [11, 500])
+@pytest.mark.parametrize("page", [long(11), 500])
 def test_random_conversations_differ_in_nothing(database, monkeypatch, page):
     monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     log = Log()

@@ -10,6 +10,7 @@ from tests.support.batches import HISTORIES, value_of
 from tests.support.killable import projector
 from tests.support.road import PARTITIONS, Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.tampering import changed, rechained
+from tests.support.tiers import long
 
 from frameledger.ids import ContextId
 from frameledger.partition import partition_for
@@ -64,11 +65,11 @@ def test_what_was_projected_is_on_the_log(filled):
     ("statement", "version", "field"),
     [
         ("UPDATE frames SET payload = replace(payload::text, 'a', 'b')::json WHERE {}", 7, "payload"),
-        ("UPDATE frames SET trace_id = repeat('a', 32) WHERE {}", 7, "trace_id"),
+        long("UPDATE frames SET trace_id = repeat('a', 32) WHERE {}", 7, "trace_id"),
         ("UPDATE frames SET causation_id = gen_random_uuid() WHERE {}", 7, "causation_id"),
-        ("UPDATE frames SET source = 'somebody' WHERE {}", 7, "source"),
-        ("UPDATE frames SET frame_id = gen_random_uuid() WHERE {}", 7, "frame_id"),
-        ("UPDATE frames SET logged_at = logged_at + interval '1 ms' WHERE {}", 7, "logged_at"),
+        long("UPDATE frames SET source = 'somebody' WHERE {}", 7, "source"),
+        long("UPDATE frames SET frame_id = gen_random_uuid() WHERE {}", 7, "frame_id"),
+        long("UPDATE frames SET logged_at = logged_at + interval '1 ms' WHERE {}", 7, "logged_at"),
         ('UPDATE frames SET "offset" = "offset" + 100000 WHERE {}', 7, "row"),
         ("DELETE FROM frames WHERE {}", 7, "row"),
     ],

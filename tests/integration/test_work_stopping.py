@@ -169,6 +169,7 @@ def test_cancellations_are_followed_as_soon_as_their_topic_is_there(log_settings
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_a_bug_in_a_job_ends_the_worker_and_its_work_can_be_taken_at_once(office):
     async def buggy(job, session):
         raise LookupError("a bug")

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.statements import (
+    QUICK,
     Executed,
     _executed,
     _written,
@@ -58,9 +59,9 @@ def test_the_services_have_statements_to_look_for():
     assert {place.partition("/")[0] for place in found} >= {"claims", "projector", "store"}
 
 
-def run_of(paths, missing, status=pytest.ExitCode.OK, **others):
+def run_of(paths, missing, status=pytest.ExitCode.OK, markexpr="", **others):
     """A session of pytest at its end, which was asked for these paths and did not execute these statements."""
-    option = dict.fromkeys(["keyword", "markexpr", "collectonly"])
+    option = dict.fromkeys(["keyword", "collectonly"]) | {"markexpr": markexpr}
     config = SimpleNamespace(
         rootpath=Path("/here"),
         args=paths,
@@ -87,6 +88,13 @@ def test_a_green_run_of_the_whole_suite_fails_for_a_statement_that_it_did_not_ex
     session = run_of(paths, missing, before)
     pytest_sessionfinish(session)
     assert session.exitstatus == after
+
+
+@pytest.mark.parametrize(("markexpr", "fails"), [(QUICK, True), ("long", False), ("not servers", False)])
+def test_the_whole_suite_is_whole_without_its_long_tests(markexpr, fails):
+    session = run_of(["/here/tests"], ["a:1"], markexpr=markexpr)
+    pytest_sessionfinish(session)
+    assert session.exitstatus == (pytest.ExitCode.TESTS_FAILED if fails else pytest.ExitCode.OK)
 
 
 def test_with_workers_only_what_none_of_them_executed_fails_the_run():

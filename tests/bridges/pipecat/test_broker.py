@@ -67,6 +67,7 @@ async def on_the_log(settings, context_id):
     ]
 
 
+@pytest.mark.long
 def test_a_bot_talks_on_while_kafka_is_gone_and_what_it_said_arrives_if_kafka_comes_back(
     tmp_path, monkeypatch
 ):
