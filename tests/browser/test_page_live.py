@@ -62,6 +62,7 @@ def speaker(filled):
         yield one
 
 
+@pytest.mark.long
 def test_a_follower_misses_nothing_while_the_gateway_is_killed_and_started_again(filled, speaker, context):
     port = str(ports.choose(0))
     speaker.say("live", "one")

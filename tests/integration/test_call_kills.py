@@ -378,6 +378,7 @@ def test_an_interruption_stops_a_call_whose_worker_hears_no_cancellations(road, 
     check(road, effects, [call], safe=False, interrupted=True)
 
 
+@pytest.mark.long
 def test_the_timekeeper_settles_what_the_dead_left_and_nothing_of_it_is_run_when_somebody_comes(
     road, effects, effects_path
 ):

@@ -185,6 +185,7 @@ def test_a_real_model_without_its_key_is_one_clear_sentence(tmp_path, provider):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_what_keeps_it_from_starting_is_said_with_exit_code_1(tmp_path):
     shown = Folder(tmp_path, FRAMELEDGER_JAVA="no java").run(*QUICKLY)
     assert shown.returncode == 1

@@ -217,6 +217,7 @@ def test_an_installed_kafka_is_used_as_it_is(tmp_path):
         java.installed(tmp_path / "libs")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
 def test_a_broker_with_tls_and_a_password_is_reached_with_the_settings(tmp_path):
     make_certificate(tmp_path)

@@ -127,6 +127,7 @@ def test_a_cluster_that_could_not_be_made_leaves_nothing_behind(tmp_path, monkey
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [".gitignore", "logs", "run"]
 
 
+@pytest.mark.long
 @root_only
 @as_our_user
 def test_root_needs_no_other_permissions_on_any_folder(tmp_path):
@@ -139,6 +140,7 @@ def test_root_needs_no_other_permissions_on_any_folder(tmp_path):
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path, folder)} == {0o700}
 
 
+@pytest.mark.long
 @root_only
 def test_root_without_namespaces_runs_it_as_a_system_user_in_an_open_folder(no_namespaces):
     with open_folder() as folder, embedded_postgres.running(folder) as server:
@@ -146,6 +148,7 @@ def test_root_without_namespaces_runs_it_as_a_system_user_in_an_open_folder(no_n
         assert server.data == folder / "postgres"
 
 
+@pytest.mark.long
 @root_only
 def test_root_without_namespaces_keeps_it_elsewhere_if_the_folder_is_closed(tmp_path, no_namespaces):
     folder = tmp_path / "closed"
@@ -158,6 +161,7 @@ def test_root_without_namespaces_keeps_it_elsewhere_if_the_folder_is_closed(tmp_
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.long
 @root_only
 @pytest.mark.regression("journey 48")
 def test_root_without_namespaces_runs_a_copy_if_it_is_installed_for_root_alone(

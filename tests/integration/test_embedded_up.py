@@ -302,7 +302,7 @@ def test_no_command_shows_a_password(tmp_path):
         assert "hush" not in shown.stdout
 
 
-@pytest.mark.parametrize("name", ["KAFKA", long("POSTGRES")])
+@pytest.mark.parametrize("name", [long("KAFKA"), "POSTGRES"])
 def test_a_busy_port_that_was_asked_for_is_an_error_with_its_remedy(tmp_path, name):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -319,7 +319,7 @@ def test_a_busy_port_that_was_asked_for_is_an_error_with_its_remedy(tmp_path, na
     ("variable", "value", "problem"),
     [
         ("FRAMELEDGER_DATA_DIR", "a file", "cannot be created"),
-        ("FRAMELEDGER_JAVA", "no java", "There is no Java at no java"),
+        long("FRAMELEDGER_JAVA", "no java", "There is no Java at no java"),
         long("FRAMELEDGER_KAFKA_HOME", ".", "is not a Kafka installation"),
         ("FRAMELEDGER_KAFKA_PROT", "1", "Did you mean FRAMELEDGER_KAFKA_PORT?"),
     ],

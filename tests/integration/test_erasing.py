@@ -17,6 +17,7 @@ from tests.support.batches import (
     project,
     value_of,
 )
+from tests.support.tiers import long
 
 from frameledger import record
 from frameledger.evolve import evolve
@@ -102,7 +103,7 @@ def verified(address, context_id):
 
 
 @pytest.mark.usefixtures("both_writers")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *map(long, range(1, 4))])
 def test_the_tables_are_the_fold_of_the_whole_log_however_it_is_cut(
     database, make_database, migrated_template, seed
 ):

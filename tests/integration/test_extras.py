@@ -208,9 +208,9 @@ def test_what_the_wheel_carries_is_there_without_any_extra(environment):
             "anthropic",
             ["frameledger_services.providers.anthropic", "frameledger_services.providers.out_of_band"],
         ),
-        ("embedded", ["frameledger_services.embedded"]),
-        ("services,gateway", ["frameledger_services.gateway"]),
-        ("http", [OVER_HTTP]),
+        long("embedded", ["frameledger_services.embedded"]),
+        long("services,gateway", ["frameledger_services.gateway"]),
+        long("http", [OVER_HTTP]),
         ("all", [*(f"-{module}" for module in OVER_FRAMEWORKS), "frameledger", "frameledger_services"]),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 
 import psycopg
+import pytest
 from tests.support.batches import project
 from tests.support.recovering import (  # noqa: F401  # a fixture
     SAID,
@@ -38,6 +39,7 @@ def frames_with_places(address):
         )
 
 
+@pytest.mark.long
 def test_rebuild_and_recover_know_what_was_imported_and_lose_nothing_that_the_log_has(
     road, run, make_database, migrated_template
 ):

@@ -291,6 +291,7 @@ def test_an_answer_does_not_wait_for_what_goes_on_in_the_background(stage):
     assert stage.rows("SELECT status FROM tool_calls WHERE context_id = 'bg'") == [("running",)]
 
 
+@pytest.mark.long
 def test_no_word_comes_twice_when_a_worker_dies_in_the_middle_of_an_answer(stage):
     stage.inference.kill()
     with answerer(stage.settings, Plan("published LLMTextFrame"), service="dying", models=("owl",)) as dying:
@@ -307,6 +308,7 @@ def test_no_word_comes_twice_when_a_worker_dies_in_the_middle_of_an_answer(stage
     assert stage.rows("SELECT attempt > 1 FROM runs WHERE context_id = 'died'") == [(True,)]
 
 
+@pytest.mark.long
 def test_where_nobody_answers_it_is_503_and_the_clients_next_try_is_answered(stage):
     stage.inference.kill()
     answers = []

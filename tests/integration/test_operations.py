@@ -177,6 +177,7 @@ def until_a_root_is_published(address: str) -> None:
         reader.close()
 
 
+@pytest.mark.long
 def test_each_service_does_its_work_with_the_rights_that_the_page_gives_it(
     guarded_broker, login_roles, database, tmp_path
 ):

@@ -220,7 +220,7 @@ def test_those_who_live_and_only_fence_each_other_park_nothing(database):
         assert value_of(connection, "SELECT json_agg(outcome) FROM frames") == ["applied"] * 3
 
 
-@pytest.mark.parametrize("hanging", [False, True], ids=["it kills", "it never ends"])
+@pytest.mark.parametrize("hanging", [False, long(True)], ids=["it kills", "it never ends"])
 def test_a_frame_that_ends_whoever_folds_it_parks_its_conversation_and_no_other(road, hanging):
     records = histories("good", ["barge-in", "parallel-tools"])
     deadly = Raw(b"bad", b'{"type":"TranscriptionFrame","user_id":"u","timestamp":"","text":"deadly"}')

@@ -105,6 +105,7 @@ def test_after_a_rebuild_a_conversation_goes_on_as_if_there_had_been_none(
     same(dump(database), dump(untouched))
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 53")
 def test_a_long_conversation_is_folded_before_its_lock_and_its_frames_are_stored_meanwhile(
     database, make_database, migrated_template

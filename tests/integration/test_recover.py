@@ -549,6 +549,7 @@ POINTS = (
 )
 
 
+@pytest.mark.long
 def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machine, cut_road, run):
     """Each is killed a step later than the one before it, and begins with what that one left."""
     words = [Raw(b"%d" % number, SAID % b"kept") for number in range(3)]

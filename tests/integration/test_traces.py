@@ -181,6 +181,7 @@ def test_a_turn_with_a_call_is_one_trace_over_four_processes(environment, collec
         assert found.fetchall() == [(trace,)]
 
 
+@pytest.mark.long
 def test_what_a_person_publishes_on_the_command_line_begins_a_trace_and_an_answer_leads_to_its_call(
     environment, collector, program
 ):

@@ -9,6 +9,7 @@ import pytest
 from psycopg import AsyncConnection, IsolationLevel
 from tests.support.batches import Log, Projecting, histories_interleaved, project, rows_of, value_of
 from tests.support.databases import made
+from tests.support.tiers import long
 from tests.support.transferring import exported, imported, killed_while_importing, random_log
 
 from frameledger import record
@@ -256,7 +257,7 @@ def six(database_server, migrated_template):
 
 
 @pytest.mark.parametrize("point", ["after page", "before commit", "after commit"])
-@pytest.mark.parametrize("times", [1, 2, 4])
+@pytest.mark.parametrize("times", [long(1), 2, long(4)])
 def test_a_process_that_is_killed_leaves_whole_conversations_and_the_next_goes_on(six, other, point, times):
     there, content = six
     assert killed_while_importing(other, content, point, times) == -signal.SIGKILL

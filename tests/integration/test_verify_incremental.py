@@ -313,6 +313,7 @@ def test_rows_without_a_head_are_found(stored, command):
     assert command(stored, DESK).exit_code == 1
 
 
+@pytest.mark.long
 def test_real_conversations_differ_in_nothing(database, shared):
     log = Log()
     for line in (shared / "data" / "real-conversations.jsonl").read_bytes().splitlines():

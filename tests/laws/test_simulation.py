@@ -77,6 +77,7 @@ def test_a_worker_that_starts_without_reading_is_caught(monkeypatch):
     assert broken_promise(50, hint=39) == "no call that was cancelled or interrupted is executed"
 
 
+@pytest.mark.long
 def test_a_fold_that_lets_any_frame_count_as_a_change_is_caught(monkeypatch):
     monkeypatch.setattr(
         "frameledger.evolve.history.has_changed",
