@@ -1,10 +1,13 @@
 /** What differs between two versions, put so that it can be shown. Pure functions over an answer of `/diff`. */
 
-import {diffWordsWithSpace} from './vendor/diff/diff/word.js';
+import {diffWordsWithSpace, wordsWithSpaceDiff} from './vendor/diff/diff/word.js';
 import {isRedacted, parts, speakerOf, text} from './words.js';
 
-/** Beyond so many characters a comparison word by word would hold the page up. */
+/** Longer texts are not compared: to take them apart into words holds the page up, too. */
 const MOST = 20_000;
+/** What the comparisons of a Diff may cost together, in words times edits: about half a second, for
+ * which the page stands still. */
+const BUDGET = 12_000_000;
 
 /**
  * Returns the messages that differ, in the order of their places.
@@ -18,16 +21,35 @@ export function messagesOf({added, removed, replaced}) {
   ].sort((a, b) => a.era - b.era || a.position - b.position);
 }
 
-/**
- * Returns two texts as pieces: what both have, what only the first has, and what only the second has.
- * @returns {{text: string, change: 'same'|'gone'|'come'}[]}
- */
-export function words(before, after) {
-  if (before.length + after.length > MOST) return [{text: before, change: 'gone'}, {text: after, change: 'come'}];
-  return diffWordsWithSpace(before, after).map(({value, added, removed}) => ({
-    text: value,
-    change: added ? 'come' : removed ? 'gone' : 'same',
-  }));
+/** Compares texts word by word, as long as all of its comparisons together do not cost too much. */
+export class Comparison {
+  #left = BUDGET;
+
+  /**
+   * Returns two texts as pieces: what both have, what only the first has, and what only the second has. Of texts that
+   * differ too much, all of the first and all of the second.
+   * @returns {{text: string, change: 'same'|'gone'|'come'}[]}
+   */
+  words(before, after) {
+    if (before === after) return [{text: before, change: 'same'}];
+    return this.#compared(before, after) ?? [{text: before, change: 'gone'}, {text: after, change: 'come'}];
+  }
+
+  #compared(before, after) {
+    if (before.length + after.length > MOST) return undefined;
+    // In Chinese and Japanese each character is a word.
+    const size = wordCount(before) + wordCount(after);
+    // Half of what is left: a text that was written anew does not take it all from those behind it.
+    const maxEditLength = Math.floor(this.#left / 2 / size);
+    const found = diffWordsWithSpace(before, after, {maxEditLength});
+    const edits = found?.reduce((sum, {added, removed, count}) => sum + (added || removed ? count : 0), 0);
+    this.#left -= size * (edits ?? maxEditLength);
+    return found?.map(({value, added, removed}) => ({text: value, change: added ? 'come' : removed ? 'gone' : 'same'}));
+  }
+}
+
+function wordCount(text) {
+  return wordsWithSpaceDiff.tokenize(text).length;
 }
 
 /** Returns a message as one text: what it says, and which functions it calls. */

@@ -1,10 +1,10 @@
 /** What differs between two versions: messages word by word, tools, settings, and the frames that did it. */
 
-import {html, useEffect, useState} from './html.js';
+import {html, useEffect, useMemo, useState} from './html.js';
 import {contextPath} from './api.js';
 import {go, href, useAddress} from './address.js';
 import {Missing, useAnswer} from './answer.js';
-import {messagesOf, roleOfChange, termsOf, told, words} from './changes.js';
+import {Comparison, messagesOf, roleOfChange, termsOf, told} from './changes.js';
 import {Frame, Version} from './facts.js';
 import {count} from './format.js';
 import {isRedacted, text} from './words.js';
@@ -62,8 +62,8 @@ function End({name, value, first, newest, set}) {
 }
 
 function Found({found, source, from, to, isAll}) {
-  const messages = messagesOf(found);
-  const terms = termsOf(found.terms);
+  // Compared once: it is drawn again with every frame that comes.
+  const {messages, terms} = useMemo(() => compared(found), [found]);
   const shown = isAll ? [...messages, ...unchanged(source, found)].sort((a, b) => a.era - b.era || a.position - b.position) : messages;
   if (messages.length + terms.length === 0 && !isAll) {
     return html`<p class="nothing" role="status">The context is the same at both versions.</p>`;
@@ -75,6 +75,32 @@ function Found({found, source, from, to, isAll}) {
       <ul class="changes">${terms.map((one) => html`<${Term} one=${one} />`)}</ul>`}`;
 }
 
+/** Returns the messages, the tools and the settings that differ, each with the pieces of its text. */
+function compared(found) {
+  const comparison = new Comparison();
+  return {
+    messages: messagesOf(found).map((one) => ({...one, pieces: piecesOfMessage(one, comparison)})),
+    terms: termsOf(found.terms).map((one) => ({...one, pieces: piecesOfTerm(one, comparison)})),
+  };
+}
+
+function piecesOfMessage({before, after}, comparison) {
+  if (before === null) return [{text: told(after), change: 'come'}];
+  if (after === null) return [{text: told(before), change: 'gone'}];
+  return comparison.words(told(before), told(after));
+}
+
+function piecesOfTerm({kind, before, after}, comparison) {
+  const short = (value) => {
+    if (kind === 'tool') return text(value?.function?.description ?? value, 2);
+    return isRedacted(value) ? text(value) : JSON.stringify(value);
+  };
+  if (before === undefined) return [{text: short(after), change: 'come'}];
+  if (after === undefined) return [{text: short(before), change: 'gone'}];
+  const isSame = short(before) === short(after);
+  return isSame ? comparison.words(text(before, 2), text(after, 2)) : comparison.words(short(before), short(after));
+}
+
 function Change({one, source, from, to}) {
   const [sign, verb] = SIGNS[one.change] ?? [' ', 'stayed'];
   const frames = one.change === 'same' ? [] : byWhom(source, one, from, to);
@@ -82,44 +108,29 @@ function Change({one, source, from, to}) {
     <span class="sign" aria-hidden="true">${sign}</span>
     <div class="what">
       <span class="role">${roleOfChange(one)}</span> <span class="verb">${verb}</span>
-      <p class="words"><${Said} one=${one} /></p>
+      <p class="words">${one.change === 'same' ? told(one.after) : one.pieces.map(drawn)}</p>
       <p class="faint by">${frames.map((frame, index) => html`${index > 0 && ', '}<${Frame} frame=${frame} />`)}</p>
     </div>
     <a class="reason" href=${href({tab: 'why', message: one.place, at: one.after === null ? from : to, from: null, to: null, only: null})}>why</a>
   </li>`;
 }
 
-function Said({one}) {
-  if (one.before === null) return html`<ins>${told(one.after)}</ins>`;
-  if (one.after === null) return html`<del>${told(one.before)}</del>`;
-  return words(told(one.before), told(one.after)).map((piece) => PIECES[piece.change](piece.text));
+function drawn({text: said, change}) {
+  switch (change) {
+    case 'gone': return html`<del>${said}</del>`;
+    case 'come': return html`<ins>${said}</ins>`;
+    default: return said;
+  }
 }
-
-const PIECES = {
-  same: (said) => said,
-  gone: (said) => html`<del>${said}</del>`,
-  come: (said) => html`<ins>${said}</ins>`,
-};
 
 function Term({one}) {
   const change = one.before === undefined ? 'added' : one.after === undefined ? 'removed' : 'replaced';
   const [sign, verb] = SIGNS[change];
-  const short = (value) => {
-    if (one.kind === 'tool') return text(value?.function?.description ?? value, 2);
-    return isRedacted(value) ? text(value) : JSON.stringify(value);
-  };
-  const [before, after] = [one.before, one.after].map((value) => (value === undefined ? '' : short(value)));
-  const isSame = before === after;
   return html`<li class=${change} data-setting=${one.kind === 'setting' ? one.name : undefined} data-tool=${one.kind === 'tool' ? one.name : undefined}>
     <span class="sign" aria-hidden="true">${sign}</span>
     <div class="what"><span class="role">${one.kind}</span> <code>${one.name}</code> <span class="verb">${verb}</span>
-      <p class="words">${(isSame ? words(text(one.before, 2), text(one.after, 2)) : pieces(before, after)).map((piece) => PIECES[piece.change](piece.text))}</p></div>
+      <p class="words">${one.pieces.map(drawn)}</p></div>
   </li>`;
-}
-
-function pieces(before, after) {
-  if (before === '' || after === '') return [{text: before || after, change: before === '' ? 'come' : 'gone'}];
-  return words(before, after);
 }
 
 function summary(messages, terms) {

@@ -31,7 +31,7 @@ export function Frame({frame}) {
   if (!frame) return null;
   return html`<span class="frame"><${Version} at=${frame.version} /> <span class="type">${typeName(frame.type)}</span>${
     frame.logged_at && html` <${Clock} time=${frame.logged_at} />`}${
-    frame.source && html` <span class="faint">by ${text(frame.source)}</span>`}</span>`;
+    frame.source && html` <span class="faint">by <bdi>${text(frame.source)}</bdi></span>`}</span>`;
 }
 
 /** A time of day; date and zone are shown to who points at it. */

@@ -51,7 +51,7 @@ function Attempt({attempt, isOnly}) {
 export function Lost({run}) {
   if (run.ignored.length === 0) return null;
   return html`<div class="lost"><h3>Ignored</h3><ul>${run.ignored.map((one) => html`<li>
-    <${Frame} frame=${one.frame} />: <em>${one.frame.reason}</em>${one.text && html` “${text(one.text)}”`}</li>`)}</ul></div>`;
+    <${Frame} frame=${one.frame} />: <em>${one.frame.reason}</em>${one.text && html` “<bdi>${text(one.text)}</bdi>”`}</li>`)}</ul></div>`;
 }
 
 /** Tokens of a run in words. */

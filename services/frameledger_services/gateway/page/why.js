@@ -74,7 +74,7 @@ function FromClient({found}) {
   const [first] = found.readings;
   return html`<${Step} name="Said by a client">
     <p><${Frame} frame=${first.began_by} /></p>
-    ${(found.heard ?? []).map((one) => html`<p>heard <${Frame} frame=${one.frame} />: “${text(one.text)}”</p>`)}
+    ${(found.heard ?? []).map((one) => html`<p>heard <${Frame} frame=${one.frame} />: “<bdi>${text(one.text)}</bdi>”</p>`)}
   <//>`;
 }
 

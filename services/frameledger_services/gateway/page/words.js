@@ -108,8 +108,15 @@ function part(one) {
   return {kind: 'other', text: text(one)};
 }
 
-function withoutMedia(_, value) {
-  return typeof value === 'string' && value.startsWith('data:') ? shortened(value) : value;
+/** What says that the `data` beside it is base64: OpenAI's sound, Anthropic's and Google's media, MCP's. */
+const TYPES_OF_DATA = ['format', 'media_type', 'mime_type', 'mimeType'];
+
+/** As a replacer of `JSON.stringify`, which calls it with the object that has the value as `this`. */
+function withoutMedia(name, value) {
+  if (typeof value !== 'string') return value;
+  if (value.startsWith('data:')) return shortened(value);
+  const isMedia = name === 'data' && (this.type === 'base64' || TYPES_OF_DATA.some((one) => typeof this[one] === 'string'));
+  return isMedia ? `base64, ${number(value.length)} bytes` : value;
 }
 
 function shortened(url) {

@@ -60,7 +60,7 @@ function Item({call, isOpen, turn, tick}) {
   const since = seconds(call.since, new Date().toISOString());
   return html`<div class="item"><details onToggle=${(event) => event.target === event.currentTarget && turn(call, event.target.open)}>
     <summary><strong>${call.function_name}</strong>
-      <span>${call.waiting_for !== null && html`waits for ${text(call.waiting_for)} `}in <span class="id">${call.context_id}</span></span>
+      <span>${call.waiting_for !== null && html`waits for <bdi>${text(call.waiting_for)}</bdi> `}in <span class="id">${call.context_id}</span></span>
       <time datetime=${call.since} title=${whole(call.since)}>for ${took(since)}</time>
       ${call.waiting_deadline && html`<${Deadline} time=${call.waiting_deadline} />`}
     </summary>
