@@ -137,6 +137,31 @@ def test_who_looks_at_the_past_is_not_taken_away_from_it(speaker, web):
     assert said(web, 2) == ["one", "two"]
 
 
+@pytest.mark.regression("gateway 70")
+def test_who_scrolled_away_from_the_end_stays_there_while_following(speaker, web):
+    speaker.say("scrolled", *(f"number {number}" for number in range(100)))
+    web.open("scrolled")
+    follow(web)
+    web.shown(100)
+    end, top = web.page.get_by_text("number 99", exact=True), web.page.get_by_text("number 3", exact=True)
+    expect(end).to_be_in_viewport()
+    top.scroll_into_view_if_needed()
+    expect(end).not_to_be_in_viewport()
+    web.page.keyboard.press("?")
+    expect(web.page.get_by_role("dialog")).to_be_visible()
+    web.page.keyboard.press("Escape")
+    speaker.say("scrolled", "the newest")
+    web.shown(101)
+    expect(top).to_be_in_viewport()
+    # Stops to follow, and follows again.
+    newest = web.page.get_by_text("the newest", exact=True)
+    web.page.keyboard.press("f")
+    web.page.keyboard.press("f")
+    expect(newest).to_be_in_viewport()
+    speaker.say("scrolled", "\n".join("a long one" for _ in range(200)), "the last")
+    expect(web.page.get_by_text("the last", exact=True)).to_be_in_viewport()
+
+
 @pytest.mark.regression("fault 63")
 def test_a_version_can_be_typed_while_frames_come(speaker, web):
     speaker.say("compared", "one", "two", "three")

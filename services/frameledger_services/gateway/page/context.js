@@ -12,7 +12,7 @@ const CHUNK = 50;
 
 /**
  * @param {{source: import('./source.js').Source, at: number, sticks: boolean, selected: string|null}} about `sticks`:
- *   the end stays in view
+ *   the end stays in view, unless the reader scrolled away from it
  */
 export function Context({source, at, sticks, selected}) {
   const {past, frames} = source;
@@ -28,7 +28,7 @@ export function Context({source, at, sticks, selected}) {
   useEffect(() => {
     if (rows === null) source.ensure(at);
   }, [at, rows === null]);
-  useInView({scroller, fresh, sticks, selected});
+  useInView({scroller, at, fresh, sticks, selected});
   return html`
     <section class="context" aria-label="Context" data-version=${rows === null ? null : at}>
       <h2>Context <small>${rows === null ? 'loading …' : `at ${at}: ${count(rows.length, 'message')}`}</small></h2>
@@ -84,27 +84,48 @@ function Caret() {
 /**
  * Keeps in view what a step is about: the end if it was there, else what the version made, else what was asked for.
  * `fresh` is the place of what it made, the list and the one in it, null for nothing: to look for it would take longer
- * than to draw the step.
+ * than to draw the step. What is drawn again without a step moves nothing.
  */
-function useInView({scroller, fresh, sticks, selected}) {
-  const wasAtEnd = useRef(true);
+function useInView({scroller, at, fresh, sticks, selected}) {
+  const place = useRef({top: 0, isAtEnd: true, isLeft: false, sticks: false, shown: null});
+  // Only the reader scrolls up between two drawings. What comes makes the end go away, and moves nothing.
+  const look = () => {
+    const {scrollTop: top} = scroller.current;
+    const isAtEnd = atEnd(scroller.current);
+    if (isAtEnd) place.current.isLeft = false;
+    else if (top < place.current.top) place.current.isLeft = true;
+    place.current.top = top;
+    return isAtEnd;
+  };
   useEffect(() => {
     const element = scroller.current;
     const note = () => {
-      wasAtEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 60;
+      place.current.isAtEnd = look();
     };
     element.addEventListener('scroll', note, {passive: true});
     return () => element.removeEventListener('scroll', note);
   }, []);
   useLayoutEffect(() => {
     const element = scroller.current;
-    if (sticks || wasAtEnd.current) element.scrollTop = element.scrollHeight;
-    if (fresh !== null) within(element, element.querySelectorAll('.messages')[fresh[0]].children[fresh[1]]);
+    const now = place.current;
+    // The browser tells of a scroll a little later than a frame may come.
+    look();
+    if (sticks && !now.sticks) now.isLeft = false;
+    if (sticks ? !now.isLeft : now.isAtEnd) element.scrollTop = element.scrollHeight;
+    const shown = fresh && `${at} ${fresh}`;
+    if (shown !== now.shown && shown !== null && !(sticks && now.isLeft)) {
+      within(element, element.querySelectorAll('.messages')[fresh[0]].children[fresh[1]]);
+    }
+    Object.assign(now, {top: element.scrollTop, isAtEnd: atEnd(element), sticks, shown});
   });
   useLayoutEffect(() => {
     const chosen = selected && scroller.current.querySelector(`[data-place="${CSS.escape(selected)}"]`);
     if (chosen) within(scroller.current, chosen);
   }, [selected]);
+}
+
+function atEnd(element) {
+  return element.scrollHeight - element.scrollTop - element.clientHeight < 60;
 }
 
 /** Scrolls as little as it takes; the window stays where it is. */
