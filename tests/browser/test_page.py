@@ -130,6 +130,22 @@ def test_a_search_is_in_the_address_and_there_again_after_the_back_button(web):
     expect(web.page.get_by_role("searchbox", name="Search")).to_have_value("jazz trio")
 
 
+@pytest.mark.regression("gateway 69")
+@pytest.mark.parametrize(("name", "value"), [("q", "x" * 201), ("since", "12345-01-01")])
+def test_a_filter_that_is_refused_stays_and_is_explained_below(web, name, value):
+    web.page.goto(f"{web.origin}/?{name}={value}")
+    main = web.page.get_by_role("main")
+    expect(main.get_by_role("alert")).to_contain_text(f"{name}:")
+    search = web.page.get_by_role("searchbox", name="Search")
+    expect(search).to_have_attribute("maxlength", "200")
+    expect(web.page.get_by_label("Since")).to_have_attribute("max", "9999-12-31")
+    expect(main).not_to_contain_text("No conversation")
+    if name == "q":
+        search.fill("jazz trio")
+        expect(web.page.locator("tr[data-context]")).to_have_count(1)
+        expect(main.get_by_role("alert")).to_have_count(0)
+
+
 @pytest.mark.regression("fault 63")
 def test_what_is_typed_stays_while_the_list_is_drawn_anew(web):
     rows = web.list()
@@ -289,6 +305,51 @@ def test_everything_is_done_with_the_keyboard_alone(web, connection):
     expect(keys).to_contain_text("Home")
     press("Escape")
     expect(keys).to_be_hidden()
+
+
+@pytest.mark.regression("gateway 71")
+def test_title_and_focus_follow_from_screen_to_screen(web):
+    web.list()
+    heading = web.page.get_by_role("heading", level=1)
+    expect(heading).to_have_text("Conversations")
+    expect(heading).not_to_be_focused()
+    web.page.get_by_role("link", name="barge-in").press("Enter")
+    web.shown(22)
+    expect(heading).to_be_focused()
+    expect(web.page).to_have_title("barge-in · Frameledger")
+    web.page.get_by_role("link", name=re.compile("needs a person")).press("Enter")
+    expect(heading).to_have_text("What needs a person")
+    expect(heading).to_be_focused()
+    expect(web.page).to_have_title("What needs a person · Frameledger")
+    web.page.go_back()
+    web.shown(22)
+    expect(heading).to_be_focused()
+    expect(web.page).to_have_title("barge-in · Frameledger")
+    web.page.keyboard.press("/")
+    expect(web.page.get_by_role("searchbox", name="Search")).to_be_focused()
+
+
+@pytest.mark.regression("gateway 72")
+@pytest.mark.parametrize("tab", ["constructor", "nothing"])
+def test_a_tab_that_there_is_not_is_the_context(web, tab):
+    web.page.goto(f"{web.origin}/c/barge-in?tab={tab}")
+    web.shown(22)
+    chosen = web.page.get_by_role("navigation", name="Views").locator("[aria-current=page]")
+    expect(chosen).to_have_text("Context")
+
+
+@pytest.mark.regression("gateway 74")
+def test_a_version_that_is_not_there_is_said_not_to_be(web):
+    where = web.page.locator(".where")
+    web.open("barge-in", at=22)
+    expect(where).to_contain_text("version 22 of 22")
+    expect(where).not_to_contain_text("no version")
+    web.page.goto(f"{web.origin}/c/barge-in?at=999999")
+    web.shown(22)
+    expect(where).to_contain_text("There is no version 999,999")
+    web.page.keyboard.press(",")
+    web.shown(21)
+    expect(where).not_to_contain_text("no version")
 
 
 def test_marks_lead_from_one_turn_to_the_next(web, connection):

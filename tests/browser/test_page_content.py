@@ -1,5 +1,5 @@
 """Content of conversations that a page could be stopped or misled by, in a real browser: long texts, both directions of
-writing, sound and pictures, many frames."""
+writing, sound and pictures, many frames, ids that no address can have."""
 
 import json
 import random
@@ -9,7 +9,8 @@ from playwright.sync_api import expect
 from tests.support.batches import Log, project
 
 UNRELATED, SHORT_CHANGES, BOTH_WAYS = "unrelated", "short-changes", "both-ways"
-MEDIA, LONG = "media", "long"
+MEDIA, REVIVED, LONG = "media", "revived", "long"
+FOLDERS = (".", "..")
 TURNED = "Bob \u202e elppA "
 HEBREW = "שלום לכולם, hello וברוכים הבאים."
 SOUND, PICTURE = "A" * 4_000, "B" * 3_000
@@ -57,7 +58,13 @@ WRITTEN = {
             ],
         )
     ],
+    REVIVED: [
+        append("user", "My number is 12."),
+        {"type": "LLMContextEraseFrame", "id": "e", "why": "asked for"},
+        append("user", "Hello again."),
+    ],
     LONG: [{"type": "LLMTextFrame", "text": "word "}] * FRAMES,
+    **{context_id: [append("user", "Who finds me?")] for context_id in FOLDERS},
 }
 
 
@@ -143,6 +150,25 @@ def test_sound_and_pictures_are_named_and_not_written_out(web):
     expect(context).to_contain_text("forty degrees")
     expect(context).not_to_contain_text("AAAA")
     expect(context).not_to_contain_text("BBBB")
+
+
+@pytest.mark.regression("gateway 73")
+@pytest.mark.parametrize("context_id", FOLDERS)
+def test_a_conversation_that_no_address_can_name_says_how_to_read_it(web, context_id):
+    web.list()
+    web.page.get_by_role("link", name=context_id, exact=True).click()
+    main = web.page.get_by_role("main")
+    expect(main.get_by_role("heading", level=1)).to_have_text(context_id)
+    expect(main).to_contain_text(f"frameledger show {context_id}")
+    web.page.reload()
+    expect(main).to_contain_text(f"frameledger show {context_id}")
+
+
+@pytest.mark.regression("gateway 74")
+def test_a_version_that_was_erased_is_said_to_be(web):
+    web.page.goto(f"{web.origin}/c/{REVIVED}?at=1")
+    web.shown(2)
+    expect(web.page.locator(".where")).to_contain_text("Version 1 was erased")
 
 
 @pytest.mark.regression("gateway 75")

@@ -10,11 +10,13 @@ import {useEffect, useState} from './html.js';
 
 const CONVERSATION = '/c/';
 const WORK = '/work';
+/** Ids that browsers take for folders, in any spelling: no path can end with them, so they are a parameter. */
+const FOLDERS = ['.', '..'];
 const VERSIONS = ['at', 'from', 'to'];
 const PATHS = {
   list: () => '/',
   work: () => WORK,
-  conversation: (id) => CONVERSATION + encodeURIComponent(id),
+  conversation: (id) => (isFolder(id) ? '/' : CONVERSATION + encodeURIComponent(id)),
 };
 /** Browsers refuse more than some changes of the address a second, and a step need not wait for one. */
 const SETTLED_AFTER = 250;
@@ -23,6 +25,11 @@ const SETTLED_WITHIN = 1_000;
 let now = parse(location.pathname, location.search);
 let unwritten = null;
 const listeners = new Set();
+
+/** Returns whether a browser takes the id of a conversation for a folder, so that the API cannot be asked for it. */
+export function isFolder(id) {
+  return FOLDERS.includes(id);
+}
 
 /** @returns {Address} */
 export function read() {
@@ -145,7 +152,9 @@ function parse(path, search) {
     if (!VERSIONS.includes(name)) found[name] = value;
     else if (/^\d{1,15}$/.test(value)) found[name] = Number(value);
   }
-  found.context = path.startsWith(CONVERSATION) ? decoded(path.slice(CONVERSATION.length)) : null;
+  if (path !== '/' || !isFolder(found.context)) {
+    found.context = path.startsWith(CONVERSATION) ? decoded(path.slice(CONVERSATION.length)) : null;
+  }
   found.screen = found.context !== null ? 'conversation' : path === WORK ? 'work' : 'list';
   return found;
 }
@@ -161,7 +170,8 @@ function decoded(text) {
 function write(address) {
   const {context, screen, ...parameters} = address;
   // A thousand links are written at once; `URLSearchParams` would take as long as their elements.
-  const given = Object.entries(parameters).filter(([, value]) => value !== null);
+  const named = isFolder(context) ? {context, ...parameters} : parameters;
+  const given = Object.entries(named).filter(([, value]) => value !== null);
   const query = given.map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`).join('&');
   return PATHS[screen](context) + (query === '' ? '' : `?${query}`);
 }

@@ -1,9 +1,10 @@
 /** One conversation: its time, its frames beside the context that they make, and panels. */
 
-import {go, to, useAddress} from './address.js';
+import {go, isFolder, to, useAddress} from './address.js';
 import {Context} from './context.js';
 import {Export} from './export.js';
 import {Frames} from './frames.js';
+import {Heading} from './heading.js';
 import {html, useEffect, useReducer, useState} from './html.js';
 import {KeysHelp, useKeys} from './keys.js';
 import {lazy} from './lazy.js';
@@ -13,6 +14,8 @@ import {leap} from './spans.js';
 import {Timeline, useTime} from './timeline.js';
 
 const PANELS = {
+  // Without the names that every object has: the tab of an address may be any text.
+  __proto__: null,
   runs: ['Runs', lazy(() => import('./runs.js'), 'Runs')],
   calls: ['Calls', lazy(() => import('./calls.js'), 'Calls')],
   diff: ['Diff', lazy(() => import('./diff.js'), 'Diff')],
@@ -23,13 +26,21 @@ const PANELS = {
 
 /** @param {{id: string}} about */
 export function Conversation({id}) {
-  const {at} = useAddress();
-  const source = useSource(id, at);
   useEffect(() => {
     document.title = `${id} · Frameledger`;
   }, [id]);
+  return isFolder(id) ? html`<${Failure} problem=${unreachable(id)} title=${id} />` : html`<${Opened} id=${id} />`;
+}
+
+function unreachable(id) {
+  return {detail: `Browsers take “${id}” in an address for a folder, so this page cannot ask for this conversation. In a terminal: frameledger show ${id}`};
+}
+
+function Opened({id}) {
+  const {at} = useAddress();
+  const source = useSource(id, at);
   if (source?.problem) return html`<${Failure} problem=${source.problem} title=${id} again=${() => source.again()} />`;
-  if (source === null || source.past === null) return html`<main class="waiting"><h1>${id}</h1></main>`;
+  if (source === null || source.past === null) return html`<main class="waiting"><${Heading}>${id}<//></main>`;
   return html`<${Loaded} id=${id} source=${source} />`;
 }
 
@@ -92,13 +103,13 @@ function Loaded({id, source}) {
   return html`
     <main class="conversation">
       <header class="head">
-        <h1>${id}</h1>
+        <${Heading}>${id}<//>
         <${State} source=${source} follows=${follows} follow=${follow} />
         <${Export} id=${id} at=${at} />
         <${Tabs} now=${address.tab} />
         <button type="button" class="quiet" aria-label="Keys" title="Keys (?)" onClick=${() => setHelp(true)}>?</button>
       </header>
-      <${Timeline} source=${source} time=${time} at=${at} step=${step} playing=${playing} play=${play}
+      <${Timeline} source=${source} time=${time} at=${at} asked=${address.at ?? at} step=${step} playing=${playing} play=${play}
         stop=${() => setPlaying(false)} speed=${Number(address.speed ?? 1) || 1} />
       <${Body} id=${id} address=${address} source=${source} at=${at} sticks=${follows || playing} />
       ${help && html`<${KeysHelp} close=${() => setHelp(false)} />`}

@@ -1,10 +1,11 @@
 /** The list of conversations: looked through, narrowed, and kept as it is now. */
 
 import {go, to, useAddress} from './address.js';
+import {Trouble} from './answer.js';
 import {count, moment, number, whole} from './format.js';
+import {Heading} from './heading.js';
 import {html, memo, useEffect, useLayoutEffect, useRef, useState} from './html.js';
 import {usePages} from './pages.js';
-import {Failure} from './shell.js';
 import {isRedacted, text} from './words.js';
 
 const STATUSES = ['quiet', 'answering', 'calling', 'ended', 'recording', 'parked'];
@@ -12,6 +13,9 @@ const STATUSES = ['quiet', 'answering', 'calling', 'ended', 'recording', 'parked
 const TYPING = 250;
 /** How many conversations one page of a search looks through, as the API documents it. */
 const SEARCHED = 1_000;
+/** Characters of a search, and the last day to filter by, as the API takes them. */
+const MOST_SEARCHED = 200;
+const LAST_DAY = '9999-12-31';
 
 /** @param {{session: {redact: boolean}}} about */
 export function List({session}) {
@@ -20,11 +24,11 @@ export function List({session}) {
   useEffect(() => {
     document.title = 'Conversations · Frameledger';
   }, []);
-  if (pages.problem !== null && pages.list.length === 0) return html`<${Failure} problem=${pages.problem} again=${pages.again} />`;
+  const isRefused = pages.problem !== null && pages.list.length === 0 && !pages.busy;
   const rows = pages.shown.reduce((sum, page) => sum + page.rows.length, 0);
   return html`
     <main class="list">
-      <header><h1>Conversations</h1><${State} pages=${pages} /></header>
+      <header><${Heading}>Conversations<//><${State} pages=${pages} /></header>
       <${Filters} address=${address} session=${session} />
       <div class="scroller">
         <table class="conversations" aria-busy=${pages.busy ? 'true' : 'false'}>
@@ -38,7 +42,9 @@ export function List({session}) {
           ${pages.shown.map(({rows: own}, index) => html`<${Page} key=${index} index=${index} rows=${own} seen=${pages.seen} />`)}
         </table>
       </div>
-      ${rows === 0 && !pages.busy && html`<p class="empty">${isNarrow(address) ? unmatched(pages) : html`<${First} />`}</p>`}
+      ${isRefused && html`<div><${Trouble} problem=${pages.problem} />
+        <p class="more"><button type="button" onClick=${pages.again}>Try again</button></p></div>`}
+      ${rows === 0 && !pages.busy && !isRefused && html`<p class="empty">${isNarrow(address) ? unmatched(pages) : html`<${First} />`}</p>`}
       ${pages.next !== null && html`<p class="more">
         <button type="button" disabled=${pages.busy} onClick=${pages.more}>More</button>
         <span>${count(rows, 'conversation')} so far</span>
@@ -80,13 +86,13 @@ function Filters({address, session}) {
   }, []);
   return html`
     <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-      <label>Search <${Typed} input=${search} type="search" name="q" value=${address.q ?? ''}
+      <label>Search <${Typed} input=${search} type="search" name="q" maxlength=${MOST_SEARCHED} value=${address.q ?? ''}
         placeholder=${session.redact ? 'beginning of an id' : 'ids and words (/)'} /></label>
       <label>Status <select value=${address.status ?? ''} onChange=${set('status')}>
         <option value="">any</option>${STATUSES.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
       </select></label>
       <label>Model <${Typed} name="model" value=${address.model ?? ''} /></label>
-      <label>Since <input type="date" value=${address.since ?? ''} onChange=${set('since')} /></label>
+      <label>Since <input type="date" max=${LAST_DAY} value=${address.since ?? ''} onChange=${set('since')} /></label>
       <label>Order <select value=${address.order ?? ''} onChange=${set('order')}>
         <option value="">newest</option><option value="active">last active, of the newest 1,000</option>
       </select></label>
@@ -159,6 +165,7 @@ function pathOf({q, status, model, since, order, experiments}, {redact}) {
   const given = {[redact ? 'prefix' : 'q']: q, status, model, order, experiments: experiments && 'true'};
   for (const [name, value] of Object.entries(given)) if (value) asked.set(name, value);
   const day = Date.parse(`${since}T00:00`);
-  if (!Number.isNaN(day)) asked.set('since', new Date(day).toISOString());
+  // What is no day is for the API to refuse: left out, the list would look filtered.
+  if (since) asked.set('since', Number.isNaN(day) ? since : new Date(day).toISOString());
   return `/v1/contexts?${asked}`;
 }

@@ -5,10 +5,11 @@ import {html, memo} from './html.js';
 import {leap} from './spans.js';
 
 /**
- * @param {{source: import('./source.js').Source, marks: import('./spans.js').Mark[], at: number,
- *   step: (version: number) => void, children: any}} about
+ * @param {{source: import('./source.js').Source, marks: import('./spans.js').Mark[], at: number, asked: number,
+ *   step: (version: number) => void, children: any}} about `asked`: the version of the address; `at` is the nearest one
+ *   that is there
  */
-export function Scrubber({source, marks, at, step, children}) {
+export function Scrubber({source, marks, at, asked, step, children}) {
   const {first} = source.frames;
   const {newest} = source;
   const frame = source.frames.at(at);
@@ -30,6 +31,8 @@ export function Scrubber({source, marks, at, step, children}) {
         <${Step} name="Next mark" keys="]" icon="leap on" to=${behind} step=${step} />
         <p class="where">
           version <b>${number(at)}</b> of ${number(newest)}
+          ${asked < at && html` · <strong>Version ${number(asked)} was erased.</strong>`}
+          ${asked > at && html` · <strong>There is no version ${number(asked)}.</strong>`}
           ${frame && html` · <time datetime=${frame.logged_at}>${clock(frame.logged_at)}</time> · <span class="type">${typeName(frame.type)}</span>`}
         </p>
       </div>

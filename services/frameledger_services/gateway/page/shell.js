@@ -3,6 +3,7 @@
 import {href, read} from './address.js';
 import {signOut} from './api.js';
 import {Count} from './attention.js';
+import {Heading} from './heading.js';
 import {html, useState} from './html.js';
 
 const THEMES = {auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark'};
@@ -30,7 +31,7 @@ export function Shell({session, end, children}) {
 export function Failure({problem, again, title}) {
   return html`
     <main class="failure">
-      <h1>${title ?? problem.title}</h1>
+      <${Heading}>${title ?? problem.title}<//>
       <p>${problem.detail ?? problem.message}</p>
       <p class="actions">
         ${again && html`<button type="button" onClick=${again}>Try again</button>`}

@@ -46,14 +46,14 @@ function make(frames, calls, key) {
   return {...found, at: performance.now(), took: 3 * (performance.now() - began)};
 }
 
-export function Timeline({source, time, at, step, playing, play, stop, speed}) {
+export function Timeline({source, time, at, asked, step, playing, play, stop, speed}) {
   const {axis, spans} = time;
   useReplay({playing, speed, at, axis, marks: spans.marks, step, stop});
   const setSpeed = (value) => go({speed: value === 1 ? null : value}, {replace: true});
   return html`
     <section class="timeline" aria-label="Time">
       <${Lanes} axis=${axis} spans=${spans} frames=${source.frames} at=${at} step=${step} />
-      <${Scrubber} source=${source} marks=${spans.marks} at=${at} step=${step}>
+      <${Scrubber} source=${source} marks=${spans.marks} at=${at} asked=${asked} step=${step}>
         <${Player} playing=${playing} speed=${speed} toggle=${play} setSpeed=${setSpeed} />
       <//>
     </section>

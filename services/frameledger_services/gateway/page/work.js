@@ -1,6 +1,7 @@
 /** What needs a person, over all conversations: waiting and ambiguous calls, parked conversations; and the live workers. */
 
-import {html, useState} from './html.js';
+import {Heading} from './heading.js';
+import {html, useEffect, useState} from './html.js';
 import {contextPath} from './api.js';
 import {href} from './address.js';
 import {Missing, useAnswer} from './answer.js';
@@ -19,8 +20,11 @@ export function Work() {
   const ofClients = waitingFor('client', waiting);
   const ambiguous = useAnswer('/v1/ambiguous', tick);
   const parked = useAnswer('/v1/parked', tick);
+  useEffect(() => {
+    document.title = 'What needs a person · Frameledger';
+  }, []);
   return html`<main class="work">
-    <h1>What needs a person</h1>
+    <${Heading}>What needs a person<//>
     <p class="summary" role="status">${summary(ofPeople, ambiguous.data, parked.data)}</p>
     <${Asked} name="Waiting" calls=${ofPeople} problem=${waiting.problem} tick=${tick} none="No call waits for a person."
       why="A function waits for a decision. The conversation may continue meanwhile; the model receives the answer when you send it." />
