@@ -54,6 +54,10 @@ UNLIMITED: Mapping[str, str] = {
 gave the role or the database would abort a long statement each time it is tried again, or end a session that owns
 partitions. A connection that falls silent is noticed by itself."""
 
+READABLE: Mapping[str, str] = {"datestyle": "ISO", "default_transaction_isolation": "read committed"}
+"""Settings of every session, whatever the environment, the address, the role or the database say: psycopg reads no
+other form of times, and statements that wait for each other are written for this isolation."""
+
 LISTENERS_ASK_SECONDS = 5.0
 """A connection that only listens sends an empty query after this time without a notification, to detect a dead
 server."""
@@ -78,7 +82,7 @@ class PoolerError(ConfigurationError, psycopg.NotSupportedError):
 
 def address(settings: Settings, name: str, **parameters: str | int) -> str:
     """Returns a libpq address with timeouts and this application name. Parameters in the address of the settings take
-    precedence, except for the name. Raises `SettingsError` if no database is configured."""
+    precedence, except for the name and the encoding. Raises `SettingsError` if no database is configured."""
     configured = conninfo_to_dict(access.database_address(settings))
     hosts = _hosts(configured)
     bounds: dict[str, Any] = {
@@ -87,7 +91,9 @@ def address(settings: Settings, name: str, **parameters: str | int) -> str:
         **({"target_session_attrs": "read-write"} if hosts > 1 else {}),
         **parameters,
     }
-    return make_conninfo("", **{**bounds, **configured, "application_name": name})
+    # An encoding of the address or the environment, such as Latin-1, has no place for most conversations.
+    ours = {"application_name": name, "client_encoding": "utf8"}
+    return make_conninfo("", **{**bounds, **configured, **ours})
 
 
 def connect_seconds(lease: float, hosts: int) -> int:
@@ -99,7 +105,7 @@ async def connect(
     settings: Settings, name: str, session: Mapping[str, str] | None = None, **parameters: str | int
 ) -> GuardedConnection:
     """Returns a connection in autocommit. Its session has those of these settings that the server knows, unless the
-    address sets them in `options`.
+    address sets them in `options`, and always those of `READABLE`.
 
     Raises `psycopg.OperationalError` if no host of the address accepts the connection, and `PoolerError`.
     """
@@ -129,6 +135,7 @@ class GuardedConnection(AsyncConnection[Any]):
         )
         chosen = conninfo_to_dict(where).get("options") or ""
         settings = {name: value for name, value in session.items() if f"{name}=" not in str(chosen)}
+        settings |= READABLE
         cursor = await self.execute(_BEGIN, (list(settings), list(settings.values())))
         ((self._backend, _),) = await cursor.fetchall()
         await _refuse_pooler(self, where)

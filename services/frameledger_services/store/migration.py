@@ -112,6 +112,8 @@ def _opened(address: str) -> Iterator[Connection]:
         "postgresql+psycopg://",
         creator=lambda: psycopg.connect(address, client_encoding="utf8"),
         poolclass=NullPool,
+        # Whoever waited for another `migrate` has to see what that did.
+        isolation_level="READ COMMITTED",
     )
     try:
         with engine.begin() as connection:
