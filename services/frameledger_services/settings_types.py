@@ -52,6 +52,12 @@ def _gateway_address(text: str) -> str:
     return text
 
 
+def _service_name(text: str) -> str:
+    if text == "projector":
+        raise ValueError("projector is the name of the projector's own consumer group")
+    return text
+
+
 def _kafka_name(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]*", text):
         raise ValueError("only letters without accents, digits and . _ - are allowed")
@@ -92,7 +98,9 @@ TopicPrefix = Annotated[str, Field(max_length=200), AfterValidator(_kafka_name)]
 InstanceId = Annotated[str, Field(min_length=1, max_length=249), AfterValidator(_kafka_name)]
 """An instance id in a consumer group."""
 
-ServiceName = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_kafka_name)]
+ServiceName = Annotated[
+    str, Field(min_length=1, max_length=100), AfterValidator(_kafka_name), AfterValidator(_service_name)
+]
 """The name of a service, which is part of the name of its consumer group."""
 
 HeaderNames = Annotated[str, AfterValidator(_header_names)]

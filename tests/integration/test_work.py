@@ -10,6 +10,7 @@ from tests.support.worker_harness import (
     working,
 )
 
+from frameledger.errors import ConfigurationError
 from frameledger_services.claims import unclaimed
 from frameledger_services.event_log.consumer import consumer
 from frameledger_services.work import CALLS, Worker, effect_consumer
@@ -223,7 +224,7 @@ def test_calls_may_release_their_order(office):
 
 
 def test_a_service_is_not_called_like_the_projectors_group(office):
-    with pytest.raises(ValueError, match="projector"):
+    with pytest.raises(ConfigurationError, match="projector"):
         office.worker(None, service="projector")
 
 

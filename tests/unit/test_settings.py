@@ -130,6 +130,12 @@ def test_a_wrong_environment_is_an_error_that_says_what_is_wrong(environment, se
         ),
         ("TOPIC_PREFIX", "our topics", "only letters without accents, digits and . _ - are allowed."),
         ("GATEWAY_CORS_ORIGINS", "*", "'*' is not an origin such as https://app.example."),
+        pytest.param(
+            "INFERENCE_SERVICE",
+            "projector",
+            "projector is the name of the projector's own consumer group.",
+            marks=pytest.mark.regression("worker 102"),
+        ),
     ],
 )
 def test_what_is_wrong_with_a_value_is_said_in_words(name, value, sentence):

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from frameledger import effects
+from frameledger.errors import ConfigurationError
 from frameledger_services import failpoints, logs, supervision
 from frameledger_services.claims import Claimed, Registration
 from frameledger_services.failpoints import Failpoint
@@ -48,8 +49,8 @@ class Worker(Generic[E, C]):
         """`slots` is `settings.work_slots` by default; `per_key` is how many jobs of one context may run concurrently
         once the jobs before them have released the order."""
         if service == "projector":
-            raise ValueError(
-                "a service cannot be called projector: its consumer group would be the projector's"
+            raise ConfigurationError(
+                "A service cannot be called projector: its consumer group would be the projector's."
             )
         self._settings = settings
         self._kind = kind
