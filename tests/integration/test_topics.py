@@ -20,9 +20,12 @@ from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import problems, topic_specs
+from frameledger_services.exception_groups import first
 from frameledger_services.projector import topic_identity
-from frameledger_services.projector.topic_identity import TopicChangedError
 from frameledger_services.settings import Settings
+from frameledger_services.store import projections
+from frameledger_services.store.topics import TopicChangedError
+from frameledger_services.timekeeper import service as timekeeper
 from frameledger_services.work.effect_consumer import EffectConsumer
 from frameledger_services.work.effect_decoding import decode_effect
 
@@ -182,6 +185,35 @@ def test_a_broker_without_ids_is_held_to_the_number_of_partitions(log, database)
     hold(database, replace(frames, topic_id=None))
     with pytest.raises(TopicChangedError):
         hold(database, replace(frames, topic_id=None, partitions=1))
+
+
+async def read_one(database, topic):
+    """Note in the database that a record of this topic was read, as its projector does."""
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
+        await projections.assign(connection, topic, 0, "its projector", ended=True)
+        await connection.execute("UPDATE projections SET next_offset = 1, last_offset = 0")
+
+
+@pytest.mark.regression("fault 94")
+def test_a_database_that_was_filled_from_a_topic_of_another_prefix_is_refused(log, database):
+    frames = describe(log)[topic_specs(log)[0].name]
+    hold(database, replace(frames, name="other.llm.frames"))
+    asyncio.run(read_one(database, "other.llm.frames"))
+    settings = log.model_copy(update={"database_url": SecretStr(database)})
+    with pytest.raises(ExceptionGroup) as stopped:
+        asyncio.run(asyncio.wait_for(timekeeper.serve(settings, asyncio.Event()), ON_SERVERS))
+    with pytest.raises(TopicChangedError) as caught:
+        hold(database, frames)
+    assert {str(first(stopped.value)), str(caught.value)} == {
+        f"This database was filled from the topic other.llm.frames, and the topic of these settings is {frames.name}. "
+        "Give each topic prefix (FRAMELEDGER_TOPIC_PREFIX) its own database (FRAMELEDGER_DATABASE_URL)."
+    }
+
+
+def test_a_database_keeps_a_corrected_prefix_if_nothing_was_read_with_the_wrong_one(log, database):
+    frames = describe(log)[topic_specs(log)[0].name]
+    hold(database, replace(frames, name="wrong.frames"))
+    hold(database, frames)
 
 
 @pytest.fixture

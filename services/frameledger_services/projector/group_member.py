@@ -34,6 +34,7 @@ from frameledger_services.projector.prefetch import Prefetch, RecordChunk
 from frameledger_services.projector.relay import Relay
 from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.store import outbox
+from frameledger_services.store.topics import TopicChangedError
 
 MAX_RECORDS = 2_000
 """Of one read of the prefetch buffer, and so of a batch. A head is written once for all of its frames in a batch: with
@@ -217,7 +218,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             raise broker.BrokerError(missing(self._topics.frames))
         problem = await topic_identity.difference(self._connection, description)
         if problem is not None:
-            raise topic_identity.TopicChangedError(problem)
+            raise TopicChangedError(problem)
 
     async def _release_effects(self, partitions: Iterable[int]) -> None:
         for partition in partitions:

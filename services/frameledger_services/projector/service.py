@@ -34,6 +34,7 @@ from frameledger_services.projector.ownership import ProjectorTopics
 from frameledger_services.projector.relay import Relay, sender
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, schema
+from frameledger_services.store.topics import TopicChangedError
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 NAME = "frameledger-projector"
@@ -103,9 +104,7 @@ async def _project_or_raise_one(
     try:
         await _project(settings, instance, stopping, failpoint, metrics)
     except BaseExceptionGroup as errors:
-        final = errors.subgroup(
-            (LogChangedError, topic_identity.TopicChangedError, instance_id.DuplicateInstanceError)
-        )
+        final = errors.subgroup((LogChangedError, TopicChangedError, instance_id.DuplicateInstanceError))
         if final is not None:
             raise exception_groups.first(final) from None
         raise

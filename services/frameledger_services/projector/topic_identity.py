@@ -9,20 +9,11 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from frameledger.errors import ConfigurationError
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.topics import TopicDescription, unreadable
 from frameledger_services.settings import Settings
 from frameledger_services.store import topics
-from frameledger_services.store.topics import StoredTopic
-
-
-class TopicChangedError(ConfigurationError):
-    """The topic is not the one that this database was filled from, or it has another number of partitions.
-
-    Remedy: Set the database or the topic prefix that belongs to the topic. If the topic was recreated or lost its
-    records, run `frameledger recover`.
-    """
+from frameledger_services.store.topics import StoredTopic, TopicChangedError
 
 
 async def describe(settings: Settings, topic: str) -> TopicDescription:
@@ -37,7 +28,8 @@ async def describe(settings: Settings, topic: str) -> TopicDescription:
 
 
 async def pin(connection: AsyncConnection[Any], topic: TopicDescription) -> None:
-    """Store the topic's id and number of partitions, unless they are stored. Raises `TopicChangedError` if they differ.
+    """Store the topic's id and number of partitions, unless they are stored. Raises `TopicChangedError` if they differ,
+    or if the database was filled from a topic of another name.
 
     In the caller's transaction. Of a broker without topic ids only the number of partitions is compared.
     """
@@ -49,6 +41,9 @@ async def pin(connection: AsyncConnection[Any], topic: TopicDescription) -> None
 
 async def difference(connection: AsyncConnection[Any], topic: TopicDescription) -> str | None:
     """Returns how the topic differs from the one that the database was filled from, as text; None if it does not."""
+    other = await topics.other_topic(connection, topic.name)
+    if other is not None:
+        return other
     before = await topics.newest(connection, topic.name)
     if before is None:
         return None

@@ -25,7 +25,6 @@ from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import topic_identity
 from frameledger_services.projector.log_check import LogChangedError, log_state, symptom
 from frameledger_services.projector.takeover import LOCK_ATTEMPTS, LOCK_TIMEOUT_MS
-from frameledger_services.projector.topic_identity import TopicChangedError
 from frameledger_services.recovery import republish
 from frameledger_services.recovery.comparison import ChangedPartition, last_common_offsets
 from frameledger_services.recovery.diagnosis import PartitionFinding, diagnose, spans
@@ -33,6 +32,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import lost_frames, projections, recovery, topics
 from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import NewRecoveryReceipt, RecoveryReceipt
+from frameledger_services.store.topics import TopicChangedError
 
 
 class MovedError(FencedError):

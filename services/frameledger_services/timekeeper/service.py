@@ -26,9 +26,10 @@ import psycopg
 from psycopg import AsyncConnection
 
 from frameledger_services import claims, database, failpoints, logs, supervision, transient
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
-from frameledger_services.store import overdue, projections, schema
+from frameledger_services.store import overdue, projections, schema, topics
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 from frameledger_services.timekeeper import roots, work_to_do
 from frameledger_services.timekeeper.limits import TimeLimits
@@ -100,6 +101,7 @@ async def _keep_time(
             await database.connect(settings, "frameledger timekeeper", SESSION)
         )
         await schema.check(connection)
+        await topics.refuse_other(connection, TopicNames(settings.topic_prefix).frames)
         await claims.register(connection, registration)
         log = await stack.enter_async_context(SettlementLog(settings, metrics))
         timekeeper = Timekeeper(settings, connection, log, registration, failpoint, metrics)
