@@ -8,14 +8,17 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 from contextlib import closing
 from functools import partial
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import openai
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.bounds import ON_SERVERS, PROGRAM, scaled
 from tests.support.answerers import Plan, answerer
 from tests.support.gateway import running
@@ -25,6 +28,7 @@ from tests.support.openai_stage import (
     YES,
     openai_stage,  # noqa: F401  # a fixture
 )
+from tests.support.polling import pause
 
 from frameledger.frames import InterimTranscriptionFrame
 from frameledger_services.embedded import ports
@@ -153,6 +157,46 @@ def test_a_client_that_gives_up_waiting_interrupts_too(stage):
     stage.until("SELECT count(*) = 1 FROM runs WHERE context_id = 'hasty' AND first_text_at IS NOT NULL")
     waiting.close()
     stage.until("SELECT count(*) = 1 FROM runs WHERE context_id = 'hasty' AND status = 'interrupted'")
+
+
+@pytest.mark.regression("gateway 76")
+def test_a_client_that_leaves_before_its_answer_is_not_counted_as_a_failure_of_the_gateway(stage):
+    stage.inference.kill()
+    metrics_port = ports.choose(0)
+    patient = {
+        "gateway_port": str(ports.choose(0)),
+        "gateway_openai": "true",
+        "gateway_openai_begin_secs": f"{ON_SERVERS:g}",
+        "metrics_port": str(metrics_port),
+    }
+    asked = {"/v1/chat/completions": {"messages": [THANKS]}, "/v1/responses": {"input": "Thanks."}}
+    requests = list(product(asked.items(), (False, True)))
+    with running(stage.settings, is_heard=False, **patient) as gateway:
+        address = urlsplit(gateway.address)
+        for number, ((path, said), is_streamed) in enumerate(requests):
+            body = {"model": "frameledger", "conversation": f"left-{number}", "stream": is_streamed, **said}
+            leaving = http.client.HTTPConnection(address.hostname, address.port, timeout=ON_SERVERS)
+            leaving.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            stage.until("SELECT count(*) = 1 FROM runs WHERE context_id = %s", body["conversation"])
+            leaving.close()
+        end = time.monotonic() + ON_SERVERS
+        while (counted := posts_by_status(metrics_port)).total() < len(requests):
+            assert time.monotonic() < end, counted
+            pause()
+    stage.inference.begin()
+    assert counted == {"499": len(requests)}
+
+
+def posts_by_status(metrics_port):
+    """Returns how many requests a gateway has counted, by the status of the response."""
+    page = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=ON_SERVERS).text
+    counted = Counter()
+    for family in text_string_to_metric_families(page):
+        for one in family.samples:
+            is_post = one.labels.get("http_request_method") == "POST"
+            if one.name == "http_server_request_duration_seconds_count" and is_post:
+                counted[one.labels["http_response_status_code"]] += int(one.value)
+    return counted
 
 
 @pytest.mark.regression("gateway 11")

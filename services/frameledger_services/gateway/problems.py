@@ -161,6 +161,13 @@ KINDS: Mapping[str, Kind] = {
     "too-many": Kind(
         429, "Too many requests", "The limit of the token, or of streams of this gateway, is reached.", _AGAIN
     ),
+    "client-gone": Kind(
+        499,
+        "Client disconnected",
+        "The client closed its connection before its response began. Nobody reads this response: it is for metrics and "
+        "proxies.",
+        "Nothing, if the client did not want the response any longer; otherwise let it wait longer.",
+    ),
     "internal-error": Kind(
         500,
         "Internal error",

@@ -115,6 +115,6 @@ class Answers(Generic[R]):
         if listening.is_refused:
             return ProblemError("unauthorised", "The token was revoked, changed or has expired meanwhile.")
         if listening.is_gone:
-            # Nobody reads this.
-            return ProblemError("no-answer", "The client is gone.")
+            # Nobody reads this, but it is counted: not as a failure of the gateway.
+            return ProblemError("client-gone", "The client disconnected.")
         return problems.draining()

@@ -121,6 +121,7 @@ ASKING_PROBLEMS = (
     "too-large",
     "unsupported-media-type",
     "key-reused",
+    "client-gone",
     "answer-failed",
     "no-answer",
     "not-visible-yet",
