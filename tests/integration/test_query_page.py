@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
 from tests.support.databases import made
 from tests.support.four_conversations import CONVERSATIONS, NAME, fill
 
@@ -31,6 +32,45 @@ def test_every_query_on_the_page_is_followed_by_what_it_prints():
 @pytest.mark.parametrize(("query", "printed"), EXAMPLES, ids=[query.split("\n")[0] for query, _ in EXAMPLES])
 def test_a_query_prints_what_the_page_says(query, printed, morning):
     assert psql(morning, query) == printed.splitlines()
+
+
+@pytest.fixture
+def changing(morning):
+    """A connection to that database, for changes that are rolled back."""
+    with psycopg.connect(morning) as connection:
+        yield connection
+        connection.rollback()
+
+
+@pytest.mark.regression("gateway 78")
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("took_s", "UPDATE tool_calls SET settled_at = started_at + interval '75.25 s'"),
+        ("first_text_s", "UPDATE runs SET first_text_at = requested_at + interval '75.25 s'"),
+    ],
+)
+def test_what_took_longer_than_a_minute_is_shown_with_all_its_seconds(name, change, changing):
+    changing.execute(change)
+    [query] = [one for one, _ in EXAMPLES if f" AS {name}" in one]
+    rows = changing.cursor(row_factory=dict_row).execute(query).fetchall()
+    assert {str(row[name]) for row in rows} == {"75.250"}
+
+
+@pytest.mark.regression("gateway 79")
+def test_no_query_about_many_conversations_fails_at_characters_that_postgresql_has_no_text_for(changing):
+    # Frames are never changed, but here.
+    changing.execute("ALTER TABLE frames DISABLE TRIGGER USER")
+    for table, column in (("frames", "payload"), ("messages", "message"), ("context_settings", "value")):
+        changing.execute(
+            f"UPDATE {table} SET {column} = overlay({column}::text PLACING %s FROM 1 FOR 1)::json "
+            f"WHERE json_typeof({column}) = 'object'",
+            (r'{"nul": "\u0000", "half": "\ud800", ',),
+        )
+    of_one = re.compile("context_at|context_diff|explain_message")
+    for query, _ in EXAMPLES:
+        if not of_one.search(query):
+            changing.execute(query)
 
 
 @pytest.fixture(scope="module")
