@@ -123,6 +123,24 @@ LEFT_EDGES = """(element, [first, last]) => {
 """Where the first occurrences of two characters begin on the screen."""
 
 
+@pytest.mark.regression("gateway 77")
+def test_what_was_set_since_is_added_to_what_was_set_before(web):
+    web.open(LONG)
+    tools, since = web.page.evaluate(
+        """async () => {
+            const {joined, pastOf, settingsAt} = await import('/page/past.js');
+            const set = (name, valid_from) => ({name, valid_from, value: `${name} of ${valid_from}`});
+            const answer = (...settings) => ({eras: [], rows: [], settings});
+            const past = pastOf(answer(set('settings', 1), set('tools', 2)));
+            const later = joined(joined(past, answer(set('tools', 5)), 4), answer(set('tools', 5)), 4);
+            return [[1, 2, 4, 5].map((at) => settingsAt(later, at).get('tools')?.value ?? null),
+                settingsAt(later, 5).get('settings').since];
+        }"""
+    )
+    assert tools == [None, "tools of 2", "tools of 2", "tools of 5"]
+    assert since == 1
+
+
 @pytest.mark.regression("gateway 67")
 def test_what_a_call_waits_for_turns_nothing_around_that_stands_beside_it(web):
     web.page.goto(f"{web.origin}/work")

@@ -26,7 +26,8 @@ ONE_ERA = parameters.integer(
     most=INT32_MAX,
 )
 CHANGED_AFTER = parameters.integer(
-    "after", "Only messages that were added, changed or removed after this version."
+    "after",
+    "Only messages that were added, changed or removed after this version, and settings that were set after it.",
 )
 FROM = parameters.required(parameters.integer("from", "The version to compare from."), 1)
 TO = parameters.required(parameters.integer("to", "The version to compare to."), 2)
@@ -114,9 +115,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
 async def _history(parts: Parts, request: Request) -> Response:
     context_id, era = parameters.context_id(request), ONE_ERA.of(request)
     head = await contexts.head_of(parts, context_id)
-    rows = await parts.database.read(past.messages, context_id, era, CHANGED_AFTER.of(request))
+    after = CHANGED_AFTER.of(request)
+    rows = await parts.database.read(past.messages, context_id, era, after)
     eras = await parts.database.read(past.eras, context_id)
-    settings = await parts.database.read(past.settings, context_id)
+    settings = await parts.database.read(past.settings, context_id, after)
     about = {"context_id": context_id, "version": head.newest, "first": head.first, "eras": eras}
     return answers.stored_json(
         b'%s,"rows":[%s],"settings":[%s]}'

@@ -107,13 +107,14 @@ async def eras(connection: Connection, context_id: str) -> list[PastEra]:
         return await cursor.fetchall()
 
 
-async def settings(connection: Connection, context_id: str) -> list[PastSetting]:
-    """Returns every value that a setting had."""
+async def settings(connection: Connection, context_id: str, after: int | None = None) -> list[PastSetting]:
+    """Returns every value that a setting had; with `after` those that it got behind that version."""
     async with connection.cursor(row_factory=class_row(PastSetting)) as cursor:
         await cursor.execute(
             "SELECT name, valid_from, value::text AS value FROM context_settings "
-            "WHERE context_id = %s ORDER BY name, valid_from",
-            (context_id,),
+            "WHERE context_id = %(id)s AND (%(after)s::bigint IS NULL OR valid_from > %(after)s) "
+            "ORDER BY name, valid_from",
+            {"id": context_id, "after": after},
         )
         return await cursor.fetchall()
 

@@ -111,7 +111,17 @@ export function joined(past, answer, after) {
   for (const [era, changed] of Map.groupBy(answer.rows, (row) => row.era)) {
     if (rows.has(era)) rows.set(era, merged(rows.get(era), changed));
   }
-  return {eras: answer.eras, rows, ...settingsIn(answer)};
+  const {settings, hidden} = settingsIn(answer);
+  return {eras: answer.eras, rows, settings: withNewer(past.settings, settings), hidden};
+}
+
+/** Returns settings with those of an answer, which may have some of them again. */
+function withNewer(known, newer) {
+  const has = new Set(known.map(({name, valid_from: since}) => `${since} ${name}`));
+  const added = newer.filter(({name, valid_from: since}) => !has.has(`${since} ${name}`));
+  if (added.length === 0) return known;
+  const byName = (a, b) => (a.name < b.name ? -1 : Number(a.name > b.name));
+  return [...known, ...added].sort((a, b) => byName(a, b) || a.valid_from - b.valid_from);
 }
 
 function merged(known, changed) {
