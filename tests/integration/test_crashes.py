@@ -290,6 +290,7 @@ def test_what_is_no_frame_of_a_conversation_here_is_set_aside_and_parks_nobody(d
         assert connection.execute("SELECT outcome FROM frames").fetchall() == [("applied",)]
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 8")
 def test_what_crashes_even_who_only_decodes_it_is_set_aside_undecoded(road):
     records = histories("good", ["barge-in", "parallel-tools"])

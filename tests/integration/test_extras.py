@@ -256,6 +256,7 @@ def test_traces_that_are_asked_for_and_not_installed_stop_no_command(environment
     assert environment("cli").run("python", "-c", program) == "went on\n"
 
 
+@pytest.mark.long
 def test_a_machine_without_kafka_tails_and_chats_over_http(environment):
     nowhere = ("--url", "http://127.0.0.1:1")
     (tail, chat, log) = environment("cli", "http").commands(
@@ -269,6 +270,7 @@ def test_a_machine_without_kafka_tails_and_chats_over_http(environment):
     assert "The raw log cannot be read over HTTP" in log[2]
 
 
+@pytest.mark.long
 def test_with_its_extras_every_command_is_there(environment):
     shown = environment("all").commands(*([name, "--help"] for name in COMMANDS))
     assert [status for status, _, _ in shown] == [0] * len(COMMANDS)

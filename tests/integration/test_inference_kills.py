@@ -238,6 +238,7 @@ def test_three_workers_that_die_of_a_run_are_enough(road, settings):
     assert spoken(road, "a")[-2:] == [("user", "And now?"), ("assistant", "Good day to you.")]
 
 
+@pytest.mark.long
 def test_two_workers_share_what_is_asked_and_answer_each_run_once(road, settings):
     settings = settings.model_copy(update=STEADY)
     contexts = [f"context-{number}" for number in range(24)]

@@ -13,6 +13,7 @@ from contextlib import closing
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -169,7 +170,10 @@ def test_a_client_that_leaves_before_its_answer_is_not_counted_as_a_failure_of_t
         "gateway_openai_begin_secs": f"{ON_SERVERS:g}",
         "metrics_port": str(metrics_port),
     }
-    asked = {"/v1/chat/completions": {"messages": [THANKS]}, "/v1/responses": {"input": "Thanks."}}
+    asked: dict[str, dict[str, Any]] = {
+        "/v1/chat/completions": {"messages": [THANKS]},
+        "/v1/responses": {"input": "Thanks."},
+    }
     requests = list(product(asked.items(), (False, True)))
     with running(stage.settings, is_heard=False, **patient) as gateway:
         address = urlsplit(gateway.address)
@@ -190,7 +194,7 @@ def test_a_client_that_leaves_before_its_answer_is_not_counted_as_a_failure_of_t
 def posts_by_status(metrics_port):
     """Returns how many requests a gateway has counted, by the status of the response."""
     page = httpx.get(f"http://127.0.0.1:{metrics_port}/metrics", timeout=ON_SERVERS).text
-    counted = Counter()
+    counted: Counter[str] = Counter()
     for family in text_string_to_metric_families(page):
         for one in family.samples:
             is_post = one.labels.get("http_request_method") == "POST"

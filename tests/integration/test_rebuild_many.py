@@ -67,6 +67,7 @@ def test_frames_that_were_restored_are_told_also_if_the_rest_is_damaged(database
     assert outcome.restored == 2
 
 
+@pytest.mark.long
 def test_what_differs_is_told_and_replaced_once(database):
     project(database, histories_interleaved())
     before = dump(database)

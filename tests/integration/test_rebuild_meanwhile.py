@@ -117,6 +117,7 @@ def folded_by(road, version):
         return {row[0] for row in found}
 
 
+@pytest.mark.long
 def test_frames_whose_rows_are_lost_come_back_from_the_log(road, command):
     """In the middle, at the beginning and at the end: with their versions, chain and outcomes."""
 

@@ -401,6 +401,7 @@ def assert_dead_letters_are_found(one, run):
         assert {name: shown[name] for name in said} == said
 
 
+@pytest.mark.long
 def test_records_that_expired_before_they_were_stored_are_told_and_the_rest_is_read(road, run):
     key = b"late"
     home = partition_for(key, PARTITIONS)

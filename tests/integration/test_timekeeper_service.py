@@ -105,6 +105,7 @@ def judging(road, settings, **options):
         yield process
 
 
+@pytest.mark.long
 def test_two_timekeepers_bring_everything_to_rest_and_each_thing_is_settled_once(road, settings):
     with projector(road.settings) as projecting:
         road.publish(conversations(5))

@@ -315,6 +315,7 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 """
 
 
+@pytest.mark.long
 def test_without_an_endpoint_opentelemetry_is_not_even_imported():
     """Whatever modules of Frameledger a process imports, also after it could have recorded."""
     done = subprocess.run(
