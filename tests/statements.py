@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from tests.whole import QUICK
 
 SERVICES = Path(__file__).resolve().parents[1] / "services" / "frameledger_services"
 ROOMS = (
@@ -25,9 +26,6 @@ ROOMS = (
     "database.py",
 )
 NOT_EXECUTED = {"cli/demo/closing.py": "shown to a person, and executed by psql"}
-
-QUICK = "not long"
-"""The marker expression of `make test`. The long tests execute nothing that the others do not."""
 
 _WORDS = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|WITH|LISTEN|NOTIFY|LOCK|SHOW|SET|COPY|ALTER)\b")
 _HOLE = "\0"
@@ -129,7 +127,7 @@ def is_whole(session: pytest.Session) -> bool:
     config, option = session.config, session.config.option
     chosen = (
         option.keyword,
-        option.markexpr if option.markexpr != QUICK else None,
+        option.markexpr not in ("", QUICK),
         getattr(option, "deselect", None),
         getattr(option, "ignore", None),
     )

@@ -21,13 +21,15 @@ from typing import IO
 
 from tests import bounds, bytecode
 from tests.bounds import BENCH
-from tests.statements import QUICK
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = (sys.executable, "-m")
 TYPES = (*PYTHON, "mypy")
 # More than cores, because tests wait for servers; each has servers of its own, in half a gigabyte.
 PROCESSES = str(max(4, min(os.cpu_count() or 1, 8)))
+QUICK = "not long"
+"""The marker expression of `make test`. The long tests execute no SQL statement that the others do not."""
+
 # Whole files are handed out, those first that take longest: see `costs.py`.
 ALL_TESTS = (*PYTHON, "pytest", "-n", PROCESSES, "--dist", "loadfile", "--no-loadscope-reorder")
 TESTS = (*ALL_TESTS, "-m", QUICK)

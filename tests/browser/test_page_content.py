@@ -125,7 +125,7 @@ LEFT_EDGES = """(element, [first, last]) => {
 
 @pytest.mark.regression("gateway 77")
 def test_what_was_set_since_is_added_to_what_was_set_before(web):
-    web.open(LONG)
+    web.list()
     tools, since = web.page.evaluate(
         """async () => {
             const {joined, pastOf, settingsAt} = await import('/page/past.js');

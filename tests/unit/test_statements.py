@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 from tests.statements import (
-    QUICK,
     Executed,
     _executed,
     _written,
@@ -15,6 +14,7 @@ from tests.statements import (
     pytest_testnodedown,
     statements,
 )
+from tests.whole import QUICK
 
 
 def wanted(source):

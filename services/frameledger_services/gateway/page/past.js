@@ -117,9 +117,9 @@ export function joined(past, answer, after) {
 
 /** Returns settings with those of an answer, which may have some of them again. */
 function withNewer(known, newer) {
+  if (newer.length === 0) return known;
   const has = new Set(known.map(({name, valid_from: since}) => `${since} ${name}`));
   const added = newer.filter(({name, valid_from: since}) => !has.has(`${since} ${name}`));
-  if (added.length === 0) return known;
   const byName = (a, b) => (a.name < b.name ? -1 : Number(a.name > b.name));
   return [...known, ...added].sort((a, b) => byName(a, b) || a.valid_from - b.valid_from);
 }
