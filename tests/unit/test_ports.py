@@ -50,6 +50,32 @@ def test_what_has_another_port_than_the_usual_one_keeps_it_once_that_is_free(
     assert CommandPrograms(Settings(), tmp_path, {}).port(name, None, free) == chosen
 
 
+@pytest.mark.regression("journey 80")
+def test_a_service_that_is_new_in_a_directory_leaves_the_others_their_ports(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(ports, "_reserved", set())
+    monkeypatch.setattr(ports, "is_free", lambda _: True)
+    monkeypatch.setattr(ports, "_lock", lambda _: True)
+    first = CommandPrograms(Settings(), tmp_path, {})
+    without = [first.port(name, None, 18091 + place) for place, name in enumerate(["timekeeper", "gateway"])]
+    again = CommandPrograms(Settings(), tmp_path, {})
+    names = ["timekeeper", "inference", "gateway"]
+    with_inference = [again.port(name, None, 18091 + place) for place, name in enumerate(names)]
+    assert (without, with_inference) == ([18091, 18092], [18091, 18093, 18092])
+
+
+@pytest.mark.regression("journey 80")
+def test_two_services_that_were_given_one_port_get_two(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(ports, "_reserved", set())
+    monkeypatch.setattr(ports, "is_free", lambda _: True)
+    monkeypatch.setattr(ports, "_lock", lambda _: True)
+    for name in ("inference", "gateway"):
+        (tmp_path / "run" / f"{name}.port").write_text("18093", encoding="ascii")
+    programs = CommandPrograms(Settings(), tmp_path, {})
+    assert [programs.port(name, None, 18093) for name in ("inference", "gateway")] == [18094, 18093]
+
+
 @pytest.mark.regression("journey 21")
 def test_a_port_that_is_in_use_is_refused_with_who_has_it(held, monkeypatch, tmp_path):
     refusal = refused(held, monkeypatch, tmp_path, 1, 2)

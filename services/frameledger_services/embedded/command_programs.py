@@ -98,8 +98,12 @@ class CommandPrograms:
         """Returns the configured port, or the previous one, so that clients configured with it keep working."""
         file = self._directory / "run" / f"{name}.port"
         if configured is None:
-            with suppress(OSError, ValueError):
-                preferred = int(file.read_text(encoding="ascii"))
+            preferred = _stored_port(file) or preferred
+            # A service that was not here before, such as the inference once a provider is set, would otherwise take the
+            # port that a later one had: both would get it, as it is free until the first of them listens.
+            others = {_stored_port(other) for other in file.parent.glob("*.port") if other != file}
+            while preferred in others:
+                preferred += 1
         setting = f"{PREFIX}{name.upper()}_PORT"
         port = ports.choose(configured or preferred, explicit=configured is not None, setting=setting)
         file.write_text(str(port), encoding="ascii")
@@ -115,6 +119,14 @@ class CommandPrograms:
         name = f"up-{token_hex(8)}"
         file.write_text(name, encoding="ascii")
         return name
+
+
+def _stored_port(file: Path) -> int | None:
+    """Returns the port that a program of this directory had last, or None if it had none."""
+    try:
+        return int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
 
 
 def _all(questions: Sequence[Callable[[], bool]]) -> bool:
