@@ -8,7 +8,6 @@ variable of the same name with `_FILE`. An unknown variable with our prefix is a
 import difflib
 import json
 import os
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from frameledger_services import data_directory
+from frameledger_services import data_directory, shell_words
 from frameledger_services.accepted_values import accepted_values
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.settings_masking import SECRETS
@@ -103,25 +102,25 @@ def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], l
     try:
         if not of_anybody and _is_of_another_user(file):
             return {}, [_of_another_user(file, file.parent)]
-        lines = file.read_text(encoding="utf-8").splitlines()
+        # Only ends of lines: `splitlines` would also cut a value at characters such as U+2028.
+        lines = _read_text(file).split("\n")
     except (FileNotFoundError, NotADirectoryError):
         return {}, []
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        return {}, [_is_not_utf8(str(file), error)]
+    except OSError as error:
         return {}, [f"{file} cannot be read: {error}."]
     variables: dict[str, str] = {}
     problems = []
     for number, line in enumerate(lines, 1):
         at = f"{file}, line {number}"
-        try:
-            words = shlex.split(line, comments=True)
-        except ValueError:
-            words = ["", ""]
-        if words[:1] == ["export"]:
+        words = shell_words.split(line)
+        if words and words[0] == "export":
             del words[0]
-        if not words:
+        if words == []:
             continue
-        name, equals, value = words[0].partition("=")
-        if len(words) > 1 or not equals:
+        name, equals, value = words[0].partition("=") if words is not None else ("", "", "")
+        if words is None or len(words) > 1 or not equals:
             # Does not quote the line: it may contain a secret.
             problems.append(
                 f"{at}: it is not NAME=value; put a value with spaces or quotes in 'single quotes'."
@@ -133,6 +132,17 @@ def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], l
         elif value:
             variables[name] = value
     return variables, problems
+
+
+def _read_text(file: Path) -> str:
+    """Returns the text of a file that a person wrote. Editors on Windows put a byte order mark before it."""
+    return file.read_text(encoding="utf-8-sig")
+
+
+def _is_not_utf8(file: str, error: UnicodeDecodeError) -> str:
+    # Neither the bytes nor what is around them: they may be a secret.
+    line = error.object.count(b"\n", 0, error.start) + 1
+    return f"{file} cannot be read: line {line} is not UTF-8. Save the file as UTF-8."
 
 
 def _settings_of(
@@ -155,9 +165,11 @@ def _settings_of(
                 problems.append(f"{PREFIX}{secret.upper()} and {variable} are both set; unset one of them.")
                 continue
             try:
-                values[secret] = Path(variables[variable]).read_text(encoding="utf-8").rstrip("\r\n")
+                values[secret] = _read_text(Path(variables[variable])).rstrip("\r\n")
                 sources[secret] = f"file {variables[variable]}"
-            except (OSError, UnicodeDecodeError) as error:
+            except UnicodeDecodeError as error:
+                problems.append(f"{variable}: {_is_not_utf8(variables[variable], error)}")
+            except OSError as error:
                 problems.append(f"{variable} cannot be read: {error}.")
         else:
             where = "" if place[variable] == "environment" else f" ({place[variable]})"

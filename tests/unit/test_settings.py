@@ -267,6 +267,67 @@ def test_what_is_wrong_in_the_settings_file_is_said_with_its_place_and_without_i
     assert "hush" not in problem
 
 
+@pytest.mark.regression("journey 69")
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("abc#def", "abc#def"),
+        ("https://models.example/v1#part", "https://models.example/v1#part"),
+        ("'a#b'", "a#b"),
+        ('"a # b"', "a # b"),
+        (r"a\#b", "a#b"),
+        (r"\#b", "#b"),
+        ("''#b", "#b"),
+        ("abc  # of the test", "abc"),
+        ("abc\t#of the test", "abc"),
+        ("abc# # of the test", "abc#"),
+        (r'"a\$b\"\\\n"', r'a$b"\\n'),
+        ("$a&b;c", "$a&b;c"),
+        ("a\u2028b", "a\u2028b"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "export ", "  "])
+def test_a_value_in_the_settings_file_is_quoted_as_in_a_shell(before, written, value, tmp_path):
+    environment, _ = beside(tmp_path, f"{before}OPENAI_API_KEY={written}")
+    assert load(environment).settings.openai_api_key.get_secret_value() == value
+
+
+@pytest.mark.regression("journey 72")
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_settings_file_may_come_from_windows(mark, end, tmp_path):
+    environment, file = beside(tmp_path)
+    lines = (
+        "FRAMELEDGER_KAFKA_PORT=19000",
+        "OPENAI_API_KEY=hush # mine",
+        "FRAMELEDGER_TOPIC_PREFIX='mine.'",
+        "",
+    )
+    file.write_bytes((mark + end.join(lines)).encode())
+    settings = load(environment).settings
+    assert (settings.kafka_port, settings.topic_prefix) == (19000, "mine.")
+    assert settings.openai_api_key.get_secret_value() == "hush"
+
+
+@pytest.mark.regression("journey 72")
+def test_a_secret_in_a_file_may_come_from_windows(tmp_path):
+    (tmp_path / "secret").write_bytes("\ufeffhush\r\n".encode())
+    settings = load(
+        {"OPENAI_API_KEY": "", "FRAMELEDGER_OPENAI_API_KEY_FILE": str(tmp_path / "secret")}
+    ).settings
+    assert settings.openai_api_key.get_secret_value() == "hush"
+
+
+@pytest.mark.regression("journey 72")
+def test_a_file_in_another_encoding_is_an_error_that_names_the_line_and_not_its_text(tmp_path):
+    environment, file = beside(tmp_path)
+    file.write_bytes("FRAMELEDGER_KAFKA_PORT=1\nOPENAI_API_KEY=höre\n".encode("latin-1"))
+    sentence = f"{file} cannot be read: line 2 is not UTF-8. Save the file as UTF-8."
+    assert problems(environment) == [sentence]
+    named = {"FRAMELEDGER_OPENAI_API_KEY_FILE": str(file)}
+    assert problems(named) == [f"FRAMELEDGER_OPENAI_API_KEY_FILE: {sentence}"]
+
+
 @pytest.mark.regression("journey 22")
 def test_config_shows_where_a_setting_comes_from_and_what_it_is_for(tmp_path):
     environment, file = beside(tmp_path, "FRAMELEDGER_INFERENCE_PROVIDER=scripted")
