@@ -25,6 +25,7 @@ from psycopg.pq import TransactionStatus
 from frameledger.errors import ConfigurationError
 from frameledger_services import access
 from frameledger_services.database_types import Connection
+from frameledger_services.missing_permission import Role, lacks
 from frameledger_services.settings import Settings
 
 KERNEL: dict[str, str | int] = {
@@ -102,17 +103,23 @@ def connect_seconds(lease: float, hosts: int) -> int:
 
 
 async def connect(
-    settings: Settings, name: str, session: Mapping[str, str] | None = None, **parameters: str | int
+    settings: Settings,
+    name: str,
+    session: Mapping[str, str] | None = None,
+    *,
+    role: Role = "frameledger_reader",
+    **parameters: str | int,
 ) -> GuardedConnection:
     """Returns a connection in autocommit. Its session has those of these settings that the server knows, unless the
-    address sets them in `options`, and always those of `READABLE`.
+    address sets them in `options`, and always those of `READABLE`. `role` is the role that its user needs for what the
+    caller does: a statement for which the user lacks a permission raises `MissingPermissionError`, which names it.
 
     Raises `psycopg.OperationalError` if no host of the address accepts the connection, and `PoolerError`.
     """
     where = address(settings, name, **parameters)
     connection = await GuardedConnection.connect(where, autocommit=True)
     try:
-        await connection.begin(where, session or {})
+        await connection.begin(where, session or {}, role)
     except BaseException:
         await connection.close()
         raise
@@ -125,11 +132,14 @@ class GuardedConnection(AsyncConnection[Any]):
     _where = ""
     _backend = 0
     _is_silent = False
+    _role: Role = "frameledger_reader"
+    _user = ""
 
-    async def begin(self, where: str, session: Mapping[str, str]) -> None:
+    async def begin(self, where: str, session: Mapping[str, str], role: Role = "frameledger_reader") -> None:
         """Set the session's settings and read its server process. Not by `options`, which poolers do not support."""
         self.server_cursor_factory = _ServerCursor
         info = self.info
+        self._role, self._user = role, info.user
         self._where = make_conninfo(
             where, host=info.host, hostaddr=info.hostaddr or None, port=info.port, target_session_attrs="any"
         )
@@ -158,6 +168,8 @@ class GuardedConnection(AsyncConnection[Any]):
                     f"{self._shown()} did not respond for {SILENT_SECONDS:g} s and is not executing the statement"
                 ) from error
             raise
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise lacks(error, self._user, self._role) from error
         finally:
             timer.cancel()
             if asking is not None:

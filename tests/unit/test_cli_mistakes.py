@@ -16,6 +16,7 @@ from frameledger_services.cli import COMMANDS, application
 from frameledger_services.cli.audit.rebuild import fail_of_missing
 from frameledger_services.cli.terminal import backend
 from frameledger_services.cli.terminal.lazy_commands import imported
+from frameledger_services.missing_permission import lacks
 from frameledger_services.store.connections import failure
 from frameledger_services.store.transfer import StoredPresence
 
@@ -238,14 +239,15 @@ def test_what_a_database_that_answers_refuses_is_not_about_its_address():
 
 @pytest.mark.regression("journey 47")
 def test_a_right_that_a_change_lacks_is_told_with_the_role_that_has_it(capsys):
-    lacks = psycopg.errors.InsufficientPrivilege("permission denied for table contexts")
-    with pytest.raises(Exit), backend.change(role="frameledger_projector"):
-        raise lacks
-    assert capsys.readouterr().err.splitlines() == [
-        "The database rejected the change: permission denied for table contexts",
-        "This command needs the role frameledger_projector: `GRANT frameledger_projector TO` the user of "
-        "FRAMELEDGER_DATABASE_URL.",
-    ]
+    refused = psycopg.errors.InsufficientPrivilege("permission denied for table contexts")
+    with pytest.raises(Exit), backend.exit_on_error(), backend.change():
+        raise lacks(refused, "my-app", "frameledger_projector")
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "The database rejected the change: The database user 'my-app' lacks a permission: "
+    )
+    assert "permission denied for table contexts." in said
+    assert 'GRANT frameledger_projector TO "my-app"' in said
 
 
 @pytest.mark.regression("journey 47")

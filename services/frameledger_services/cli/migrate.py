@@ -10,6 +10,7 @@ import typer
 
 from frameledger_services import database
 from frameledger_services.cli.terminal import output
+from frameledger_services.missing_permission import MissingPermissionError
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store import migration, schema
 from frameledger_services.store.connections import failure, has_no_answer
@@ -43,6 +44,8 @@ def migrate(
         output.fail("\n".join(error.problems), "`frameledger config` shows the settings.")
     except schema.TooNewError as error:
         output.fail(str(error), "Nothing was changed.")
+    except MissingPermissionError as error:
+        output.fail(f"{error.problem}\n{error.remedy}", "Nothing was changed.")
     except psycopg.Error as error:
         output.fail(_problem_of(error), "Nothing was changed.")
     if revisions.before == revisions.after:

@@ -110,7 +110,7 @@ class CallStatusReader:
     async def _listen(self) -> None:
         while True:
             with suppress(psycopg.Error, SchemaError, OSError):
-                async with await connect(self._settings, NAME) as connection:
+                async with await connect(self._settings, NAME, "frameledger_worker") as connection:
                     async for _ in projections.notifications(connection):
                         self._wake.set()
             await asyncio.sleep(RECONNECT_SECONDS)

@@ -119,4 +119,4 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _connections(settings: Settings) -> Connections:
-    return Connections(settings, CONTEXTS_NAME)
+    return Connections(settings, CONTEXTS_NAME, role="frameledger_worker")

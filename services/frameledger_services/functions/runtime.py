@@ -74,7 +74,7 @@ class Runtime:
         self._service = service
         self._loop = asyncio.get_running_loop()
         self._contexts = ContextLoader(setup.settings)
-        self._connections = Connections(setup.settings, NAME)
+        self._connections = Connections(setup.settings, NAME, role="frameledger_worker")
         self.ended = asyncio.Event()
         """Set when the worker has left, or is about to: there will be no other in this run."""
 

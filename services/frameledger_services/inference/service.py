@@ -50,7 +50,7 @@ class InferenceService(work.BackgroundService):
         """
         self._settings = settings
         self._model = model
-        self._connections = Connections(settings, "frameledger inference")
+        self._connections = Connections(settings, "frameledger inference", role="frameledger_worker")
         self._limits = RunLimits(settings)
         self._registered = preparation.service_config(model)
         own = model.settings.model or model.default_model

@@ -215,7 +215,9 @@ async def _end_in_order(
 
 
 async def _connect(settings: Settings, name: str) -> Connection:
-    connection = await database.connect(settings, f"frameledger {name}", SESSION)
+    connection = await database.connect(
+        settings, f"frameledger {name}", SESSION, role="frameledger_projector"
+    )
     connection.prepared_max = PREPARED
     binary_copy.prepare(connection)
     return connection

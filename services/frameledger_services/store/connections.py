@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 from frameledger.errors import ConfigurationError, FrameledgerError, TransientError
 from frameledger_services import access, database
 from frameledger_services.database_types import Connection
+from frameledger_services.missing_permission import Role
 from frameledger_services.settings import Settings
 from frameledger_services.settings_masking import without_password
 from frameledger_services.store import schema
@@ -79,12 +80,14 @@ class Connections:
         most: int = MOST,
         within: float | None = None,
         free_within: float | None = None,
+        role: Role = "frameledger_reader",
     ) -> None:
         """`name` is the connections' `application_name`, `most` how many there are at once, and `within` the seconds
         that a read may take, the wait for a free connection included: `READ_SECONDS` if it is not given. Of these it
-        waits no more than `free_within` for a free connection."""
+        waits no more than `free_within` for a free connection. `role` is what its user needs for the rest of its
+        work."""
         self._settings = settings
-        self._connect = partial(connect, settings, name)
+        self._connect = partial(connect, settings, name, role)
         self._free = asyncio.Semaphore(most)
         self._within = READ_SECONDS if within is None else within
         self._free_within = free_within
@@ -163,10 +166,12 @@ class Connections:
         return f"The database {without_password(access.database_address(self._settings))}"
 
 
-async def connect(settings: Settings, name: str = "frameledger-client") -> Connection:
+async def connect(
+    settings: Settings, name: str = "frameledger-client", role: Role = "frameledger_reader"
+) -> Connection:
     """Returns a read-only connection in autocommit to a database whose schema was checked. Raises psycopg's errors and
     `schema.SchemaError`."""
-    connection = await database.connect(settings, name, SESSION)
+    connection = await database.connect(settings, name, SESSION, role=role)
     try:
         await schema.check(connection)
         await connection.set_read_only(True)

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from frameledger_services import database, package_data
+from frameledger_services.missing_permission import does_not_own
 from frameledger_services.store import schema
 from frameledger_services.store.server import THIS_DATABASE
 
@@ -49,8 +50,8 @@ def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrat
 
     Blocks, also while another `migrate` works on the same database. A table that somebody else holds is waited for
     `LOCK_SECONDS`, then everything is undone and tried again, `TRIES` times, and `say` is told who is in the way.
-    Raises `TooNewError`, and psycopg's errors: for a database that is not reached, for what its user may not do, and
-    `LockNotAvailable` after the last try.
+    Raises `TooNewError`, and psycopg's errors: for a database that is not reached, `MissingPermissionError` for what
+    its user may not do, and `LockNotAvailable` after the last try.
     """
     for tries_left in reversed(range(TRIES)):
         try:
@@ -108,9 +109,17 @@ def _found(connection: Connection) -> tuple[str | None, str | None]:
 def _opened(address: str) -> Iterator[Connection]:
     """A connection whose transaction is committed at the end of the block. Errors of psycopg come as they are."""
     # In a database of another encoding than UTF-8, psycopg would give bytes, and we could not say what is wrong.
+    user = ""
+
+    def connected() -> psycopg.Connection[Any]:
+        nonlocal user
+        connection = psycopg.connect(address, client_encoding="utf8")
+        user = connection.info.user
+        return connection
+
     engine = create_engine(
         "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(address, client_encoding="utf8"),
+        creator=connected,
         poolclass=NullPool,
         # Whoever waited for another `migrate` has to see what that did.
         isolation_level="READ COMMITTED",
@@ -119,6 +128,8 @@ def _opened(address: str) -> Iterator[Connection]:
         with engine.begin() as connection:
             yield connection
     except DBAPIError as error:
+        if isinstance(error.orig, errors.InsufficientPrivilege):
+            raise does_not_own(error.orig, user) from error
         if isinstance(error.orig, psycopg.Error):
             raise error.orig from error
         raise

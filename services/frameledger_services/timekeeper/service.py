@@ -98,7 +98,7 @@ async def _keep_time(
     )
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(
-            await database.connect(settings, "frameledger timekeeper", SESSION)
+            await database.connect(settings, "frameledger timekeeper", SESSION, role="frameledger_worker")
         )
         await schema.check(connection)
         await topics.refuse_other(connection, TopicNames(settings.topic_prefix).frames)

@@ -23,7 +23,7 @@ async def keep_counting(
     while not stopping.is_set():
         try:
             async with await database.connect(
-                settings, "frameledger timekeeper counts", session
+                settings, "frameledger timekeeper counts", session, role="frameledger_worker"
             ) as connection:
                 while not stopping.is_set():
                     metrics.saw_work(await work_to_do.count(connection))

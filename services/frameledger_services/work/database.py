@@ -82,4 +82,4 @@ class Database:
 
 async def connect(settings: Settings, name: str) -> AsyncConnection[Any]:
     """Returns a connection in autocommit. Raises one of `transient.DATABASE`."""
-    return await database.connect(settings, f"frameledger {name}")
+    return await database.connect(settings, f"frameledger {name}", role="frameledger_worker")

@@ -67,11 +67,15 @@ async def _connected(
         pairs = []
         for _ in range(jobs):
             reader = await stack.enter_async_context(
-                await database.connect(settings, "frameledger rebuild, reading", SESSION)
+                await database.connect(
+                    settings, "frameledger rebuild, reading", SESSION, role="frameledger_operator"
+                )
             )
             await reader.set_isolation_level(IsolationLevel.REPEATABLE_READ)
             writer = await stack.enter_async_context(
-                await database.connect(settings, "frameledger rebuild", SESSION | PLANS)
+                await database.connect(
+                    settings, "frameledger rebuild", SESSION | PLANS, role="frameledger_operator"
+                )
             )
             pairs.append(Pair(reader, writer))
         await schema.check(pairs[0].writer)

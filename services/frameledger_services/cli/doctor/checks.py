@@ -23,6 +23,7 @@ from frameledger_services.event_log.topics import (
     TopicDescription,
     TopicNames,
 )
+from frameledger_services.missing_permission import MissingPermissionError
 from frameledger_services.projector import topic_identity
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings, SettingsError
@@ -58,6 +59,8 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
                 yield finding
     except SettingsError as error:
         yield Finding("database", "fail", str(error))
+    except MissingPermissionError as error:
+        yield Finding("database", "fail", error.problem, error.remedy)
     except psycopg.Error as error:
         remedy = servers.connect_to_database(settings, error)
         yield Finding("database", "fail", str(error).strip(), remedy)

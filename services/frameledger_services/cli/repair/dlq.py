@@ -120,7 +120,7 @@ def retry(
     """
     if bool(where) == everything:
         raise typer.BadParameter("give positions of records, or --all", param_hint="PARTITION:OFFSET")
-    with backend.exit_on_error(), backend.change(role="frameledger_projector"):
+    with backend.exit_on_error(), backend.change():
         settings = Settings.from_env()
         places = [positions.parse(settings, one) for one in where or ()]
         result = asyncio.run(republish.retry(settings, places, again=again))

@@ -125,7 +125,9 @@ def _unparked(context: str, why: str) -> Unparked:
 async def _unpark(settings: Settings, context: str, why: str) -> Unparked:
     session = {**database.UNLIMITED, "lock_timeout": LOCK_TIMEOUT}
     async with (
-        await database.connect(settings, "frameledger unpark", session) as connection,
+        await database.connect(
+            settings, "frameledger unpark", session, role="frameledger_operator"
+        ) as connection,
         Producer(settings, name="frameledger-unpark") as producer,
     ):
         await schema.check(connection)

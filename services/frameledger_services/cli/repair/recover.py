@@ -78,7 +78,9 @@ def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> No
 async def _with_connection(settings: Settings, function: Callable[..., Any]) -> Any:
     # The transaction idles while the broker acknowledges republished frames.
     session = {**database.UNLIMITED, "idle_in_transaction_session_timeout": "0"}
-    async with await database.connect(settings, "frameledger recover", session) as connection:
+    async with await database.connect(
+        settings, "frameledger recover", session, role="frameledger_operator"
+    ) as connection:
         await schema.check(connection)
         return await function(settings, connection)
 

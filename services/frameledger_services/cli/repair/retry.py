@@ -29,7 +29,7 @@ class Retried:
 async def retry(settings: Settings, places: Sequence[LogPosition], *, again: bool) -> Retried:
     """Publish the dead letters at these places again, or without places all that were not retried yet."""
     async with (
-        await database.connect(settings, "frameledger dlq") as connection,
+        await database.connect(settings, "frameledger dlq", role="frameledger_projector") as connection,
         Producer(settings, name="frameledger-dlq") as producer,
     ):
         await schema.check(connection)

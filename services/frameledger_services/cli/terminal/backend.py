@@ -74,9 +74,9 @@ async def connection(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
 
 
 @contextmanager
-def change(*, lock_timeout: str = "", role: str = "frameledger_operator") -> Iterator[None]:
+def change(*, lock_timeout: str = "") -> Iterator[None]:
     """Convert errors of a database change to `DatabaseError`. Use it inside `exit_on_error`. A lock that is not
-    acquired within `lock_timeout` ends the command, and so does a right that is missing, which `role` has."""
+    acquired within `lock_timeout` ends the command."""
     try:
         yield
     except psycopg.Error as error:
@@ -84,11 +84,6 @@ def change(*, lock_timeout: str = "", role: str = "frameledger_operator") -> Ite
             output.fail(
                 f"A projector held the conversation's partition for more than {lock_timeout}.",
                 "Try again. `frameledger doctor` shows whether the projectors advance.",
-            )
-        if isinstance(error, errors.InsufficientPrivilege):
-            output.fail(
-                f"The database rejected the change: {str(error).strip()}",
-                f"This command needs the role {role}: `GRANT {role} TO` the user of FRAMELEDGER_DATABASE_URL.",
             )
         what = "The database did not answer" if has_no_answer(error) else "The database rejected the change"
         raise failure(what, error) from error

@@ -83,8 +83,10 @@ def import_(
 
 async def _import(settings: Settings, path: Path, refolded: list[Checked]) -> Imported:
     """Check and import the file. Appends to `refolded` the conversations that this release folds differently."""
-    with backend.change(role="frameledger_projector"):
-        async with await database.connect(settings, "frameledger import", database.UNLIMITED) as connection:
+    with backend.change():
+        async with await database.connect(
+            settings, "frameledger import", database.UNLIMITED, role="frameledger_projector"
+        ) as connection:
             await schema.check(connection)
             binary_copy.prepare(connection)
             to_do = await _check(connection, path, refolded)

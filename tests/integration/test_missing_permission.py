@@ -1,0 +1,119 @@
+"""A database user who lacks a permission: every service and every command says in a sentence what was refused, to whom,
+and which role to grant."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import httpx
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
+from tests.bounds import ON_SERVERS
+from tests.support import gateway
+from tests.support.commands import command, environment  # noqa: F401  # a fixture
+from tests.support.forked_command import Command
+from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.tiers import long
+
+RUN = b'{"type":"LLMRunFrame"}'
+
+pytestmark = pytest.mark.regression("journey 73")
+
+SERVICES = [
+    ("frameledger_projector", "projector"),
+    ("frameledger_worker", "timekeeper"),
+    ("frameledger_worker", "inference", "--provider", "scripted"),
+    ("frameledger_worker", "functions", "--module", "frameledger_services.demo.tools"),
+]
+
+
+@pytest.fixture
+def user(database_server: str) -> Iterator[str]:
+    """A user of the server who may log in, and has no role. Its name needs quotes, and is its password."""
+    name = f"no-role-{uuid4().hex}"
+    with psycopg.connect(database_server, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), sql.Literal(name))
+        )
+        yield name
+        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+def as_user(address: str, user: str) -> str:
+    return make_conninfo(address, user=user, password=user)
+
+
+@pytest.mark.parametrize(
+    "words", [SERVICES[0], *map(long, SERVICES[1:])], ids=[words[1] for words in SERVICES]
+)
+def test_a_service_names_what_was_refused_the_user_and_the_role(road, user, words):
+    role, *service = words
+    settings = road.settings.model_copy(update={"database_url": SecretStr(as_user(road.address, user))})
+    with Command(["run", *service], environment(settings)) as running, running.errors:
+        assert running.ended() == 1
+        said = running.errors.read().decode()
+    last = said.splitlines()[-1]
+    assert "Traceback" not in said
+    assert last.startswith(f"The database user '{user}' lacks a permission: permission denied for table ")
+    assert f'GRANT {role} TO "{user}"' in last
+
+
+@pytest.mark.long
+def test_a_service_says_it_too_when_a_grant_is_revoked_while_it_runs(road, user):
+    settings = road.settings.model_copy(update={"database_url": SecretStr(as_user(road.address, user))})
+    with psycopg.connect(road.address, autocommit=True) as superuser:
+        superuser.execute(sql.SQL("GRANT frameledger_projector TO {}").format(sql.Identifier(user)))
+        with Command(["run", "projector"], environment(settings)) as running, running.errors:
+            road.publish([Raw(b"ctx", RUN)])
+            road.until("SELECT count(*) = 1 FROM frames")
+            superuser.execute("REVOKE INSERT ON frames FROM frameledger_projector")
+            road.publish([Raw(b"ctx", RUN)])
+            assert running.ended() == 1
+            said = running.errors.read().decode()
+    assert "Traceback" not in said
+    assert f"user '{user}' lacks a permission: permission denied for table frames." in said.splitlines()[-1]
+
+
+@pytest.mark.long
+def test_a_gateway_logs_it_and_goes_on_as_during_an_outage(road, user):
+    with gateway.running(
+        road.settings, gateway_port="0", database_url=as_user(road.address, user)
+    ) as running:
+        event = next(event for event in running.events() if event["event"] == "gateway.not_listening")
+        assert f'GRANT frameledger_reader TO "{user}"' in event["reason"]
+        assert httpx.get(f"{running.address}/livez", timeout=ON_SERVERS).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("words", "role"),
+    [
+        (["list"], "frameledger_reader"),
+        (["verify", "--all"], "frameledger_reader"),
+        (["doctor"], "frameledger_reader"),
+        (["heads"], "frameledger_reader"),
+        (["rebuild"], "frameledger_operator"),
+        (["unpark", "ctx", "--why", "why"], "frameledger_operator"),
+        (["recover"], "frameledger_operator"),
+        (["dlq", "retry", "0:0"], "frameledger_projector"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_a_command_names_them_too(command, road, user, words, role):  # noqa: F811
+    settings = road.settings.model_copy(update={"database_url": SecretStr(as_user(road.address, user))})
+    done = command(settings, *words)
+    assert done.exit_code == 1
+    said = " ".join(done.output.split())
+    assert f"user '{user}' lacks a permission: permission denied for table " in said
+    assert f'GRANT {role} TO "{user}"' in said
+
+
+def test_migrate_as_a_user_who_may_not_create_names_the_owner(command, empty_database, user):  # noqa: F811
+    done = command(as_user(empty_database, user), "migrate")
+    assert done.exit_code == 1
+    assert done.stderr.splitlines() == [
+        f"The database user '{user}' lacks a permission: permission denied for schema public.",
+        "Set FRAMELEDGER_DATABASE_URL to the address of the user that owns the database and its tables.",
+        "Nothing was changed.",
+    ]
