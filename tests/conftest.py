@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests import bounds, bytecode, in_memory
+from tests import bounds, bytecode, certificates, in_memory
 from tests.statements import (  # noqa: F401  # hooks
     pytest_addoption,
     pytest_configure,
@@ -41,6 +41,7 @@ SELDOM = 1_000
 
 in_memory.use()
 bytecode.keep()
+certificates.keep()
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts; tests send it to programs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
