@@ -15,7 +15,10 @@ import yaml  # type: ignore[import-untyped]  # MkDocs brings it
 from tests.bounds import PROGRAM
 from tests.support.metric_series import series_of
 
+from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.telemetry.metrics import METRICS
+from frameledger_services.telemetry.metrics_registry import ProcessMetrics
+from frameledger_services.timekeeper.metrics import TimekeeperMetrics
 
 TESTS = Path(__file__).resolve().parents[1]
 INFRA = TESTS.parent / "infra"
@@ -48,15 +51,24 @@ def counter(series, bad="0+1x100", good="7x100"):
 
 G = "gen_ai_client_inference_duration_seconds_count"
 TOOL = "gen_ai_execute_tool_duration_seconds_count"
+LAG, FENCED = "frameledger_projection_lag_records", "frameledger_projector_fenced_total"
+HEALTHY = {LAG: "0x100", FENCED: "0x100"}
+"""What is collected of an idle installation; each case has these series too, unless it has others of these names."""
+
+GONE = "0x40 stale"
+"""A series whose target is no longer listed after ten minutes."""
+
 CASES = {
     "FrameledgerDown": gauge('up{job="frameledger", instance="a"}', 0, 1),
+    # A projector that is replaced, by one that is found within two minutes.
+    "FrameledgerServiceMissing": Case({FENCED: GONE}, {FENCED: "0x72 stale"}),
     "FrameledgerBrokerAway": gauge('frameledger_ready{check="log", instance="a"}', 0, 1),
     "FrameledgerDatabaseAway": gauge('frameledger_ready{check="database", instance="a"}', 0, 1),
     "FrameledgerStandsStill": gauge('frameledger_ready{check="loop", instance="a"}', 0, 1),
     # Sometimes there are records to store: normal work.
     "FrameledgerProjectorsStopped": Case(
-        {"frameledger_projection_lag_records": "3x100"},
-        {"frameledger_projection_lag_records": "0 5 9 0 " * 25},
+        {LAG: "3x100"},
+        {LAG: "0 5 9 0 " * 25},
     ),
     "FrameledgerReadersWait": Case(
         {
@@ -71,7 +83,7 @@ CASES = {
         },
     ),
     "FrameledgerOutboxHeldBack": gauge("frameledger_outbox_oldest_seconds", 90, 2),
-    "FrameledgerProjectorsFight": counter("frameledger_projector_fenced_total", good="0 1 2 2x100"),
+    "FrameledgerProjectorsFight": counter(FENCED, good="0 1 2 2x100"),
     "FrameledgerRecordsRejected": counter('frameledger_projector_rejected_total{code="no_type"}'),
     "FrameledgerConversationsParked": gauge("frameledger_contexts_parked", 1),
     "FrameledgerCallsAmbiguous": gauge("frameledger_calls_ambiguous", 1),
@@ -197,6 +209,7 @@ def test_each_alert_has_a_section_that_says_what_to_do():
 
 FAULTS = {
     "FrameledgerDown": None,  # `up` is Prometheus' own: a process that is gone counts nothing
+    "FrameledgerServiceMissing": None,  # the same
     "FrameledgerBrokerAway": "a_broker_that_is_away",
     "FrameledgerDatabaseAway": "a_database_that_is_away",
     "FrameledgerStandsStill": "a_loop_that_stands_still",
@@ -229,30 +242,72 @@ def test_the_fault_of_each_alert_is_made_on_real_servers():
         assert begins is None or [name for name in made if name.startswith(begins)], alert
 
 
-def test_promtool_lets_each_alert_fire_at_its_fault_and_at_nothing_else(tmp_path):
-    assert list(CASES) == list(RULES)
+@pytest.mark.regression("gateway 80")
+def test_each_service_that_every_installation_needs_is_missed_by_a_series_that_it_always_has():
+    """A target that is no longer listed has no `up`: only the absence of its series can be seen."""
+    missed = re.findall(r'absent\((\w+)\), "service", "(\w+)"', RULES["FrameledgerServiceMissing"]["expr"])
+    assert sorted(service for _, service in missed) == ["projector", "timekeeper"]
+    pages = {"projector": ProjectorMetrics, "timekeeper": TimekeeperMetrics}
+    for series, service in missed:
+        assert METRICS[series].of == service
+        assert not METRICS[series].labels
+        begun = ProcessMetrics()
+        pages[service](begun)
+        assert begun.registry.get_sample_value(series) == 0
+
+
+def promtool(folder, tests):
+    """Have promtool evaluate the alerts over series, and compare."""
     if not Path(PROMTOOL).exists():
         pytest.skip("There is no promtool: `make promtool` builds it, with Go; or TEST_PROMTOOL names one.")
-    firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
-    tests = [
-        {
-            "interval": "15s",
-            "name": f"{name} {'fires' if fires else 'rests'}",
-            "input_series": [{"series": one, "values": values} for one, values in series.items()],
-            "promql_expr_test": [
-                {
-                    "expr": firing,
-                    "eval_time": "20m",
-                    "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1}] if fires else [],
-                }
-            ],
-        }
-        for name, case in CASES.items()
-        for fires, series in ((True, case.fires), (False, case.rests))
-    ]
-    file = tmp_path / "alerts.json"
+    file = folder / "alerts.json"
     file.write_text(json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "15s", "tests": tests}))
     done = subprocess.run(
         [PROMTOOL, "test", "rules", file], capture_output=True, text=True, timeout=PROGRAM, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def firing(name, series, by, expected):
+    """A test of promtool: of all alerts only those with these labels fire after twenty minutes, each once."""
+    return {
+        "interval": "15s",
+        "name": name,
+        "input_series": [{"series": one, "values": values} for one, values in (HEALTHY | series).items()],
+        "promql_expr_test": [
+            {
+                "expr": f'count by ({by}) (ALERTS{{alertstate="firing"}})',
+                "eval_time": "20m",
+                "exp_samples": [{"labels": one, "value": 1} for one in expected],
+            }
+        ],
+    }
+
+
+def test_promtool_lets_each_alert_fire_at_its_fault_and_at_nothing_else(tmp_path):
+    assert list(CASES) == list(RULES)
+    promtool(
+        tmp_path,
+        [
+            firing(
+                f"{name} {'fires' if fires else 'rests'}",
+                series,
+                "alertname",
+                [f'{{alertname="{name}"}}'] if fires else [],
+            )
+            for name, case in CASES.items()
+            for fires, series in ((True, case.fires), (False, case.rests))
+        ],
+    )
+
+
+@pytest.mark.regression("gateway 80")
+@pytest.mark.parametrize(
+    ("gone", "missing"),
+    [({LAG}, ["timekeeper"]), ({FENCED}, ["projector"]), ({LAG, FENCED}, ["projector", "timekeeper"])],
+    ids=["timekeeper", "projector", "both"],
+)
+def test_promtool_names_each_service_that_is_no_longer_listed(tmp_path, gone, missing):
+    """Also if it was the last one, and nothing at all is collected."""
+    expected = [f'{{alertname="FrameledgerServiceMissing", service="{one}"}}' for one in missing]
+    promtool(tmp_path, [firing("missing", dict.fromkeys(gone, GONE), "alertname, service", expected)])
