@@ -41,7 +41,7 @@ class Told:
 
 def test_the_supervisor_survives_and_writes_down_what_happened_when_there_is_room(tmp_path, monkeypatch):
     monkeypatch.setattr(supervision, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(stack, "WRITE_AGAIN", 0.05)
+    monkeypatch.setattr(stack, "LOOK_EVERY", 0.05)
     settings = Settings(
         data_dir=tmp_path,
         kafka_bootstrap_servers=NOBODY,

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from frameledger_services.embedded.program import EmbeddedError
@@ -30,15 +31,48 @@ def make(directory: Path) -> None:
         (directory / folder).mkdir(mode=0o700, exist_ok=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A data directory that this process has locked."""
+
+    directory: Path
+    lock: int
+    """The open lock file."""
+
+    def is_held(self) -> bool:
+        """Returns whether the directory still is the one that was locked. It is not after it was deleted or moved: what
+        is found at its path then is nothing, or belongs to another `up`, which has a lock of its own."""
+        try:
+            return os.path.samestat(os.fstat(self.lock), _lock_file(self.directory).stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            # A disk that fails for a moment has not lost the directory.
+            return True
+
+    def require(self) -> None:
+        """Raise `EmbeddedError` unless it is held."""
+        if not self.is_held():
+            raise self.lost()
+
+    def lost(self) -> EmbeddedError:
+        """Returns the error for a directory that is not held any more."""
+        return EmbeddedError(
+            f"The data directory {self.directory} was deleted or moved while `frameledger up` ran in it: everything is "
+            "stopped.",
+            "Start it again with `frameledger up`; if the directory was moved, with --data-dir.",
+        )
+
+
 @contextmanager
-def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[None]:
+def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[Claim]:
     """Create the directory if it does not exist, and lock it against every other `up` during the block.
 
     Raises `EmbeddedError` if another `up` runs in it, if it cannot be written, or if its disk is full.
     """
     try:
         make(directory)
-        lock = os.open(directory / "run" / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(_lock_file(directory), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise EmbeddedError(
             f"{error.filename or directory} cannot be created: {error.strerror}.",
@@ -55,7 +89,7 @@ def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[None
                 "See `frameledger status`; stop it with `frameledger down`. A second one needs another --data-dir.",
             ) from None
         require_space(directory, least_space)
-        yield
+        yield Claim(directory, lock)
     finally:
         os.close(lock)
 
@@ -69,7 +103,7 @@ def free(directory: Path) -> None:
 def is_claimed(directory: Path) -> bool:
     """Returns whether an `up` is running in this directory. Raises `EmbeddedError` if it belongs to another user."""
     try:
-        lock = os.open(directory / "run" / "lock", os.O_RDWR)
+        lock = os.open(_lock_file(directory), os.O_RDWR)
     except FileNotFoundError:
         return False
     except PermissionError as error:
@@ -94,3 +128,7 @@ def require_space(directory: Path, least: int) -> None:
             f"Only {free // 2**20} MB are free on the disk of {directory}; {least // 2**20} MB are needed.",
             "Free disk space, or use a data directory on another disk (--data-dir).",
         )
+
+
+def _lock_file(directory: Path) -> Path:
+    return directory / "run" / "lock"

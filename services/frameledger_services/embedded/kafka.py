@@ -86,6 +86,7 @@ def prepare(
         ),
         sweep=lambda: _sweep(home / "tmp"),
         owns_directory=True,
+        opens_by_path=True,
     )
     return KafkaServer(program, address, software.kafka, archive)
 
@@ -163,7 +164,13 @@ def _sweep(temporary: Path) -> None:
 
 
 def _check_version(home: Path, version: str) -> None:
-    made_by = (home / "VERSION").read_text(encoding="ascii").strip()
+    try:
+        made_by = (home / "VERSION").read_text(encoding="ascii").strip()
+    except FileNotFoundError as error:
+        raise EmbeddedError(
+            f"{home} is no complete data folder of Kafka: the file VERSION is missing.",
+            "Restore that folder from a backup, delete the data directory, or use another one (--data-dir).",
+        ) from error
     if made_by.split(".")[0] != version.split(".")[0]:
         raise EmbeddedError(
             f"{home} was created by Kafka {made_by}; this Frameledger runs {version}.",

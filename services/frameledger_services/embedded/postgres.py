@@ -173,7 +173,15 @@ def _make_cluster(directory: Path, place: ClusterLocation, version: int) -> None
 
 
 def _check_version(data: Path, version: int) -> None:
-    stored_version = (data / "PG_VERSION").read_text(encoding="ascii").strip()
+    try:
+        stored_version = (data / "PG_VERSION").read_text(encoding="ascii").strip()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        # Somebody deleted it while a server ran on it, which wrote some of its files again.
+        raise EmbeddedError(
+            f"{data} is no complete PostgreSQL cluster: the file PG_VERSION is missing.",
+            "Delete that folder, or restore it from a backup. Without it a new one is made, and the tables are filled "
+            "again from the frames on Kafka.",
+        ) from error
     if stored_version != str(version):
         raise EmbeddedError(
             f"{data} was created by PostgreSQL {stored_version}; this Frameledger runs {version}.",

@@ -92,6 +92,10 @@ class Program:
     """Whether only this program and its children use `directory`, so that every process there can be stopped with
     it."""
 
+    opens_by_path: bool = False
+    """Whether it opens files of `directory` by their whole path again and again: once the directory was deleted or
+    moved, it would write into what is at its path by then."""
+
     launch_options: tuple[str, ...] = ()
     """Options for `launch.py`: `--user-namespace`, `--as-user NAME`, `--nice N`."""
 

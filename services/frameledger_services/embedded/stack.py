@@ -11,7 +11,7 @@ from pathlib import Path
 from frameledger_services import data_directory, exception_groups, logs
 from frameledger_services.embedded import class_archive, java, kafka, postgres
 from frameledger_services.embedded.command_programs import Command, CommandPrograms
-from frameledger_services.embedded.directory import claimed
+from frameledger_services.embedded.directory import Claim, claimed
 from frameledger_services.embedded.forked import ForkServer
 from frameledger_services.embedded.leftovers import end_leftovers
 from frameledger_services.embedded.program import EmbeddedError, Program
@@ -28,8 +28,8 @@ from frameledger_services.settings import Settings
 from frameledger_services.settings_masking import masked
 from frameledger_services.settings_sources import running_file
 
-WRITE_AGAIN = 1.0
-"""Seconds until a failed write of the record is retried."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the data directory."""
 
 _log = logs.get_logger("up")
 
@@ -46,41 +46,51 @@ async def up(
 
     `setup` runs once, in order, when the servers that it needs are ready; `services` are kept running from then on.
     Both are forked from `fork_server`, if there is one. Every change is written to the data directory's record and
-    passed to `on_change`. Raises `EmbeddedError` if the start fails; the record then has the reason.
+    passed to `on_change`. Raises `EmbeddedError` if the start fails; the record then has the reason. Raises it too,
+    after stopping everything, if the data directory is deleted or moved.
     """
     directory = settings.data_dir.resolve()
-    with claimed(directory):
+    with claimed(directory) as claim:
         await asyncio.to_thread(end_leftovers, directory)
-        stack = _Stack(settings, directory, on_change)
+        stack = _Stack(settings, claim, on_change)
         try:
             async with asyncio.TaskGroup() as tasks:
-                await stack.run(Supervisor(tasks, stack.changed, fork_server), setup, services)
+                await stack.run(Supervisor(tasks, stack.changed, fork_server, claim), setup, services)
         except ExceptionGroup as group:
-            expected, bugs = group.split(EmbeddedError)
-            if expected is None or bugs is not None:
-                raise
-            # The others failed because of the first, or say the same.
-            error = exception_groups.first(expected)
-            assert isinstance(error, EmbeddedError)
+            # Whatever fails without the directory fails because of that.
+            error = _expected(group) if claim.is_held() else claim.lost()
             stack.failed(error)
             raise error from None
         except asyncio.CancelledError:
             # A clean stop.
-            remove_record(directory)
+            if claim.is_held():
+                remove_record(directory)
             raise
+
+
+def _expected(group: ExceptionGroup[Exception]) -> EmbeddedError:
+    """Returns the error to report of a group. Raises the group if it has a bug."""
+    expected, bugs = group.split(EmbeddedError)
+    if expected is None or bugs is not None:
+        raise group
+    # The others failed because of the first, or say the same.
+    error = exception_groups.first(expected)
+    assert isinstance(error, EmbeddedError)
+    return error
 
 
 class _Stack:
     """One execution of `up`: its phase, and the steps of its start."""
 
-    def __init__(self, settings: Settings, directory: Path, on_change: Callable[[Record], None]) -> None:
+    def __init__(self, settings: Settings, claim: Claim, on_change: Callable[[Record], None]) -> None:
         self._settings = settings
-        self._directory = directory
+        self._claim = claim
+        self._directory = claim.directory
         self._on_change = on_change
         self._record = Record(pid=os.getpid(), started=start_time(os.getpid()), phase=Phase.STARTING)
         self._ended = threading.Event()
         self._environment: dict[str, str] = {}
-        self._programs = CommandPrograms(settings, directory, self._environment)
+        self._programs = CommandPrograms(settings, claim.directory, self._environment)
         self._archive: tuple[Program, Path, Path] | None = None
         """Arguments for creating the broker's class archive, if it should be created now."""
 
@@ -92,33 +102,44 @@ class _Stack:
     ) -> None:
         supervisor.announce("postgres", "kafka", *(command.name for command in (*setup, *services)))
         try:
-            # Kafka takes by far the longest to start: what does not need it runs meanwhile.
-            async with asyncio.TaskGroup() as starting:
-                starting.create_task(self._start(supervisor, self._kafka))
-                await self._start(supervisor, self._postgres)
-                for command in setup:
-                    if command.before_kafka:
-                        await supervisor.run_once(self._programs.program(command))
-            self._write_addresses()
-            for command in setup:
-                if not command.before_kafka:
-                    await supervisor.run_once(self._programs.program(command))
-            await supervisor.keep(*(self._programs.program(command) for command in services))
-            self._say(phase=Phase.READY)
             # Until the task is cancelled, or a program fails.
             async with asyncio.TaskGroup() as beside:
+                beside.create_task(self._look_after())
+                await self._start_all(supervisor, setup, services)
                 if self._archive is not None:
                     beside.create_task(_tried(self._archive))
-                while True:
-                    await asyncio.sleep(WRITE_AGAIN)
-                    if self._unwritten is not None:
-                        self._say()
         finally:
             self._ended.set()
-            running_file(self._directory).unlink(missing_ok=True)
-            data_directory.forget(self._directory)
+            if self._claim.is_held():
+                running_file(self._directory).unlink(missing_ok=True)
+                data_directory.forget(self._directory)
             self._say(phase=Phase.STOPPING)
             await supervisor.stop_all()
+
+    async def _start_all(
+        self, supervisor: Supervisor, setup: Sequence[Command], services: Sequence[Command]
+    ) -> None:
+        # Kafka takes by far the longest to start: what does not need it runs meanwhile.
+        async with asyncio.TaskGroup() as starting:
+            starting.create_task(self._start(supervisor, self._kafka))
+            await self._start(supervisor, self._postgres)
+            for command in setup:
+                if command.before_kafka:
+                    await supervisor.run_once(self._programs.program(command))
+        self._write_addresses()
+        for command in setup:
+            if not command.before_kafka:
+                await supervisor.run_once(self._programs.program(command))
+        await supervisor.keep(*(self._programs.program(command) for command in services))
+        self._say(phase=Phase.READY)
+
+    async def _look_after(self) -> None:
+        """Look at the data directory until this task is cancelled. Raises `EmbeddedError` once it is lost."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            self._claim.require()
+            if self._unwritten is not None:
+                self._say()
 
     def changed(self, processes: Sequence[Process]) -> None:
         self._say(processes=tuple(processes))
@@ -192,7 +213,8 @@ class _Stack:
         that it does not end the supervisor and its programs."""
         self._record = self._record.model_copy(update=changes)
         try:
-            write_record(self._directory, self._record)
+            if self._claim.is_held():
+                write_record(self._directory, self._record)
             self._unwritten = None
         except OSError as error:
             if self._unwritten is None:

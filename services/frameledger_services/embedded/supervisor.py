@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from frameledger_services.embedded import forked
+from frameledger_services.embedded.directory import Claim
 from frameledger_services.embedded.program import EmbeddedError, Program, cause, failed, open_log
 from frameledger_services.embedded.record import Process, State, start_time
 
@@ -42,7 +43,8 @@ class Supervisor:
     """Runs programs. Calls `on_change` with the state of all programs at every change; it must not block.
 
     Its tasks belong to one task group. After the group is cancelled, the caller must call `stop_all`; no program is
-    running when that returns. Programs that may be forked are forked from `fork_server`, if there is one.
+    running when that returns. Programs that may be forked are forked from `fork_server`, if there is one. Once `claim`
+    is lost, nothing is started or swept any more: the files at the same path are those of others.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class Supervisor:
         tasks: asyncio.TaskGroup,
         on_change: Callable[[Sequence[Process]], None],
         fork_server: forked.ForkServer | None = None,
+        claim: Claim | None = None,
     ) -> None:
         self._tasks = tasks
+        self._claim = claim
         self._on_change = on_change
         self._fork_server = fork_server
         self._processes: dict[str, Process] = {}
@@ -110,6 +114,11 @@ class Supervisor:
 
     async def stop_all(self) -> None:
         """Stop all programs in reverse order of announcement. None is running when this returns."""
+        if self._claim is not None and not self._claim.is_held():
+            # At once, also before the services that use it: another `up` may begin at the same path any moment.
+            for program, process in self._running.values():
+                if program.opens_by_path and process.returncode is None:
+                    process.kill()
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
@@ -157,6 +166,8 @@ class Supervisor:
         return what, cause(program.log, self._log_began[program.name]) if died else ""
 
     async def _start(self, program: Program) -> Started:
+        if self._claim is not None:
+            self._claim.require()
         await asyncio.to_thread(program.sweep)
         with open_log(program.log) as log:
             self._log_began[program.name] = log.tell()
@@ -211,7 +222,8 @@ class Supervisor:
                 process.kill()
                 await process.wait()
         self._running.pop(program.name, None)
-        await asyncio.to_thread(program.sweep)
+        if self._claim is None or self._claim.is_held():
+            await asyncio.to_thread(program.sweep)
 
     def _set(self, name: str, **changes: object) -> None:
         before = self._processes.get(name) or Process(name=name)
