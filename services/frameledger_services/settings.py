@@ -481,6 +481,25 @@ class Settings(BaseModel):
         le=600,
     )
 
+    @property
+    def directory(self) -> Path:
+        """The data directory as an absolute path without links, existing or not. Raises `SettingsError` if it has
+        none."""
+        try:
+            return self.data_dir.resolve()
+        except FileNotFoundError:
+            # The working directory has no path any more.
+            problem = (
+                f"The data directory {self.data_dir} is relative to the working directory, which was deleted. Change "
+                f"to another folder, or set {PREFIX}DATA_DIR to an absolute path."
+            )
+        except RuntimeError:
+            problem = (
+                f"The data directory {self.data_dir} is a link that leads back to itself. Remove the link, or set "
+                f"{PREFIX}DATA_DIR to another path."
+            )
+        raise SettingsError([problem])
+
     def options_of(self, provider: str) -> dict[str, Any]:
         """Returns the options of a provider in `provider_options`; empty if there are none."""
         options = self.provider_options

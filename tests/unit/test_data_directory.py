@@ -7,9 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from frameledger_services import access, data_directory
-from frameledger_services.settings import SettingsError
+from frameledger_services.cli import application
+from frameledger_services.cli.terminal import output
+from frameledger_services.embedded.directory import working_directory
+from frameledger_services.functions import app_module
+from frameledger_services.functions.app_module import ModuleError
+from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.settings_sources import load, running_file
 
 pytestmark = pytest.mark.regression("journey 11")
@@ -86,6 +92,54 @@ def test_who_finds_no_broker_is_told_where_one_runs(tmp_path, monkeypatch):
     with pytest.raises(SettingsError) as caught:
         access.database_address(load({}).settings)
     assert "One runs" not in str(caught.value)
+
+
+DELETED = (
+    "The data directory .frameledger is relative to the working directory, which was deleted. Change to another "
+    "folder, or set FRAMELEDGER_DATA_DIR to an absolute path."
+)
+
+
+@pytest.fixture
+def deleted(tmp_path, monkeypatch):
+    """A working directory that was deleted."""
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+
+@pytest.mark.regression("journey 71")
+@pytest.mark.parametrize("command", ["up", "down", "status", "logs", "top", "doctor", "demo"])
+@pytest.mark.usefixtures("deleted")
+def test_a_command_in_a_deleted_directory_says_so(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(output, "WIDTH_OF_A_FILE", 300)
+    result = CliRunner().invoke(application(), [command])
+    assert (result.exit_code, type(result.exception)) == (1, SystemExit)
+    assert DELETED in result.output
+
+
+@pytest.mark.regression("journey 71")
+@pytest.mark.usefixtures("deleted")
+def test_a_data_directory_with_a_whole_path_needs_no_working_directory(tmp_path):
+    result = CliRunner().invoke(application(), ["down", "--data-dir", str(tmp_path / "none")])
+    assert result.output == f"Nothing is running: the folder {tmp_path / 'none'} does not exist.\n"
+    assert working_directory(tmp_path) == tmp_path
+
+
+@pytest.mark.regression("journey 71")
+@pytest.mark.usefixtures("deleted")
+def test_functions_in_a_deleted_directory_can_still_be_those_of_an_installed_module():
+    with pytest.raises(ModuleError, match="nor in the working directory, which was deleted"):
+        app_module.load("no_such_tools")
+
+
+@pytest.mark.regression("journey 71")
+def test_a_data_directory_that_links_to_itself_has_no_path(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(SettingsError, match="is a link that leads back to itself"):
+        _ = Settings(data_dir=tmp_path / "loop").directory
 
 
 def test_what_was_stopped_is_forgotten_and_what_was_killed_too(tmp_path):

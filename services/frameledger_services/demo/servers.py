@@ -11,13 +11,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from psycopg import AsyncConnection
 
 from frameledger_services.embedded import command_programs, stack
-from frameledger_services.embedded.directory import is_claimed
+from frameledger_services.embedded.directory import is_claimed, working_directory
 from frameledger_services.embedded.forked import ForkServer
 from frameledger_services.embedded.program import EmbeddedError, Program, failed
 from frameledger_services.embedded.record import Phase, Process, Record, read_record
@@ -53,7 +52,7 @@ async def servers(
     `settings` are those without the addresses of a running `up`; those in `Servers` have them. Raises `EmbeddedError`,
     alone or in a group.
     """
-    directory = settings.data_dir.resolve()
+    directory = settings.directory
     if is_claimed(directory):
         record = read_record(directory)
         if record is None or record.phase is not Phase.READY:
@@ -97,7 +96,7 @@ async def answering(
 
     Raises `EmbeddedError`, alone or in a group.
     """
-    directory = used.settings.data_dir.resolve()
+    directory = used.settings.directory
     environment = {f"{PREFIX}{name.upper()}": value for name, value in read_running(directory).items()}
     # The demo does not use the provider configured for `up`.
     environment |= {f"{PREFIX}DATA_DIR": str(directory), f"{PREFIX}INFERENCE_PROVIDER": ""}
@@ -107,7 +106,7 @@ async def answering(
         service: Program(
             name=f"demo-{words[1]}",
             argv=(sys.executable, "-m", "frameledger_services", *words),
-            directory=Path.cwd(),
+            directory=working_directory(directory),
             log=logs / f"demo-{words[1]}.log",
             environment=environment,
             may_be_forked=True,

@@ -11,6 +11,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from frameledger_services.embedded import ports
+from frameledger_services.embedded.directory import working_directory
 from frameledger_services.embedded.program import Program
 from frameledger_services.settings import PREFIX, Settings
 
@@ -80,7 +81,7 @@ class CommandPrograms:
         return Program(
             name=command.name,
             argv=(sys.executable, "-m", "frameledger_services", *command.arguments),
-            directory=Path.cwd(),
+            directory=working_directory(self._directory),
             log=self._directory / "logs" / f"{command.name}.log",
             environment={
                 f"{PREFIX}{name.upper()}": value for name, value in (dict(self._environment) | ours).items()

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 
 from frameledger_services.embedded import fork_server
+from frameledger_services.embedded.directory import working_directory
 
 
 class Detached:
@@ -49,7 +50,7 @@ def detached(words: Sequence[str], log: Path) -> Detached:
                 argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
             )
         return Detached(started)
-    directory = str(Path.cwd())
+    directory = str(working_directory(log.parent))
     fork_server.flush()
     pid = os.fork()
     if pid == 0:

@@ -120,6 +120,14 @@ def is_claimed(directory: Path) -> bool:
         os.close(lock)
 
 
+def working_directory(otherwise: Path) -> Path:
+    """Returns the working directory of this process, or `otherwise` if it was deleted: nothing can be started there."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return otherwise
+
+
 def require_space(directory: Path, least: int) -> None:
     """Raise `EmbeddedError` if the disk of this directory has fewer than `least` free bytes for this user."""
     free = shutil.disk_usage(directory).free

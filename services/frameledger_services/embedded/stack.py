@@ -49,7 +49,7 @@ async def up(
     passed to `on_change`. Raises `EmbeddedError` if the start fails; the record then has the reason. Raises it too,
     after stopping everything, if the data directory is deleted or moved.
     """
-    directory = settings.data_dir.resolve()
+    directory = settings.directory
     with claimed(directory) as claim:
         await asyncio.to_thread(end_leftovers, directory)
         stack = _Stack(settings, claim, on_change)

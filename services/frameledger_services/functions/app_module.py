@@ -39,9 +39,14 @@ def load(module: str) -> AppModule:
 
     Raises `ModuleError`. If the module raises an error itself, the message has the traceback, from the module on.
     """
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError:
+        # The module can still be an installed one.
+        here = "the working directory, which was deleted"
+    else:
+        if here not in sys.path:
+            sys.path.insert(0, here)
     try:
         imported = importlib.import_module(module)
     except (Exception, SystemExit) as error:

@@ -61,8 +61,9 @@ def demo(
     expected = (FrameledgerError, psycopg.Error)
     with backend.exit_on_error():
         settings = Settings.from_env(look_for_running=False)
-    if data_dir is not None:
-        settings = settings.model_copy(update={"data_dir": data_dir})
+        if data_dir is not None:
+            settings = settings.model_copy(update={"data_dir": data_dir})
+        _ = settings.directory
     _check_key(settings, provider)
     plan = DemoPlan(settings, provider, model, speed, secrets.token_hex(3))
     logs = settings.data_dir / "logs"

@@ -39,7 +39,7 @@ def print_next_steps(console: Console, plan: DemoPlan, used: Servers, played: Pl
         unless = ", unless `up` prints another address"
     else:
         console.print("To inspect it:")
-        record = read_record(settings.data_dir.resolve())
+        record = read_record(settings.directory)
         page, unless = None if record is None else page_of(record), ""
     if page is not None:
         address = f"{page}c/{quote(plan.context_id, safe='')}"

@@ -51,7 +51,7 @@ async def perform(plan: DemoPlan, console: Console, times: Times, fork_server: F
                     fork_server=fork_server,
                 )
             )
-            harbour = Harbour(used.settings.data_dir.resolve() / FILE)
+            harbour = Harbour(used.settings.directory / FILE)
             harbour.prepare()
             connection = await running.enter_async_context(await connect(used.settings))
             kill = await running.enter_async_context(

@@ -36,6 +36,8 @@ def doctor(
     """
     try:
         settings = Settings.from_env()
+        # Several checks read it.
+        _ = settings.directory
     except SettingsError as error:
         remedy = "Correct or unset it; `frameledger config` then lists all settings."
         findings = [Finding("settings", "fail", problem, remedy) for problem in error.problems]

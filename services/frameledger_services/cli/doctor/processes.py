@@ -46,7 +46,7 @@ def _addresses(settings: Settings) -> dict[str, str]:
         from frameledger_services.embedded.record import State, read_record
     except ImportError:
         return {}
-    record = read_record(settings.data_dir.resolve())
+    record = read_record(settings.directory)
     running = () if record is None else record.processes
     return {
         one.name: one.metrics.removesuffix("/metrics") + "/readyz"

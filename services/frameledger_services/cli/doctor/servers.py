@@ -29,7 +29,7 @@ LONG_SECONDS = 600.0
 
 def disk(settings: Settings) -> Iterator[Finding]:
     """Checks the free disk space of the data directory, if it exists."""
-    directory = settings.data_dir.resolve()
+    directory = settings.directory
     try:
         free = shutil.disk_usage(directory).free
     except OSError:
@@ -48,7 +48,7 @@ def disk(settings: Settings) -> Iterator[Finding]:
 
 def start_it(settings: Settings, variable: str) -> str:
     """Returns the remedy for a server that does not answer at the address of this variable."""
-    if _is_up(settings.data_dir.resolve()):
+    if _is_up(settings.directory):
         return "`frameledger up` is running and restarts it: `frameledger status` says why it is down."
     name = variable.removeprefix(PREFIX).lower()
     address = getattr(settings, name)
@@ -68,7 +68,7 @@ def connect_to_database(settings: Settings, error: psycopg.Error) -> str:
             "Raise its max_connections, or end sessions that are not needed: "
             "SELECT application_name, count(*) FROM pg_stat_activity GROUP BY 1."
         )
-    if "FATAL:" in said and not _is_up(settings.data_dir.resolve()):
+    if "FATAL:" in said and not _is_up(settings.directory):
         return (
             "The server runs and gives this reason: change it there, or FRAMELEDGER_DATABASE_URL. "
             "`frameledger config` shows where the address comes from."

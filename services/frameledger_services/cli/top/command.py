@@ -137,7 +137,7 @@ def _of_projectors(settings: Settings) -> list[str]:
         from frameledger_services.embedded.record import read_record
     except ImportError:
         return []
-    record = read_record(settings.data_dir.resolve())
+    record = read_record(settings.directory)
     if record is None:
         return []
     return [one.metrics for one in record.processes if one.metrics is not None and one.name == "projector"]

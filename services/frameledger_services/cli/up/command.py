@@ -56,7 +56,7 @@ def up(
     if settings.inference_provider is not None:
         _require_key(settings.inference_provider, settings)
     try:
-        free(settings.data_dir.resolve())
+        free(settings.directory)
         if settings.inference_provider is None:
             typer.echo(NOBODY_ANSWERS.format(file=settings.data_dir / SETTINGS_FILE))
         ready = _start_detached(settings) if detach else _run(settings)
@@ -111,7 +111,7 @@ def _start_detached(settings: Settings) -> bool:
     from frameledger_services.embedded.program import EmbeddedError, failed
     from frameledger_services.embedded.record import Phase, read_record
 
-    directory = settings.data_dir.resolve()
+    directory = settings.directory
     log = directory / "logs" / "up.log"
     child = detached(["up", "--data-dir", str(directory)], log)
     shown = None

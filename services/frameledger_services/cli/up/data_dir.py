@@ -21,10 +21,13 @@ DataDir = Annotated[
 
 
 def settings_of(data_dir: Path | None, *, look_for_running: bool) -> Settings:
-    """Returns the effective settings, with this data directory if one is given. Ends the command on an error."""
+    """Returns the effective settings, with this data directory if one is given, of which `directory` is known. Ends the
+    command on an error."""
     try:
         # The settings file of that directory is read, too.
         from_option = {} if data_dir is None else {f"{PREFIX}DATA_DIR": str(data_dir)}
-        return load({**os.environ, **from_option}, look_for_running=look_for_running).settings
+        settings = load({**os.environ, **from_option}, look_for_running=look_for_running).settings
+        _ = settings.directory
     except SettingsError as error:
         output.fail(str(error), "See `frameledger config --help`.")
+    return settings

@@ -35,7 +35,7 @@ def down(data_dir: DataDir = None) -> None:
     from frameledger_services.embedded.program import EmbeddedError
 
     settings = settings_of(data_dir, look_for_running=False)
-    directory = settings.data_dir.resolve()
+    directory = settings.directory
     if not directory.is_dir():
         typer.echo(f"Nothing is running: the folder {directory} does not exist.")
         return

@@ -50,7 +50,7 @@ def logs(
 
     Example: `frameledger logs projector --follow`
     """
-    folder = settings_of(data_dir, look_for_running=False).data_dir.resolve() / "logs"
+    folder = settings_of(data_dir, look_for_running=False).directory / "logs"
     known = _files(folder, None)
     if not known and not follow:
         output.fail(f"There are no logs in {folder}.", "Start everything with: frameledger up")

@@ -30,7 +30,7 @@ def status(
     from frameledger_services.embedded.record import read_record
 
     settings = settings_of(data_dir, look_for_running=False)
-    directory = settings.data_dir.resolve()
+    directory = settings.directory
     report = report_of(directory, read_record(directory), now=time.time())
     partitions = lag.reach(settings)
     if as_json:
