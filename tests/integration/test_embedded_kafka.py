@@ -56,6 +56,29 @@ def test_records_are_there_after_sigkill_under_another_port(tmp_path):
     assert list((tmp_path / "kafka" / "tmp").iterdir()) == []
 
 
+@pytest.mark.regression("journey 70")
+def test_any_path_can_be_that_of_a_broker_in_any_locale(tmp_path, monkeypatch):
+    monkeypatch.setenv("LC_ALL", "C")
+    folder = tmp_path / "Müller, Söhne: 'a\\n' $x ${y} %p \"日本😀\""
+    with embedded_kafka.running(folder) as server:
+        asyncio.run(make_topic(server.bootstrap_servers))
+        asyncio.run(send(server.bootstrap_servers, b"kept"))
+    assert (folder / "kafka" / "data" / "kept-0").is_dir()
+    assert list(tmp_path.iterdir()) == [folder]
+    assert "ERROR" not in (folder / "logs" / "kafka.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.regression("journey 70")
+def test_a_setting_of_the_broker_is_written_as_java_reads_it(tmp_path):
+    (tmp_path / "kafka" / "data").mkdir(parents=True)
+    (tmp_path / "kafka" / "VERSION").write_text("4.3.1\n", encoding="ascii")
+    software = java.Software(tmp_path / "java", (), "4.3.1")
+    embedded_kafka.prepare(tmp_path, 1, software=software, settings={"x": "  ü\\n\n#=: 😀"})
+    written = (tmp_path / "kafka" / "server.properties").read_text(encoding="ascii").splitlines()
+    assert written[-1] == r"x=\u0020 \u00fc\\n\u000a#=: \ud83d\ude00"
+    assert "log.dirs=data" in written
+
+
 def test_data_of_another_major_version_is_refused_with_the_way_out(tmp_path):
     (tmp_path / "kafka" / "data").mkdir(parents=True)
     (tmp_path / "kafka" / "VERSION").write_text("3.9.1\n", encoding="ascii")

@@ -47,6 +47,14 @@ def test_it_listens_on_a_socket_in_the_data_directory_too(tmp_path):
     assert list((tmp_path / "run").iterdir()) == []
 
 
+@as_our_user
+@pytest.mark.regression("journey 70")
+def test_its_socket_is_in_a_folder_whose_name_reads_like_a_list(tmp_path):
+    folder = tmp_path / ' a, "b",ü '
+    with embedded_postgres.running(folder) as server, psycopg.connect(server.dsn):
+        assert [path.is_socket() for path in (folder / "run").glob(".s.PGSQL.*[0-9]")] == [True]
+
+
 def test_it_does_without_a_socket_where_a_path_is_too_long_for_one(tmp_path):
     deep = tmp_path / ("deep" * 30)
     with embedded_postgres.running(deep) as server, psycopg.connect(server.dsn) as connection:

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -133,6 +134,16 @@ def test_a_data_directory_with_a_whole_path_needs_no_working_directory(tmp_path)
 def test_functions_in_a_deleted_directory_can_still_be_those_of_an_installed_module():
     with pytest.raises(ModuleError, match="nor in the working directory, which was deleted"):
         app_module.load("no_such_tools")
+
+
+@pytest.mark.regression("journey 70")
+@pytest.mark.skipif(sys.platform == "darwin", reason="every name of a file there is UTF-8")
+def test_a_data_directory_whose_path_is_not_utf8_is_refused_before_anything_is_made(tmp_path):
+    folder = tmp_path / os.fsdecode(b"b\xe4d")
+    result = CliRunner().invoke(application(), ["up"], env={"FRAMELEDGER_DATA_DIR": str(folder)})
+    assert result.exit_code == 1
+    assert "is not UTF-8.\nUse another data directory" in result.output
+    assert not folder.exists()
 
 
 @pytest.mark.regression("journey 71")

@@ -185,6 +185,7 @@ PASS_THE_ENVIRONMENT_ON = (
     "data_directory",  # XDG_STATE_HOME
     "embedded.fork_server",
     "embedded.java",  # JAVA_HOME
+    "embedded.kafka",
     "embedded.launch",
     "embedded.running",
     "embedded.supervisor",

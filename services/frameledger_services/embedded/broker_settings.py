@@ -18,10 +18,14 @@ logger.life.level = info
 
 
 def broker_settings(data: Path, port: int, *, controller_port: int) -> dict[str, str]:
-    """Returns the configuration of a single node that listens on 127.0.0.1 and stores its log in `data`."""
+    """Returns the configuration of a single node that listens on 127.0.0.1 and stores its log in `data`.
+
+    That is relative to the working directory of the broker, or has no comma in it.
+    """
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
+        # A list, which is split at commas.
         "log.dirs": str(data),
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",

@@ -81,9 +81,10 @@ def options_of_start(archive: Path) -> tuple[str, ...]:
     return (f"-XX:SharedArchiveFile={archive}",)
 
 
-def options_to_learn(home: Path) -> tuple[str, ...]:
-    """Returns the options to write the list of used classes into the broker's folder."""
-    return (f"-XX:DumpLoadedClassList={home / LIST}",)
+def options_to_learn() -> tuple[str, ...]:
+    """Returns the options to write the list of used classes into the working directory, the broker's folder. Java would
+    replace a `%p` in a whole path by a pid."""
+    return (f"-XX:DumpLoadedClassList={LIST}",)
 
 
 def is_learned(home: Path) -> bool:
@@ -100,7 +101,7 @@ def maker(java: Sequence[str], home: Path, archive: Path, log: Path) -> Program:
         name="class archive",
         argv=(
             *(java[0], "-Xshare:dump", "-XX:+AOTClassLinking", *QUIET),
-            *(f"-XX:SharedClassListFile={home / LIST}", f"-XX:SharedArchiveFile={unfinished(archive)}"),
+            *(f"-XX:SharedClassListFile={LIST}", f"-XX:SharedArchiveFile={unfinished(archive)}"),
             *java[1:],
         ),
         directory=home,

@@ -68,8 +68,10 @@ class Claim:
 def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[Claim]:
     """Create the directory if it does not exist, and lock it against every other `up` during the block.
 
-    Raises `EmbeddedError` if another `up` runs in it, if it cannot be written, or if its disk is full.
+    Raises `EmbeddedError` if another `up` runs in it, if it cannot be written, if its path is not UTF-8, or if its disk
+    is full.
     """
+    _require_utf8(directory)
     try:
         make(directory)
         lock = os.open(_lock_file(directory), os.O_RDWR | os.O_CREAT, 0o600)
@@ -126,6 +128,17 @@ def working_directory(otherwise: Path) -> Path:
         return Path.cwd()
     except FileNotFoundError:
         return otherwise
+
+
+def _require_utf8(directory: Path) -> None:
+    # The record is JSON, and Java has no other names of files.
+    try:
+        os.fsencode(directory).decode("utf-8")
+    except UnicodeDecodeError:
+        raise EmbeddedError(
+            f"The path of the data directory {directory} is not UTF-8.",
+            "Use another data directory (--data-dir or FRAMELEDGER_DATA_DIR), or rename the folder.",
+        ) from None
 
 
 def require_space(directory: Path, least: int) -> None:

@@ -30,6 +30,9 @@ JVM_OPTIONS = (
     *("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"),
     *("-XX:-UsePerfData", "-Djava.awt.headless=true"),
 )
+ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
+"""Java reads and writes names of files in the encoding of the locale. In ASCII, that of `LC_ALL=C`, it finds no folder
+with other letters in its path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def prepare(
         _format(home, software, log)
 
     properties = {
-        **broker_settings(home / "data", port, controller_port=ports.choose(0)),
+        **broker_settings(Path("data"), port, controller_port=ports.choose(0)),
         **(settings or {}),
     }
     _write_properties(home / "server.properties", properties)
@@ -80,6 +83,7 @@ def prepare(
         argv=_java(home, software, "kafka.Kafka", str(home / "server.properties"), options=options),
         directory=home,
         log=log,
+        environment=ENVIRONMENT,
         address=address,
         is_ready=lambda: (
             answers(ports.HOST, port) and ports.is_held_by(port, str(home / "server.properties"))
@@ -122,12 +126,22 @@ def _format(home: Path, software: java.Software, log: Path) -> None:
     """Format a temporary folder and rename it when it is complete, so that there is never a partial log."""
     unfinished = home / "data.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
-    _write_properties(home / "format.properties", broker_settings(unfinished, 9092, controller_port=9093))
+    _write_properties(
+        home / "format.properties", broker_settings(Path(unfinished.name), 9092, controller_port=9093)
+    )
     arguments = ("format", "--cluster-id", cluster_id(), "--config", str(home / "format.properties"))
     command = _java(home, software, "kafka.tools.StorageTool", *arguments, "--standalone")
     try:
         with log.open("ab") as output:
-            result = subprocess.run(command, cwd=home, stdout=output, stderr=output, timeout=120, check=False)
+            result = subprocess.run(
+                command,
+                cwd=home,
+                env={**os.environ, **ENVIRONMENT},
+                stdout=output,
+                stderr=output,
+                timeout=120,
+                check=False,
+            )
         if result.returncode != 0:
             raise failed("Kafka", f"could not create its files in {home}", log)
         (home / "VERSION").write_text(software.kafka + "\n", encoding="ascii")
@@ -145,7 +159,7 @@ def _class_archive(
     if software.archive is None or not class_archive.is_wanted(software.archive):
         return (), None
     if not class_archive.is_learned(home):
-        return class_archive.options_to_learn(home), None
+        return class_archive.options_to_learn(), None
     maker = class_archive.maker(_java(home, software), home, software.archive, log)
     return (), (maker, home, software.archive)
 
@@ -183,7 +197,8 @@ def _java(home: Path, software: java.Software, *main: str, options: Sequence[str
     """Returns the Java command with our options and the broker's classes. `main` is the class and its arguments."""
     properties = (
         f"-Djava.io.tmpdir={home / 'tmp'}",
-        f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+        # As a URI: a path is taken for a list at its commas, and its `${...}` are replaced.
+        f"-Dlog4j2.configurationFile={(home / 'log4j2.properties').as_uri()}",
     )
     classpath = os.pathsep.join(map(str, software.jars))
     return (
@@ -200,5 +215,19 @@ def _java(home: Path, software: java.Software, *main: str, options: Sequence[str
 
 
 def _write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    lines = (f"{name}={value}".replace("\\", "\\\\") for name, value in properties.items())
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    # Names are plain. A value is written as `java.util.Properties.load` reads it, in ASCII.
+    lines = (f"{name}={_escaped(value)}\n" for name, value in properties.items())
+    path.write_text("".join(lines), encoding="ascii")
+
+
+def _escaped(value: str) -> str:
+    escaped = ""
+    for (unit,) in struct.iter_unpack(">H", value.encode("utf-16-be")):
+        if unit == ord("\\"):
+            escaped += "\\\\"
+        elif ord(" ") < unit < 127 or (unit == ord(" ") and escaped):
+            escaped += chr(unit)
+        else:
+            # Also a blank at the start, which would be skipped.
+            escaped += f"\\u{unit:04x}"
+    return escaped

@@ -203,14 +203,16 @@ def _is_ready(dsn: str) -> bool:
 
 
 def _socket_folder(directory: Path, place: ClusterLocation, port: int) -> str:
-    """Returns the folder of the socket, or an empty string for no socket if its path would be too long.
+    """Returns the folder of the socket as a list in PostgreSQL's notation; empty for no socket if its path would be too
+    long.
 
     A server that runs as another user has no socket either, because that user cannot write to our folder.
     """
     folder = directory / "run"
     if place.owner is not None or len(os.fsencode(folder / f".s.PGSQL.{port}")) > LONGEST_SOCKET_PATH:
         return ""
-    return str(folder)
+    # In quotes, because it is split at commas.
+    return '"{}"'.format(str(folder).replace('"', '""'))
 
 
 def _password_file(directory: Path) -> Path:
