@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 import psutil
 import pytest
 from tests.bounds import ON_SERVERS
+from tests.support.polling import look_again
 
+from frameledger_services.embedded import program as programs
 from frameledger_services.embedded import supervisor as supervision
 from frameledger_services.embedded.program import EmbeddedError, Program
 from frameledger_services.embedded.record import Process, State
@@ -254,6 +256,58 @@ def test_a_program_ends_with_the_process_that_started_it(program, tmp_path):
     process.communicate()
     _, alive = psutil.wait_procs([child], timeout=ON_SERVERS)
     assert alive == []
+
+
+WRITES = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+for number in range(1_000_000):
+    print(number, "x" * 90, flush=True)
+    if number % 100 == 99:
+        signal.sigwait([signal.SIGUSR1])
+    if number == 299:
+        sys.exit("no schema")
+"""
+"""Writes ten thousand bytes at each signal, and fails at the third."""
+
+
+@pytest.mark.regression("journey 75")
+def test_a_log_that_becomes_large_is_copied_and_emptied_while_its_program_writes(program, monkeypatch):
+    monkeypatch.setattr(supervision, "FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(programs, "LARGEST_LOG", 15_000)
+
+    async def scenario():
+        async with supervised() as (supervisor, seen):
+            service = program("service", WRITES)
+
+            async def written(line):
+                async with asyncio.timeout(ON_SERVERS):
+                    while f"{line} " not in service.log.read_text(encoding="ascii"):
+                        await look_again()
+
+            await supervisor.keep(service)
+            await written(99)
+            await supervisor.bound_logs()
+            assert not programs.rotated(service.log).exists()
+            os.kill(supervisor.processes[0].pid, signal.SIGUSR1)
+            await written(199)
+            await supervisor.bound_logs()
+            assert service.log.read_bytes() == b""
+            os.kill(supervisor.processes[0].pid, signal.SIGUSR1)
+            await written(299)
+            os.kill(supervisor.processes[0].pid, signal.SIGUSR1)
+            await seen(lambda one: one.state is State.BACKING_OFF)
+            return seen.words[-1], [numbers_in(path) for path in (programs.rotated(service.log), service.log)]
+
+    word, numbers = asyncio.run(scenario())
+    assert numbers == [list(range(200)), list(range(200, 300))]
+    # Why it ended is found behind where it began to write, which was emptied.
+    assert "(no schema)" in word
+
+
+def numbers_in(path):
+    lines = path.read_text(encoding="ascii").splitlines()
+    return [int(line.split()[0]) for line in lines if line != "no schema"]
 
 
 class Seen:

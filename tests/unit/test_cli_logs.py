@@ -1,6 +1,7 @@
 """`frameledger logs`: files that grow, are set aside and are truncated, and what of them is printed."""
 
 import json
+from unittest import mock
 
 import pytest
 from typer.testing import CliRunner
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 from frameledger_services.cli import application
 from frameledger_services.cli.up import logs
 from frameledger_services.cli.up.logs import LogFile
+from frameledger_services.embedded import program
 
 FIRST = b"one\ntwo\nthree\n"
 
@@ -84,3 +86,26 @@ def test_a_log_that_begins_anew_is_read_from_its_start(folder, how):
         assert file.more() == []
     path.write_bytes(b"anew\n")
     assert file.more() == ["anew"]
+
+
+@pytest.mark.regression("journey 75")
+@pytest.mark.parametrize("how", ["set aside", "copied and emptied"])
+@pytest.mark.parametrize("grown", [b"", b"x" * 1_000 + b"\n"], ids=["shorter", "longer than before"])
+def test_no_line_is_missed_when_a_log_is_rotated_while_it_is_followed(folder, how, grown):
+    path = folder / "kafka.log"
+    file = LogFile(path)
+    assert file.last(1) == ["three"]
+    with path.open("ab", buffering=0) as growing:
+        growing.write(b"four\nfi")
+        assert file.more() == ["four"]
+        growing.write(b"ve\nsix\n")
+        if how == "set aside":
+            path.rename(program.rotated(path))
+            path.write_bytes(b"")
+        else:
+            with mock.patch.object(program, "LARGEST_LOG", 1):
+                assert program.empty_large_log(path)
+    with path.open("ab", buffering=0) as growing:
+        growing.write(b"seven\n" + grown)
+    assert file.more() == ["five", "six", "seven", *grown.decode().split()]
+    assert file.more() == []

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -13,6 +14,8 @@ from frameledger.errors import ConfigurationError
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 LARGEST_LOG = 16 * 1024 * 1024
+"""Bytes of a log beyond which it is rotated: when its program starts, and while it runs."""
+
 LONGEST_LINE = 300
 LOOKED_AT = 16_384
 """Bytes at the end of a log in which the cause of an error is searched."""
@@ -107,9 +110,40 @@ class Program:
 
 def open_log(path: Path) -> BinaryIO:
     """Open a program's log for appending. A large log is rotated first; one rotated file is kept."""
-    if path.exists() and path.stat().st_size > LARGEST_LOG:
-        path.replace(path.with_name(f"{path.name}.1"))
+    if is_large(path):
+        path.replace(rotated(path))
     return path.open("ab")
+
+
+def empty_large_log(path: Path) -> bool:
+    """Rotate the log of a running program if it is large, and return whether it was.
+
+    The program has the file open, so it is copied and emptied in place. The program appends (O_APPEND): it goes on at
+    the new end. What it writes between the last byte that was copied and the emptying is lost, some microseconds.
+    Raises `OSError`, and leaves the log as it is then.
+    """
+    if not is_large(path):
+        return False
+    # Removed first: a disk that is nearly full has no room for three.
+    rotated(path).unlink(missing_ok=True)
+    shutil.copyfile(path, rotated(path))
+    os.truncate(path, 0)
+    return True
+
+
+def is_large(path: Path) -> bool:
+    """Returns whether the log is to be rotated."""
+    return path.exists() and path.stat().st_size > LARGEST_LOG
+
+
+def own_log(directory: Path) -> Path:
+    """Returns the log of an `up` in the background."""
+    return directory / "logs" / "up.log"
+
+
+def rotated(path: Path) -> Path:
+    """Returns the path of the rotated file of this log."""
+    return path.with_name(f"{path.name}.1")
 
 
 def failed(name: str, what: str, log: Path) -> EmbeddedError:

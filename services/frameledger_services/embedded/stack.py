@@ -14,7 +14,7 @@ from frameledger_services.embedded.command_programs import Command, CommandProgr
 from frameledger_services.embedded.directory import Claim, claimed
 from frameledger_services.embedded.forked import ForkServer
 from frameledger_services.embedded.leftovers import end_leftovers
-from frameledger_services.embedded.program import EmbeddedError, Program
+from frameledger_services.embedded.program import EmbeddedError, Program, empty_large_log, own_log
 from frameledger_services.embedded.record import (
     Phase,
     Process,
@@ -29,7 +29,7 @@ from frameledger_services.settings_masking import masked
 from frameledger_services.settings_sources import running_file
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at the data directory."""
+"""Seconds between two looks at the data directory and its logs."""
 
 _log = logs.get_logger("up")
 
@@ -104,7 +104,7 @@ class _Stack:
         try:
             # Until the task is cancelled, or a program fails.
             async with asyncio.TaskGroup() as beside:
-                beside.create_task(self._look_after())
+                beside.create_task(self._look_after(supervisor))
                 await self._start_all(supervisor, setup, services)
                 if self._archive is not None:
                     beside.create_task(_tried(self._archive))
@@ -133,13 +133,18 @@ class _Stack:
         await supervisor.keep(*(self._programs.program(command) for command in services))
         self._say(phase=Phase.READY)
 
-    async def _look_after(self) -> None:
-        """Look at the data directory until this task is cancelled. Raises `EmbeddedError` once it is lost."""
+    async def _look_after(self, supervisor: Supervisor) -> None:
+        """Look at the data directory and its logs until this task is cancelled. Raises `EmbeddedError` once it is
+        lost."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             self._claim.require()
             if self._unwritten is not None:
                 self._say()
+            await supervisor.bound_logs()
+            # Our own, if we run in the background.
+            with suppress(OSError):
+                await asyncio.to_thread(empty_large_log, own_log(self._directory))
 
     def changed(self, processes: Sequence[Process]) -> None:
         self._say(processes=tuple(processes))

@@ -9,12 +9,20 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from frameledger_services.embedded import forked
 from frameledger_services.embedded.directory import Claim
-from frameledger_services.embedded.program import EmbeddedError, Program, cause, failed, open_log
+from frameledger_services.embedded.program import (
+    EmbeddedError,
+    Program,
+    cause,
+    empty_large_log,
+    failed,
+    open_log,
+)
 from frameledger_services.embedded.record import Process, State, start_time
 
 FIRST_PAUSE = 0.5
@@ -111,6 +119,15 @@ class Supervisor:
         ]
         for ready in started:
             await ready.wait()
+
+    async def bound_logs(self) -> None:
+        """Rotate the logs of running programs that have become large. One that cannot be, such as on a full disk, is
+        tried again by the next call."""
+        for program, _ in list(self._running.values()):
+            with suppress(OSError):
+                if await asyncio.to_thread(empty_large_log, program.log):
+                    # What is in it from now on is all of the current process.
+                    self._log_began[program.name] = 0
 
     async def stop_all(self) -> None:
         """Stop all programs in reverse order of announcement. None is running when this returns."""

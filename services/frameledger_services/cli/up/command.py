@@ -108,11 +108,11 @@ async def _supervise(
 def _start_detached(settings: Settings) -> bool:
     """Run everything in a separate process, and show its progress until everything is running."""
     from frameledger_services.embedded.detached import detached
-    from frameledger_services.embedded.program import EmbeddedError, failed
+    from frameledger_services.embedded.program import EmbeddedError, failed, own_log
     from frameledger_services.embedded.record import Phase, read_record
 
     directory = settings.directory
-    log = directory / "logs" / "up.log"
+    log = own_log(directory)
     child = detached(["up", "--data-dir", str(directory)], log)
     shown = None
     with render.StartProgress(output.console(), settings.data_dir, detached=True) as progress:

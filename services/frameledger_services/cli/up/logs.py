@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 from rich.console import Console
@@ -20,6 +21,9 @@ from frameledger_services.cli.up.data_dir import DataDir, settings_of
 POLL = 0.1
 READ = 1 << 20
 """Bytes to read at once, and the maximum that is read from the end of an existing file."""
+
+REMEMBERED = 256
+"""Bytes before the place up to which a log was read that are compared, to notice that it began anew."""
 
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
 
@@ -74,19 +78,21 @@ def logs(
 
 
 class LogFile:
-    """A log file that is read while it grows. After a rotation or truncation it is read from its start."""
+    """A log file that is read while it grows. When it was rotated, or emptied after it was copied, what is unread of
+    the rotated file comes first, and then the log from its start."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._inode = 0
         self._next = 0
+        self._before = b""
+        """The bytes before `_next`."""
+
         self._unfinished = b""
 
     def last(self, count: int) -> list[str]:
         """Returns the last lines, within the last `READ` bytes. `more` continues after them."""
         with suppress(OSError):
-            status = self._path.stat()
-            self._inode, self._next = status.st_ino, max(0, status.st_size - READ)
+            self._next = max(0, self._path.stat().st_size - READ)
         skipped = self._next > 0
         lines = deque[str](maxlen=count)
         lines.extend(self.more()[1 if skipped else 0 :])
@@ -96,16 +102,32 @@ class LogFile:
         """Returns the complete lines that were written since the last call."""
         try:
             with self._path.open("rb") as file:
-                status = self._path.stat()
-                if status.st_ino != self._inode or status.st_size < self._next:
-                    self._inode, self._next, self._unfinished = status.st_ino, 0, b""
-                file.seek(self._next)
+                if not self._continues(file):
+                    rest = self._unread_of_rotated()
+                    self._unfinished = b"" if rest is None else self._unfinished + rest
+                    self._next, self._before = 0, b""
+                    file.seek(0)
                 read = file.read(READ)
         except OSError:
             return []
         self._next += len(read)
+        self._before = (self._before + read)[-REMEMBERED:]
         *lines, self._unfinished = (self._unfinished + read).split(b"\n")
         return [line.decode(errors="replace") for line in lines]
+
+    def _continues(self, file: BinaryIO) -> bool:
+        """Returns whether this is the file that was read, and moves to the first byte that was not."""
+        if file.seek(0, os.SEEK_END) < self._next:
+            return False
+        file.seek(self._next - len(self._before))
+        return file.read(len(self._before)) == self._before
+
+    def _unread_of_rotated(self) -> bytes | None:
+        """Returns what was not read yet of the file that was rotated; None if the rotated file is another."""
+        with suppress(OSError), self._path.with_name(f"{self._path.name}.1").open("rb") as file:
+            if self._continues(file):
+                return file.read()
+        return None
 
 
 def _files(folder: Path, names: list[str] | None) -> dict[str, LogFile]:
