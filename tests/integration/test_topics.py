@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from uuid import uuid4
@@ -16,14 +17,16 @@ from tests.support.polling import look_again
 from frameledger.effects import RunInference
 from frameledger.partition import partition_for
 from frameledger.record import Outgoing
+from frameledger_services.database import connect
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import problems, topic_specs
 from frameledger_services.exception_groups import first
-from frameledger_services.projector import topic_identity
+from frameledger_services.projector import service as projector
+from frameledger_services.projector import takeover, topic_identity
 from frameledger_services.settings import Settings
-from frameledger_services.store import projections
+from frameledger_services.store import projections, topics
 from frameledger_services.store.topics import TopicChangedError
 from frameledger_services.timekeeper import service as timekeeper
 from frameledger_services.work.effect_consumer import EffectConsumer
@@ -208,6 +211,74 @@ def test_a_database_that_was_filled_from_a_topic_of_another_prefix_is_refused(lo
         f"This database was filled from the topic other.llm.frames, and the topic of these settings is {frames.name}. "
         "Give each topic prefix (FRAMELEDGER_TOPIC_PREFIX) its own database (FRAMELEDGER_DATABASE_URL)."
     }
+
+
+async def own(connection, topic):
+    """Become the owner of a partition, as its projector does."""
+    return await takeover.assign(connection, topic, 0, f"projector of {topic}")
+
+
+@pytest.mark.regression("fault 95")
+def test_a_database_that_a_connected_projector_is_about_to_fill_is_refused_to_those_of_other_prefixes(
+    log, database
+):
+    frames = describe(log)[topic_specs(log)[0].name]
+    settings = log.model_copy(update={"database_url": SecretStr(database)})
+
+    async def both():
+        async with await connect(settings, "the first") as first_one:
+            await own(first_one, "other.llm.frames")
+            pid = first_one.info.backend_pid
+            with pytest.raises(TopicChangedError) as refused:
+                await asyncio.wait_for(projector.serve(settings, asyncio.Event()), ON_SERVERS)
+        return str(refused.value), pid
+
+    async def corrected():
+        async with asyncio.timeout(ON_SERVERS), await connect(settings, "the second") as connection:
+            while True:
+                with suppress(TopicChangedError):
+                    return await own(connection, frames.name)
+                await look_again()  # PostgreSQL has not ended the first one's session yet
+
+    message, pid = asyncio.run(both())
+    assert message == (
+        f"A connected projector fills this database from the topic other.llm.frames (process {pid} of the database), "
+        f"and the topic of these settings is {frames.name}. Give each topic prefix (FRAMELEDGER_TOPIC_PREFIX) its own "
+        "database (FRAMELEDGER_DATABASE_URL); if that projector has the wrong prefix, stop it first."
+    )
+    assert asyncio.run(corrected()).epoch == 1
+
+
+@pytest.mark.regression("fault 95")
+def test_of_projectors_of_two_prefixes_that_take_over_at_the_same_time_one_is_refused(log_settings, database):
+    settings = log_settings.model_copy(update={"database_url": SecretStr(database)})
+
+    async def at_once():
+        async with (
+            asyncio.timeout(ON_SERVERS),
+            await connect(settings, "a") as one,
+            await connect(settings, "b") as other,
+            await connect(settings, "looks") as looks,
+        ):
+            async with one.transaction():
+                await topics.reserve(one, "a.llm.frames")
+                waiting = asyncio.create_task(own(other, "b.llm.frames"))
+                while await waits(looks) == 0:
+                    await look_again()
+                await projections.assign(one, "a.llm.frames", 0, "projector of a")
+            with pytest.raises(TopicChangedError, match=r"connected projector .* topic a\.llm\.frames"):
+                await waiting
+            # More partitions, and other projectors of the same prefix, are as welcome as before.
+            assert [(await own(each, "a.llm.frames")).epoch for each in (one, other)] == [2, 3]
+
+    async def waits(connection):
+        cursor = await connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+        return (await cursor.fetchone())[0]
+
+    asyncio.run(at_once())
 
 
 def test_a_database_keeps_a_corrected_prefix_if_nothing_was_read_with_the_wrong_one(log, database):

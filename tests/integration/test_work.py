@@ -1,10 +1,12 @@
 """A worker on the real servers: effects come, are claimed once and done, in the order of their context."""
 
 import asyncio
+import gc
+import warnings
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.scene import INTERRUPTION
+from tests.support.scene import INTERRUPTION, Scene
 from tests.support.worker_harness import (
     Desk,
     working,
@@ -13,6 +15,8 @@ from tests.support.worker_harness import (
 from frameledger.errors import ConfigurationError
 from frameledger_services.claims import unclaimed
 from frameledger_services.event_log.consumer import consumer
+from frameledger_services.exception_groups import first
+from frameledger_services.store.topics import TopicChangedError
 from frameledger_services.work import CALLS, Worker, effect_consumer
 
 
@@ -257,3 +261,36 @@ def test_what_a_worker_serves_may_change_during_a_session(office):
             await office.until_finished(a="done")
 
     asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 95")
+def test_a_worker_of_another_prefix_does_not_begin_and_leaves_nothing_open(office):
+    async def scenario():
+        await Scene(office.address, "other.llm.frames").ask("a")
+        with pytest.raises(
+            TopicChangedError, match=r"^This database was filled from the topic other\.llm\.frames,"
+        ):
+            await asyncio.wait_for(office.worker(Desk().hold).run(asyncio.Event()), ON_SERVERS)
+        assert await office.rows("SELECT FROM workers") == []
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        asyncio.run(scenario())
+        gc.collect()
+    assert [str(one.message) for one in warned if issubclass(one.category, ResourceWarning)] == []
+
+
+@pytest.mark.regression("fault 95")
+def test_a_worker_that_began_with_an_empty_database_ends_when_another_prefix_fills_it(office):
+    desk = Desk()
+
+    async def filled_meanwhile():
+        async with working(office.worker(desk.hold)):
+            await Scene(office.address, "other.llm.frames").ask("a")
+            await asyncio.Event().wait()
+
+    with pytest.raises(ExceptionGroup) as ended:
+        asyncio.run(filled_meanwhile())
+    assert isinstance(first(ended.value), TopicChangedError)
+    assert desk.begun == []
+    assert asyncio.run(office.rows("SELECT FROM claims")) == []

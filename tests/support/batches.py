@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -56,7 +57,8 @@ TOPICS = ProjectorTopics(
 class Log:
     """Records as they would lie on the partitions of a topic."""
 
-    def __init__(self):
+    def __init__(self, topic=TOPIC):
+        self.topic = topic
         self.records = []
         self._offsets = dict.fromkeys(range(PARTITIONS), 0)
 
@@ -66,14 +68,15 @@ class Log:
         offset = self._offsets[partition]
         self._offsets[partition] = offset + 1
         time = 1_770_000_000_000 + 10 * len(self.records)
-        self.records.append(Record(TOPIC, partition, offset, key, value, headers, time))
+        self.records.append(Record(self.topic, partition, offset, key, value, headers, time))
 
 
 class Projecting:
     """A projector without Kafka: it owns all partitions and is handed their records."""
 
-    def __init__(self, address, *, cache_bytes=1 << 20, owner="test", rebuild_frames=0):
+    def __init__(self, address, *, cache_bytes=1 << 20, owner="test", rebuild_frames=0, topic=TOPIC):
         self.address = address
+        self.topics = replace(TOPICS, frames=topic)
         self.rebuild_frames = rebuild_frames
         self.cache = HeadCache(cache_bytes)
         self.owner = owner
@@ -84,11 +87,11 @@ class Projecting:
         binary_copy.prepare(self.connection)
         self.owned = {}
         for partition in range(PARTITIONS):
-            taken = await projections.assign(self.connection, TOPIC, partition, self.owner)
-            await held_effects.hold(self.connection, TOPIC, partition, taken.epoch, None)
+            taken = await projections.assign(self.connection, self.topics.frames, partition, self.owner)
+            await held_effects.hold(self.connection, self.topics.frames, partition, taken.epoch, None)
             self.owned[partition] = OwnedPartition(partition, taken.epoch, taken.next_offset)
         self.batches = Batches(
-            Commits(self.connection, TOPICS, self.cache, rebuild_frames=self.rebuild_frames)
+            Commits(self.connection, self.topics, self.cache, rebuild_frames=self.rebuild_frames)
         )
         return self
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.support.batches import Log, Projecting
+from tests.support.batches import TOPIC, Log, Projecting
 
 from frameledger import effects
 from frameledger.ids import ContextId, RunId, Version
@@ -16,9 +16,10 @@ from frameledger_services.work.effect_decoding import decode_effect
 class Scene:
     """Conversations in a database, and the effects that came of them."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, topic: str = TOPIC) -> None:
+        """`topic` is the topic of frames of the services that work here."""
         self.address = address
-        self._log = Log()
+        self._log = Log(topic)
         self._projected = 0
         self.runs: list[effects.RunInference] = []
         self.calls: list[effects.CallFunction] = []
@@ -28,7 +29,7 @@ class Scene:
         """Fold frames, each given as its context and its fields."""
         for context_id, frame in told:
             self._log.add(context_id, json.dumps(frame).encode())
-        async with Projecting(self.address) as projecting:
+        async with Projecting(self.address, topic=self._log.topic) as projecting:
             await projecting.store(self._log.records[self._projected :])
             self._projected = len(self._log.records)
             for row in projecting.outbox:

@@ -50,7 +50,7 @@ class Office:
     def __init__(self, settings, address):
         self.settings = settings
         self.names = TopicNames(settings.topic_prefix)
-        self.scene = Scene(address)
+        self.scene = Scene(address, self.names.frames)
         self.address = address
 
     async def publish(self, *effects):

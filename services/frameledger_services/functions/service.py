@@ -129,7 +129,8 @@ class FunctionService(Hooks, work.BackgroundService):
         metrics.declare(listed.TOOL_DURATION)
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """As `BackgroundService.run`. Raises errors that no retry fixes: a database with another schema, or a bug."""
+        """As `BackgroundService.run`. Raises errors that no retry fixes: a database with another schema or of
+        another topic prefix, or a bug."""
         if self._running is not None:
             raise RuntimeError("The service is already running.")
         model = self._setup.model

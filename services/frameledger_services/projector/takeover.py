@@ -16,7 +16,7 @@ from frameledger_services.projector.log_check import (
     log_state,
 )
 from frameledger_services.projector.ownership import OwnedPartition
-from frameledger_services.store import held_effects, projections
+from frameledger_services.store import held_effects, projections, topics
 from frameledger_services.store.projections import HELD_UNTIL_KNOWN, Assignment, StoredPosition
 
 LOCK_TIMEOUT_MS = 2_000
@@ -32,19 +32,22 @@ class TakenOver:
 
 
 async def assign(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
-    """Own a partition; its former owner is fenced from now on. Raises `LogChangedError` if its row stays locked."""
+    """Own a partition; its former owner is fenced from now on. Raises `TopicChangedError` if a projector of another
+    topic came first, and `LogChangedError` if what it waits for stays locked."""
     ended = False
     for _ in range(LOCK_ATTEMPTS):
         try:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
+                await topics.reserve(connection, topic)
                 return await projections.assign(connection, topic, partition, owner, ended=ended)
         except errors.LockNotAvailable:
-            # The owner is frozen in the middle of a transaction.
+            # The owner is frozen in the middle of a transaction; or whoever takes over while nothing was read yet is,
+            # and then there is no owner, or one that loses nothing.
             ended |= await projections.terminate_owner(connection, topic, partition)
     raise LogChangedError(
-        f"{topic}/{partition}: its row in `projections` stays locked by a session that could not be ended; "
-        "look for it in pg_stat_activity and end it with pg_terminate_backend"
+        f"{topic}/{partition}: its row in `projections`, or an advisory lock, stays locked by a session that could not "
+        "be ended; look for it in pg_stat_activity and end it with pg_terminate_backend"
     )
 
 

@@ -10,6 +10,10 @@ from psycopg.rows import class_row
 from frameledger.errors import ConfigurationError
 from frameledger_services.database_types import Connection
 from frameledger_services.store.projections import PROJECTION
+from frameledger_services.store.server import THIS_DATABASE
+
+_FIRST_OWNER = 716023651
+"""The key of the advisory lock under which the partitions of a topic from which nothing was read get their owners."""
 
 
 class TopicChangedError(ConfigurationError):
@@ -53,6 +57,48 @@ async def refuse_other(connection: Connection, topic: str) -> None:
     problem = await other_topic(connection, topic)
     if problem is not None:
         raise TopicChangedError(problem)
+
+
+async def reserve(connection: Connection, topic: str) -> None:
+    """Raise `TopicChangedError` if the database was filled from another topic, or if a connected projector owns
+    partitions of one. In the caller's transaction, which then makes an owner of a partition: until its end, no
+    projector of another topic can do so. A topic from which records were read has its place already.
+
+    May wait for other projectors that do the same, as long as the session's `lock_timeout` allows
+    (`LockNotAvailable`). If the process dies before the commit, neither its lock nor its ownership remain; if it dies
+    later, before it stored a record, it is not connected any more, and the topic does not count.
+    """
+    cursor = await connection.execute(_IS_FILLED, (PROJECTION, topic))
+    if await cursor.fetchone() is not None:
+        # Without the lock: nobody waits for a process that is frozen while it has it.
+        return
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_FIRST_OWNER,))
+    # In this order: a session that ended before the first statement has nothing more to commit after the second one's
+    # snapshot.
+    cursor = await connection.execute(_CONNECTED_OWNER, (PROJECTION, topic))
+    owner = await cursor.fetchone()
+    if owner is not None:
+        raise TopicChangedError(
+            f"A connected projector fills this database from the topic {owner[0]} (process {owner[1]} of the "
+            f"database), and the topic of these settings is {topic}. Give each topic prefix "
+            "(FRAMELEDGER_TOPIC_PREFIX) its own database (FRAMELEDGER_DATABASE_URL); if that projector has the wrong "
+            "prefix, stop it first."
+        )
+    await refuse_other(connection, topic)
+
+
+_IS_FILLED = (
+    "SELECT FROM projections WHERE projection = %s AND topic = %s AND last_offset IS NOT NULL LIMIT 1"
+)
+
+# Of another user's session the start is not visible.
+_CONNECTED_OWNER = f"""
+    SELECT p.topic, p.owner_pid FROM projections AS p
+    JOIN LATERAL pg_stat_get_activity(p.owner_pid) AS session
+        ON coalesce(session.backend_start = p.owner_started_at, true) AND session.datid = {THIS_DATABASE}
+    WHERE p.projection = %s AND p.topic <> %s AND p.sealed_at IS NULL AND p.owner_pid IS NOT NULL
+    LIMIT 1
+"""
 
 
 async def other_topic(connection: Connection, topic: str) -> str | None:

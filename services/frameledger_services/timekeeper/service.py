@@ -101,6 +101,8 @@ async def _keep_time(
             await database.connect(settings, "frameledger timekeeper", SESSION, role="frameledger_worker")
         )
         await schema.check(connection)
+        # In a database that is still empty nothing is judged before a projector of our topic owns partitions, and then
+        # none of another topic can.
         await topics.refuse_other(connection, TopicNames(settings.topic_prefix).frames)
         await claims.register(connection, registration)
         log = await stack.enter_async_context(SettlementLog(settings, metrics))

@@ -56,17 +56,20 @@ class Claimer(Generic[E, C]):
         database: Database,
         lease: Lease,
         consumer: EffectConsumer[E],
+        check: Callable[[Connection], Awaitable[None]],
         executor: KeyedExecutor,
         in_flight: InFlight[C],
         failpoint: Failpoint,
         metrics: WorkMetrics,
     ) -> None:
-        """`lease` is ended when the database finds that the worker is dead."""
+        """`lease` is ended when the database finds that the worker is dead. `check` raises if the work in the database
+        is not for this worker's topics."""
         self._kind = kind
         self._worker_id = worker_id
         self._database = database
         self._lease = lease
         self._consumer = consumer
+        self._check = check
         self._executor = executor
         self._in_flight = in_flight
         self._failpoint = failpoint
@@ -91,6 +94,8 @@ class Claimer(Generic[E, C]):
         for sweep in itertools.count():
             await asyncio.sleep(TAKE_OVER_SECONDS)
             async with self._claiming:
+                # When the session began, the database may have been empty.
+                await self._execute(self._check)
                 if free := self._executor.free_slots:
                     self._in_flight.start(await self._execute(partial(self._take_over, limit=free)))
                     await self._failpoint("after take-over")

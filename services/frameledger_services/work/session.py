@@ -2,6 +2,7 @@
 
 What happens if the process dies between two lines of this module, or of `claimer`:
 
+- before it registers: nothing remains but a member of the group, whose session times out.
 - before a claim: the offsets were not committed, so another member of the group reads the effects.
 - after a claim, before the job begins, while it runs, or before its claim is finished: one lease later the claim is a
   dead worker's, and is taken over with the next attempt; if its run or call has ended by then, it is finished as over.
@@ -26,7 +27,7 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.keyed_executor import KeyedExecutor
 from frameledger_services.settings import Settings
-from frameledger_services.store import schema
+from frameledger_services.store import schema, topics
 from frameledger_services.work.cancellations import follow
 from frameledger_services.work.claimer import Claimer
 from frameledger_services.work.database import Database
@@ -94,15 +95,18 @@ class SessionRunner(Generic[E, C]):
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set, then drain; or until the lease ends, then stop all jobs.
 
-        Raises one of `transient.EITHER` if it cannot begin.
+        Raises one of `transient.EITHER` if it cannot begin, and `TopicChangedError` if the database was filled from a
+        topic of another prefix.
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._producer)
             stack.push_async_callback(self._database.close)
+            # Also if it never starts: it exists already.
+            stack.push_async_callback(self._consumer.stop)
             await self._database.first(schema.check)
+            await self._database.first(self._refuse_other_topic)
             if not await self._consumer.start(stopping):
                 return
-            stack.push_async_callback(self._consumer.stop)
             sent, registration = self._lease.clock(), self._registration
             await self._database.first(lambda connection: claims.register(connection, registration))
             self._lease.renew(sent)
@@ -177,6 +181,7 @@ class SessionRunner(Generic[E, C]):
             database=self._database,
             lease=self._lease,
             consumer=self._consumer,
+            check=self._refuse_other_topic,
             executor=self._executor,
             in_flight=self._in_flight,
             failpoint=self._failpoint,
@@ -228,6 +233,9 @@ class SessionRunner(Generic[E, C]):
                     lambda connection: claims.leave(connection, self._registration.worker_id)
                 )
         _log.info("worker.stopped", worker=self._registration.worker_id)
+
+    async def _refuse_other_topic(self, connection: Connection) -> None:
+        await topics.refuse_other(connection, self._names.frames)
 
     async def _on_reconnect(self, connection: Connection) -> None:
         """Note the outage, because other workers may have been without the database too, and the answer to a claim may

@@ -78,7 +78,8 @@ class Worker(Generic[E, C]):
         """Work until `stopping` is set, then drain: wait `settings.work_drain_secs` for jobs to end, ask the rest to
         stop, release what they leave, and deregister. During an outage of broker or database it waits and logs why.
 
-        Raises errors that are not transient: a database with another schema, a bug, here or in a job.
+        Raises errors that are not transient: a database with another schema or of another topic prefix, a bug, here or
+        in a job.
         """
         log = _log.bind(service=self._registration.service)
         await supervision.keep_running(lambda: self._run_session(stopping), stopping, log)
