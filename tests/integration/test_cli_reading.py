@@ -104,6 +104,20 @@ def test_a_version_of_a_life_that_was_erased_is_not_there(database, command):
     assert "+    3  assistant" in succeeded(command(database, "diff", BARGE_IN.stem, 5, 12))
 
 
+@pytest.mark.regression("journey 82")
+def test_a_conversation_that_was_erased_is_said_to_be_erased(database, command):
+    log = Log()
+    for value in BARGE_IN.read_bytes().splitlines():
+        log.add(BARGE_IN.stem, value)
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        connection.execute("SELECT erase(%s, %s)", (BARGE_IN.stem, f"request 17 {HOSTILE}"))
+    for words in (("show", BARGE_IN.stem), ("why", BARGE_IN.stem, 2), ("diff", BARGE_IN.stem, 3, 12)):
+        told = refused(command(database, *words), "was erased on ", "request 17", "table erasures")
+        assert "\x1b" not in told
+        assert "\u202e" not in told
+
+
 def test_what_is_printed_of_frames_and_runs_leads_to_their_traces(database, command, monkeypatch):
     log = Log()
     for value in BARGE_IN.read_bytes().splitlines():

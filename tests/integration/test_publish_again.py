@@ -239,9 +239,10 @@ def test_the_command_that_waits_prints_what_became_of_each_frame(log, database, 
             as_json = await asyncio.to_thread(
                 publish, '{"type": "LLMTextFrame", "text": "late", "id": "d"}', "--json"
             )
-            return fine, rejected, as_json
+            erased = await asyncio.to_thread(publish, '{"type": "LLMContextEraseFrame", "why": "request 17"}')
+            return fine, rejected, as_json, erased
 
-    fine, rejected, as_json = asyncio.run(scenario())
+    fine, rejected, as_json, erased = asyncio.run(scenario())
     assert fine.exit_code == 0, fine.output
     *each, total = fine.stdout.splitlines()
     assert each == [
@@ -258,3 +259,4 @@ def test_the_command_that_waits_prints_what_became_of_each_frame(log, database, 
     assert rejected.stdout.startswith("LLMTextFrame b rejected, id_reused\n")
     told = json.loads(as_json.stdout)
     assert (told["version"], told["outcome"], told["reason"]) == (4, "ignored", "no_open_response")
+    assert "1 applied. The conversation has no frames." in erased.stdout

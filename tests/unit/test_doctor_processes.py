@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from frameledger_services.cli.doctor import processes
 from frameledger_services.embedded.record import Phase, Process, Record, State, write_record
 from frameledger_services.settings import Settings
@@ -34,7 +36,7 @@ def test_each_that_is_not_well_says_what_it_misses_in_the_words_of_its_readyz(tm
             tmp_path,
             Process(name="projector", state=State.RUNNING, metrics=still),
             Process(name="gateway", state=State.RUNNING, metrics="http://127.0.0.1:1/metrics"),
-            Process(name="timekeeper", state=State.BACKING_OFF, metrics=still),
+            Process(name="timekeeper", state=State.STARTING, metrics=still),
             Process(name="kafka", state=State.RUNNING),
         )
     assert [(one.state, one.found) for one in found] == [
@@ -42,3 +44,15 @@ def test_each_that_is_not_well_says_what_it_misses_in_the_words_of_its_readyz(tm
         ("fail", "The gateway is not ready: process: It does not answer."),
     ]
     assert "log of the gateway" in found[1].remedy
+
+
+@pytest.mark.regression("journey 81")
+def test_a_service_that_up_starts_again_and_again_does_not_run(tmp_path):
+    word = "ended with exit code 1; restarting in 16.0 s (its port is in use)"
+    [finding] = findings(
+        tmp_path,
+        Process(name="inference", state=State.BACKING_OFF, metrics="http://127.0.0.1:1/metrics", word=word),
+        Process(name="kafka", state=State.BACKING_OFF, word=word),
+    )
+    assert (finding.state, finding.found) == ("fail", f"The inference does not run: it {word}.")
+    assert "frameledger logs inference" in finding.remedy

@@ -122,8 +122,8 @@ async def check_free(connection: Connection, context_id: str, origin: ForkedFrom
         return False
     if existing.origin != {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}:
         raise ForkRefusedError(
-            f"There is a conversation {context_id!r} already, at version {existing.version}, and it is no fork of "
-            f"version {origin.version} of {origin.context_id!r}. Choose another id."
+            f"There is a conversation {context_id!r} already, at version {existing.version}, and it does not "
+            f"begin with version {origin.version} of {origin.context_id!r}. Choose another id."
         )
     return True
 

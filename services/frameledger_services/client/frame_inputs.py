@@ -132,7 +132,8 @@ def expecting(prepared: Sequence[PreparedFrame], version: int) -> list[PreparedF
         )
     if prepared_frame.frame.expected_version not in (None, version):
         raise ValueError(
-            f"The frame expects version {prepared_frame.frame.expected_version}, and publish() was told {version}."
+            f"The frame expects version {prepared_frame.frame.expected_version} by itself, and is to be published "
+            f"with version {version} as the expected one. Give one of the two."
         )
     complete = prepared_frame.complete.model_copy(update={"expected_version": version})
     return [PreparedFrame(prepared_frame.original, prepared_frame.frame, complete)]

@@ -1,4 +1,5 @@
-"""Findings of `doctor` about the services that `up` runs: the answers of their `/readyz`."""
+"""Findings of `doctor` about the services that `up` runs: those that it starts again and again, and the answers that
+the others give at `/readyz`."""
 
 from __future__ import annotations
 
@@ -18,9 +19,17 @@ WITHIN = 2 * CHECK_SECONDS
 
 async def findings(settings: Settings) -> list[Finding]:
     """Returns the findings about the services of a running `up`; none if `up` is not running."""
-    addresses = _addresses(settings)
+    addresses, ended = _services(settings)
     answers = await asyncio.gather(*(asyncio.to_thread(_ask, address) for address in addresses.values()))
-    return of(dict(zip(addresses, answers, strict=True)))
+    return [
+        Finding(
+            "ready",
+            "fail",
+            f"The {name} does not run: it {word or 'ended'}.",
+            f"Its log says why: `frameledger logs {name}`. `up` starts it again until it runs.",
+        )
+        for name, word in ended.items()
+    ] + of(dict(zip(addresses, answers, strict=True)))
 
 
 def of(readiness: Mapping[str, Mapping[str, str]]) -> list[Finding]:
@@ -40,19 +49,25 @@ def of(readiness: Mapping[str, Mapping[str, str]]) -> list[Finding]:
     return wrong
 
 
-def _addresses(settings: Settings) -> dict[str, str]:
+def _services(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
+    """Returns the addresses of the services of `up` that run, and what `up` says of those that ended, each by name."""
     # The embedded servers need Linux or macOS; the command line also runs on Windows.
     try:
         from frameledger_services.embedded.record import State, read_record
     except ImportError:
-        return {}
+        return {}, {}
     record = read_record(settings.directory)
-    running = () if record is None else record.processes
-    return {
+    services = () if record is None else record.processes
+    addresses = {
         one.name: one.metrics.removesuffix("/metrics") + "/readyz"
-        for one in running
+        for one in services
         if one.metrics is not None and one.state is State.RUNNING
     }
+    # A server of `up` that ended is told by the checks of the broker and of the database.
+    ended = {
+        one.name: one.word for one in services if one.metrics is not None and one.state is State.BACKING_OFF
+    }
+    return addresses, ended
 
 
 def _ask(address: str) -> dict[str, str]:

@@ -55,5 +55,7 @@ def print_sum(
         became = ", ".join(
             f"{number:,} {outcome or 'without a known outcome'}" for outcome, number in outcomes.most_common()
         )
-        line += f" Outcomes: {became}. The conversation is at version {version}."
+        line += f" Outcomes: {became}. "
+        # A conversation that was erased, or of which every frame was rejected.
+        line += f"The conversation is at version {version}." if version else "The conversation has no frames."
     typer.echo(line)

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from psycopg import AsyncConnection
 
-from frameledger_services.cli.terminal import output
-from frameledger_services.store import moments
+from frameledger_services.cli.terminal import escape, output
+from frameledger_services.store import erasures, moments
 from frameledger_services.store.contexts import NoSuchContextError
 from frameledger_services.store.moments import Moment
 
@@ -74,6 +74,13 @@ async def find(connection: AsyncConnection[Any], context_id: str, at: At | None)
     target = at or At()
     conversation = await moments.moment(connection, context_id, version=target.version, time=target.time)
     if conversation is None:
+        if receipts := await erasures.receipts(connection, context_id):
+            when = receipts[0].erased_at.astimezone(UTC)
+            output.fail(
+                f"The conversation {context_id!r} was erased on {when:%Y-%m-%d at %H:%M} UTC, and nothing was "
+                f"published to it since. The reason given was: {escape.printable(receipts[0].why)}",
+                "Its receipt is in the table erasures: `frameledger sql`.",
+            )
         output.fail(
             str(NoSuchContextError(context_id)),
             "`frameledger list` lists the conversations; `frameledger tail` shows the latest records of the log.",
