@@ -216,6 +216,16 @@ def test_a_file_without_a_single_frame_says_what_was_expected(folded):
     assert "No line is a valid frame. The file must have one frame as JSON per line." in words
 
 
+@pytest.mark.regression("journey 83")
+def test_an_exported_file_is_no_file_of_frames(folded):
+    header = b'{"frameledger":"conversation","format":1,"context_id":"ctx-1","version":1}'
+    line = b'{"version":1,"type":"UserStartedSpeakingFrame","payload":"{}"}'
+    result = folded([header, line])
+    assert result.exit_code == 1
+    assert "is an export" in result.stderr
+    assert "payload" in result.stderr
+
+
 def test_an_empty_file_is_an_empty_context(folded):
     assert words_of(folded([])) == "talk at version 0: 0 messages"
 

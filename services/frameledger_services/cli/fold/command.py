@@ -15,6 +15,9 @@ from frameledger_services.cli.fold import render, to_json
 from frameledger_services.cli.terminal import options, output
 from frameledger_services.frame_file import fold_lines
 
+EXPORTED = b'{"frameledger":'
+"""How a file of `frameledger export` begins."""
+
 commands = typer.Typer()
 
 
@@ -80,4 +83,12 @@ def _opened(file: Path) -> Iterator[BinaryIO]:
             "Give the path of a file with one frame as JSON on each line, or - for standard input.",
         )
     with lines:
+        # Each of its lines would be rejected, or taken for a frame by its type that has lost its fields.
+        if file.is_file() and lines.peek(len(EXPORTED)).startswith(EXPORTED):
+            output.fail(
+                f"{file} is an export: its lines are about frames, and have them as text in `payload`.",
+                "Write the frames of one conversation to a file, with `jq -c '.payload // empty | fromjson'`, and fold "
+                "that with --context and its id. "
+                "`frameledger import` takes the export as it is, and checks it.",
+            )
         yield lines
