@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 
 from frameledger_services.cli.doctor.finding import Finding
+from frameledger_services.cli.terminal import suggestion
 from frameledger_services.settings import Settings
 from frameledger_services.telemetry.health import AWAY, CHECK_SECONDS, OK
 
@@ -26,7 +27,7 @@ async def findings(settings: Settings) -> list[Finding]:
             "ready",
             "fail",
             f"The {name} does not run: it {word or 'ended'}.",
-            f"Its log says why: `frameledger logs {name}`. `up` starts it again until it runs.",
+            f"Its log says why: `{suggestion.command('logs', name)}`. `up` starts it again until it runs.",
         )
         for name, word in ended.items()
     ] + of(dict(zip(addresses, answers, strict=True)))
