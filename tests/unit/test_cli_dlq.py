@@ -21,7 +21,7 @@ def retry(monkeypatch):
     """Retries positions of partition 3, one of which has no dead letter. Returns the result, and what was published."""
     published, missing = [], set()
 
-    async def connect(*_):
+    async def connect(*_, **__):
         return nullcontext()
 
     class Producer:
