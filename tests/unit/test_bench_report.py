@@ -1,11 +1,9 @@
 import gc
-import io
 import json
 from itertools import islice, pairwise
 from random import Random
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from frameledger.fold import Conversation, Folding, steps
@@ -16,6 +14,7 @@ from frameledger_services.bench.road.rounds import Rounds, interval_of_median, s
 from frameledger_services.bench.talk import talking
 from frameledger_services.bench.timing import WARM_UP, compare
 from frameledger_services.cli import application
+from frameledger_services.cli.terminal import output
 
 MET = Figure("reading", 123_456.7, "frames/s", 150_000.0, ratio=0.82304, goal=0.7, bound="at least")
 MISSED = Figure("late", 5.61234, "us/frame", 5.0, ratio=1.12, goal=1.1, bound="at most")
@@ -67,10 +66,10 @@ def test_json_is_a_list_of_objects_with_the_keys_that_every_bench_has():
     ]
 
 
-def test_the_table_says_of_each_figure_whether_it_met_its_goal():
-    out = io.StringIO()
-    Console(file=out, width=100).print(report.as_table([MET, MISSED]))
-    rows = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+@pytest.mark.regression("journey 84")
+def test_the_table_says_of_each_figure_whether_it_met_its_goal(capsys):
+    output.console().print(report.as_table([MET, MISSED]))
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "reading 123,500 150,000 frames/s 0.82 ≥ 0.7 ok" in rows
     assert "late 5.61 5.00 us/frame 1.12 ≤ 1.1 missed" in rows
 

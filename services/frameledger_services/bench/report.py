@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +89,12 @@ def _spread(figure: Figure) -> str:
     return "" if figure.spread is None else "{:.2f} - {:.2f}".format(*figure.spread)
 
 
-def _verdict(figure: Figure) -> tuple[str, str]:
+def _verdict(figure: Figure) -> tuple[str, Text]:
     """Returns the goal, and whether it was met."""
     if figure.goal is None:
-        return "", ""
+        return "", Text()
     sign = "≥" if figure.bound == "at least" else "≤"
-    return f"{sign} {figure.goal:g}", "[green]ok[/]" if figure.ok else "[red]missed[/]"
+    return f"{sign} {figure.goal:g}", Text("ok", "green") if figure.ok else Text("missed", "red")
 
 
 def _rounded(number: float) -> float:
