@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from tests.bounds import PROGRAM
 from tests.support import answered_road
+from tests.support.forked_command import CommandInTerminal
 from tests.support.gateway import running
 
 from frameledger.context import LLMContext
@@ -65,17 +66,9 @@ class Terminal:
         self._read = 0
         self._file, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-        self._process = subprocess.Popen(
-            command("chat", *words),
-            env=environment,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            # So that its Ctrl-C is this terminal's.
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-        os.close(inner)
+        # Not closed before the command has opened it: a terminal that nobody has open hangs up.
+        self._process = CommandInTerminal(("chat", *words), environment, os.ttyname(inner))
+        self._inner = inner
 
     def type(self, text):
         os.write(self._file, text.encode())
@@ -92,16 +85,16 @@ class Terminal:
     def ended(self):
         """Wait for its end; its exit code."""
         until = time.monotonic() + PROGRAM
-        while self._process.poll() is None:
+        while self._process.is_alive():
             assert time.monotonic() < until, self.shown
             self._more()
         self._more()
+        os.close(self._inner)
         os.close(self._file)
-        return self._process.returncode
+        return self._process.ended()
 
     def kill(self):
         self._process.kill()
-        self._process.wait()
 
     def _more(self):
         ready, _, _ = select.select([self._file], [], [], 0.2)

@@ -456,6 +456,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_s
         assert value_of(connection, "SELECT count(*) FROM topics") == 2
 
 
+@pytest.mark.long
 def test_a_projector_that_runs_is_fenced_and_goes_on_in_the_new_generation(road, run):
     """Beside it another partition changed; what it left in the outbox of the old generation is published."""
     projected(road, mixed("1", FEW))

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +17,7 @@ from typing import Any
 import psycopg
 from tests.bounds import PROGRAM
 from tests.support import databases
+from tests.support.forked_command import Command
 from tests.support.killable import projector
 from tests.support.polling import pause
 from tests.support.road import made as road_made
@@ -30,18 +29,16 @@ class Service:
     """A service in a process of its own. To be killed, since calls of the demo take longer than a test."""
 
     def __init__(self, environment: Mapping[str, str], *words: str) -> None:
-        self._command = [sys.executable, "-m", "frameledger_services", *words]
-        self._environment = environment
+        self._words, self._environment = words, environment
         self.begin()
 
     def begin(self) -> None:
         """Begin, also again after a kill."""
-        self._process = subprocess.Popen(self._command, env=self._environment, stderr=subprocess.DEVNULL)
+        self._process = Command(self._words, self._environment)
 
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()
-        self._process.wait(PROGRAM)
 
 
 @dataclass(frozen=True)

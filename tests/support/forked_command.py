@@ -1,5 +1,5 @@
 """A `frameledger` command in a process that is forked: it does what one does that was started, and has imported what it
-needs. That the gateway starts on its own is shown by `test_gateway_guarded.py`.
+needs. That they start on their own is shown by `test_gateway_guarded.py` and `test_embedded_up.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from tests.support.processes import Process, preload
 from frameledger_services.__main__ import main
 
 for module in (
-    "frameledger_services.cli.run",
+    "frameledger_services.cli.chat.command",
     "frameledger_services.cli.ops",
+    "frameledger_services.cli.run",
+    "frameledger_services.functions.service",
     "frameledger_services.gateway.service",
 ):
     preload(module)
+
+STANDARD_STREAMS = ("stdin", "stdout", "stderr")
 
 
 class Command(Process):
@@ -30,12 +34,40 @@ class Command(Process):
         self.errors: IO[bytes] = os.fdopen(os.dup(self._heard.fileno()), "rb")
         """What it writes to standard error."""
 
+    def kill(self) -> None:
+        super().kill()
+        self.errors.close()
+
+
+class CommandInTerminal(Process):
+    """`frameledger` in a terminal, whose Ctrl-C is its own."""
+
+    def __init__(self, words: Sequence[str], environment: Mapping[str, str], terminal: str) -> None:
+        """`terminal` is the path of the terminal's device."""
+        super().__init__(_run_in, terminal, tuple(words), dict(environment))
+
 
 def _run(words: Sequence[str], environment: Mapping[str, str], errors: Connection) -> None:
-    os.environ.clear()
-    os.environ.update(environment)
     os.dup2(errors.fileno(), 2)
     # The stream that was there takes this for a file.
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    _become(words, environment)
+
+
+def _run_in(terminal: str, words: Sequence[str], environment: Mapping[str, str], _: Connection) -> None:
+    os.setsid()
+    # The first terminal that the leader of a session opens controls it.
+    opened = os.open(terminal, os.O_RDWR)
+    for number, name in enumerate(STANDARD_STREAMS):
+        os.dup2(opened, number)
+        setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w", closefd=False))
+    _become(words, environment)
+
+
+def _become(words: Sequence[str], environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    # As an interpreter does that is started with it.
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv[1:] = words
     main()

@@ -80,7 +80,7 @@ class ChatSession:
     second_input: SecondInput | None = None
     """How a line typed during an answer is handled. None: it is sent after the answer."""
 
-    shown: bool = field(default_factory=sys.stdin.isatty)
+    shown: bool = field(default_factory=lambda: sys.stdin.isatty())
     """Whether the terminal echoes typed lines."""
 
     async def run(self) -> None:
