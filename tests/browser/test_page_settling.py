@@ -236,6 +236,7 @@ def test_a_call_of_the_client_is_drawn_from_where_it_began(browser, origin, give
         expect(web.page.locator("svg.marks rect.call")).to_have_count(1)
 
 
+@pytest.mark.long
 def test_a_request_that_has_the_hash_of_what_was_sent_is_said_to_be_that(browser, origin, given, http):
     with signed_in(browser, origin, given[1]["reader"]) as web:
         main = web.open(ASKED, tab="request")

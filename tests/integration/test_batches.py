@@ -38,7 +38,7 @@ from frameledger_services.store import projections
 
 
 @pytest.mark.parametrize(
-    ("sizes", "cache_bytes"), [((1, 7, 64, 3), 1 << 20), ((1000,), 1 << 20), long((5,), 1)], ids=str
+    ("sizes", "cache_bytes"), [((1, 7, 64, 3), 1 << 20), long((1000,), 1 << 20), long((5,), 1)], ids=str
 )
 def test_every_history_reads_back_at_every_version_as_it_folds(database, sizes, cache_bytes):
     project(database, histories_interleaved(), sizes=sizes, cache_bytes=cache_bytes)

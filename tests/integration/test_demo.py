@@ -60,8 +60,12 @@ def test_stopped_by_ctrl_c_it_leaves_nothing_and_goes_on_with_the_servers_that_a
     assert {path.name for path in (tmp_path / ".frameledger").iterdir()}.isdisjoint({"kafka", "postgres"})
 
 
-def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_what_the_readme_says(folder):
-    stopped_in_the_middle(folder, signal.SIGTERM)
+@pytest.mark.parametrize("stopped_before", [False, long(True)])
+def test_it_shows_what_the_readme_says_also_begun_again_at_once_after_a_signal_and_leaves_nothing(
+    folder, stopped_before
+):
+    if stopped_before:
+        stopped_in_the_middle(folder, signal.SIGTERM)
     shown = folder.run(*QUICKLY)
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "Verified: at all" in shown.stdout

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import ExitStack, chdir, contextmanager, suppress
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -22,7 +22,7 @@ from tests.support.tiers import long
 from typer.testing import CliRunner
 
 from frameledger_services.cli import application
-from frameledger_services.embedded import directory, kafka, ports, postgres
+from frameledger_services.embedded import directory, kafka, ports
 from frameledger_services.embedded.program import EmbeddedError
 
 NAME = "FRAMELEDGER_PROJECTOR_INSTANCE_ID"
@@ -141,17 +141,16 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def usual_ports_in_use():
-    """Nobody takes the ports of servers that were killed before these start again: they have ports of their own."""
-    with ExitStack() as held:
-        for port in (postgres.PREFERRED_PORT, kafka.PREFERRED_PORT):
-            # Another `up` of this machine may have it already.
-            with suppress(OSError):
-                held.enter_context(socket.socket()).bind((ports.HOST, port))
-        yield
+def ports_of_its_own(folder):
+    """Nobody takes the ports of servers that were killed before these start again. The usual ones another `up` of this
+    machine may take, whenever they are free."""
+    stored = folder.path / ".frameledger" / "run"
+    stored.mkdir(parents=True)
+    for name in ("postgres", "kafka"):
+        (stored / f"{name}.port").write_text(str(ports.choose(0)))
 
 
-@pytest.mark.usefixtures("usual_ports_in_use")
+@pytest.mark.usefixtures("ports_of_its_own")
 def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_without_a_trace(folder):
     up = folder.run("up", "--detach")
     assert up.returncode == 0, up.stdout + up.stderr

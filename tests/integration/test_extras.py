@@ -210,8 +210,8 @@ def test_what_the_wheel_carries_is_there_without_any_extra(environment):
         ),
         long("embedded", ["frameledger_services.embedded"]),
         long("services,gateway", ["frameledger_services.gateway"]),
-        long("http", [OVER_HTTP]),
-        ("all", [*(f"-{module}" for module in OVER_FRAMEWORKS), "frameledger", "frameledger_services"]),
+        ("http", [OVER_HTTP]),
+        long("all", [*(f"-{module}" for module in OVER_FRAMEWORKS), "frameledger", "frameledger_services"]),
     ],
 )
 def test_an_extra_brings_what_it_is_for(environment, extra, names):

@@ -15,6 +15,7 @@ from tests.support.function_harness import (
     stage_settings,  # noqa: F401  # a fixture
     talking,
 )
+from tests.support.tiers import long
 
 from frameledger.frames import (
     FunctionCallCancelFrame,
@@ -267,7 +268,7 @@ async def offered_cancel_tools(talk):
 
 
 @pytest.mark.regression("call b")
-@pytest.mark.parametrize("advertised", [True, False])
+@pytest.mark.parametrize("advertised", [True, long(False)])
 def test_an_applications_own_function_wins_over_the_cancel_tool_of_that_name(answered, advertised):
     registry = FunctionRegistry()
     handler, leave, entered = held()
