@@ -28,6 +28,7 @@ from frameledger.frames import (
     UninterruptibleFrame,
     Value,
 )
+from frameledger.frames.base import INT64_MAX
 
 EVENTS = Path(__file__).resolve().parents[1]
 
@@ -43,8 +44,10 @@ GROUPS = {
 INTRODUCTION = """\
 A frame is one event of a conversation: a JSON object that names its `type`. Each entry below says what the
 frame means, who usually publishes it and what it does to the context; `rules.md` has the rules behind it.
-Fields that an entry does not list are stored and not read. A frame of an unknown type, or of a newer
-version, is stored and changes nothing. The JSON Schemas are in `schemas/`."""
+Fields that an entry does not list are stored and not read; of a name that stands twice in an object the
+last one counts. An integer has at most 64 bits. A frame with a value that its entry does not allow is
+rejected; one of an unknown type, or of a newer version, is stored and changes nothing. The JSON Schemas
+are in `schemas/`."""
 
 SECTIONS = ("Says", "Published by", "Effect")
 
@@ -243,10 +246,24 @@ def _type_name(schema: dict[str, Any]) -> str:
             return ", ".join(f"`{json.dumps(choice)}`" for choice in choices)
         case {"type": "array", "items": dict(items)}:
             return f"list of {_type_name(items)}"
+        case {"type": "integer" | "number" as name}:
+            return f"{name}{_bounds(schema)}"
         case {"type": str(name)}:
             return {"string": "text", "null": "null"}.get(name, name)
         case _:
             return "any JSON"
+
+
+def _bounds(schema: dict[str, Any]) -> str:
+    """The bounds of a number that are narrower than 64 bits, in which every integer has to be."""
+    match schema:
+        case {"minimum": least, "maximum": most} if least > -INT64_MAX and most < INT64_MAX:
+            return f" from {least} to {most}"
+        case {"minimum": least} if least > -INT64_MAX:
+            return f" ≥ {least}"
+        case {"exclusiveMinimum": below}:
+            return f" > {below}"
+    return ""
 
 
 def _described(schema: dict[str, Any], value_type: type[Value]) -> dict[str, Any]:

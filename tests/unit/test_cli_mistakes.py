@@ -169,6 +169,22 @@ def test_a_time_that_is_none_is_answered_with_the_form_of_one(command):
     assert "version" not in said.stderr
 
 
+@pytest.mark.regression("journey 85")
+@pytest.mark.parametrize(
+    ("words", "option", "reason"),
+    [
+        (("export", "x", "--format", "xml"), "--format", "'xml' is not one of 'jsonl'"),
+        (("chat", "x", "--second-input", "nope"), "--second-input", "'nope' is not one of 'enqueue'"),
+        (("publish", "x", "{}", "--cause", ""), "--cause", "a frame's id has 1 to 255 bytes"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_told_in_our_words(command, words, option, reason):
+    said = command(*words)
+    assert said.exit_code == 2
+    told = " ".join(said.stderr.replace("│", " ").split())
+    assert f"Invalid value for '{option}': {reason}" in told
+
+
 @pytest.mark.regression("journey 39")
 def test_a_name_that_no_token_can_have_is_answered_with_what_a_name_is(command):
     said = command("token", "new", "--name", "my token")

@@ -59,7 +59,10 @@ def publish(
     cause: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="Id of the frame in this conversation that caused them.", show_default=False
+            metavar="ID",
+            help="Id of the frame in this conversation that caused them.",
+            show_default=False,
+            callback=options.frame_id,
         ),
     ] = None,
     within: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Timeout.")] = 30.0,

@@ -57,6 +57,14 @@ def group_of(titled: Mapping[str, Mapping[str, LazyCommand]]) -> type[TyperGroup
             name, command, rest = super().resolve_command(ctx, args)
             return name, command and imported(name or "", table), rest
 
+        def invoke(self, ctx: Any) -> Any:
+            try:
+                return super().invoke(ctx)
+            except typer.BadParameter as error:
+                # Typer reads values with pydantic, which puts this before the reason.
+                error.message = error.message.removeprefix("Value error, ")
+                raise
+
     return Group
 
 

@@ -9,10 +9,19 @@ from frameledger.record import MAX_KEY_BYTES
 
 def context_id(value: str | None) -> str | None:
     """Typer callback that validates a conversation's id, which is the key of its records."""
+    return _id("a conversation's id", value)
+
+
+def frame_id(value: str | None) -> str | None:
+    """Typer callback that validates the id of a frame."""
+    return _id("a frame's id", value)
+
+
+def _id(what: str, value: str | None) -> str | None:
     if value is not None and (
         "\x00" in value or not 1 <= len(value.encode(errors="replace")) <= MAX_KEY_BYTES
     ):
-        raise typer.BadParameter(f"a conversation's id has 1 to {MAX_KEY_BYTES} bytes, and no NUL")
+        raise typer.BadParameter(f"{what} has 1 to {MAX_KEY_BYTES} bytes, and no NUL")
     return value
 
 
