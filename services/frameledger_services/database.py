@@ -175,6 +175,13 @@ class GuardedConnection(AsyncConnection[Any]):
             if asking is not None:
                 asking.cancel()
 
+    async def __aexit__(self, *raised: Any) -> None:
+        """Closed also if the task is cancelled while it commits or rolls back: psycopg's own stays open then."""
+        try:
+            await super().__aexit__(*raised)
+        finally:
+            await self.close()
+
     async def cancel_safe(self, *, timeout: float = CANCEL_SECONDS) -> None:
         """Cancel the statement. If the server does not respond, close the connection."""
         try:

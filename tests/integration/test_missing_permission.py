@@ -17,6 +17,8 @@ from tests.support.forked_command import Command
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.tiers import long
 
+from frameledger_services.embedded import ports
+
 RUN = b'{"type":"LLMRunFrame"}'
 
 pytestmark = pytest.mark.regression("journey 73")
@@ -79,7 +81,7 @@ def test_a_service_says_it_too_when_a_grant_is_revoked_while_it_runs(road, user)
 @pytest.mark.long
 def test_a_gateway_logs_it_and_goes_on_as_during_an_outage(road, user):
     with gateway.running(
-        road.settings, gateway_port="0", database_url=as_user(road.address, user)
+        road.settings, gateway_port=str(ports.choose(0)), database_url=as_user(road.address, user)
     ) as running:
         event = next(event for event in running.events() if event["event"] == "gateway.not_listening")
         assert f'GRANT frameledger_reader TO "{user}"' in event["reason"]

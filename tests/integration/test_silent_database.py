@@ -10,6 +10,7 @@ from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
 from tests.support import rows
+from tests.support.polling import look_again
 from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
 from tests.support.silent_proxy import both, way_to
 from tests.support.worker_harness import Desk, Office, working
@@ -231,6 +232,39 @@ def test_a_cursor_of_a_connection_that_is_lost_is_closed(database):
             assert cursor.closed
 
     asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 96")
+def test_a_connection_that_is_cancelled_while_it_commits_is_closed(database):
+    """As that is which looks for a pooler, when another job of the command fails meanwhile."""
+    slow = """
+        CREATE TABLE slow AS SELECT 1;
+        CREATE FUNCTION sleep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3600); RETURN NULL; END';
+        CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION sleep()
+    """
+    commits = "SELECT count(*) FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event = 'PgSleep'"
+
+    async def run():
+        opened = []
+
+        async def insert():
+            async with await connecting.GuardedConnection.connect(database) as connection:
+                opened.append(connection)
+                await connection.execute("INSERT INTO slow VALUES (1)")
+
+        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as watching:
+            await watching.execute(slow)
+            inserting = asyncio.create_task(insert())
+            async with asyncio.timeout(ON_SERVERS):
+                while (await (await watching.execute(commits)).fetchone()) == (0,):
+                    await look_again()
+            inserting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await inserting
+        return opened[0].closed
+
+    assert asyncio.run(run())
 
 
 @pytest.mark.regression("trial C3")
