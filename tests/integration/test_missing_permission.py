@@ -2,6 +2,7 @@
 and which role to grant."""
 
 from collections.abc import Iterator
+from itertools import chain
 from uuid import uuid4
 
 import httpx
@@ -83,7 +84,8 @@ def test_a_gateway_logs_it_and_goes_on_as_during_an_outage(road, user):
     with gateway.running(
         road.settings, gateway_port=str(ports.choose(0)), database_url=as_user(road.address, user)
     ) as running:
-        event = next(event for event in running.events() if event["event"] == "gateway.not_listening")
+        logged = chain(running.beginning, running.events())
+        event = next(event for event in logged if event["event"] == "gateway.not_listening")
         assert f'GRANT frameledger_reader TO "{user}"' in event["reason"]
         assert httpx.get(f"{running.address}/livez", timeout=ON_SERVERS).status_code == 200
 
