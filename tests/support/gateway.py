@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
 import httpx
@@ -94,8 +94,6 @@ class Gateway:
     process: Command
     address: str
     log: IO[bytes]
-    beginning: list[dict[str, Any]] = field(default_factory=list)
-    """What it logged until it had started."""
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yields what it logs from here on, until it has ended."""
@@ -118,7 +116,6 @@ def running(settings: Settings, *, is_heard: bool = True, **also: str) -> Iterat
     try:
         gateway = Gateway(process, "", process.errors)
         for event in gateway.events():
-            gateway.beginning.append(event)
             if event["event"] == "gateway.started":
                 gateway.address = event["address"]
                 break
