@@ -65,7 +65,9 @@ def test_any_path_can_be_that_of_a_broker_in_any_locale(tmp_path, monkeypatch):
         asyncio.run(send(server.bootstrap_servers, b"kept"))
     assert (folder / "kafka" / "data" / "kept-0").is_dir()
     assert list(tmp_path.iterdir()) == [folder]
-    assert "ERROR" not in (folder / "logs" / "kafka.log").read_text(encoding="utf-8")
+    logged = (folder / "logs" / "kafka.log").read_text(encoding="utf-8").splitlines()
+    # On a busy machine the controller of a single broker is late for that broker's first heartbeat.
+    assert [line for line in logged if "ERROR" in line and "queue overloaded" not in line] == []
 
 
 @pytest.mark.regression("journey 70")

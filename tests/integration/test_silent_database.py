@@ -239,9 +239,9 @@ def test_a_connection_that_is_cancelled_while_it_commits_is_closed(database):
     """As that is which looks for a pooler, when another job of the command fails meanwhile."""
     slow = """
         CREATE TABLE slow AS SELECT 1;
-        CREATE FUNCTION sleep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3600); RETURN NULL; END';
+        CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(3600); RETURN NULL; END';
         CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON slow DEFERRABLE INITIALLY DEFERRED
-            FOR EACH ROW EXECUTE FUNCTION sleep()
+            FOR EACH ROW EXECUTE FUNCTION linger()
     """
     commits = "SELECT count(*) FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event = 'PgSleep'"
 
