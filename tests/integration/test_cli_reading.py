@@ -81,11 +81,16 @@ def test_what_is_not_there_is_said_with_what_to_do(filled, command):
     assert command(filled, "dlq", "show", "here").exit_code == 2
 
 
-def test_a_version_of_a_life_that_was_erased_is_not_there(database, command):
+def project_barge_in(database):
+    """Fill a database with this one conversation."""
     log = Log()
     for value in BARGE_IN.read_bytes().splitlines():
         log.add(BARGE_IN.stem, value)
     project(database, log.records)
+
+
+def test_a_version_of_a_life_that_was_erased_is_not_there(database, command):
+    project_barge_in(database)
     with psycopg.connect(database) as connection:
         connection.execute("SET session_replication_role = replica")
         connection.execute("DELETE FROM frames WHERE version <= 5")
@@ -106,10 +111,7 @@ def test_a_version_of_a_life_that_was_erased_is_not_there(database, command):
 
 @pytest.mark.regression("journey 82")
 def test_a_conversation_that_was_erased_is_said_to_be_erased(database, command):
-    log = Log()
-    for value in BARGE_IN.read_bytes().splitlines():
-        log.add(BARGE_IN.stem, value)
-    project(database, log.records)
+    project_barge_in(database)
     with psycopg.connect(database) as connection:
         connection.execute("SELECT erase(%s, %s)", (BARGE_IN.stem, f"request 17 {HOSTILE}"))
     for words in (("show", BARGE_IN.stem), ("why", BARGE_IN.stem, 2), ("diff", BARGE_IN.stem, 3, 12)):
@@ -119,10 +121,7 @@ def test_a_conversation_that_was_erased_is_said_to_be_erased(database, command):
 
 
 def test_what_is_printed_of_frames_and_runs_leads_to_their_traces(database, command, monkeypatch):
-    log = Log()
-    for value in BARGE_IN.read_bytes().splitlines():
-        log.add(BARGE_IN.stem, value)
-    project(database, log.records)
+    project_barge_in(database)
     first, second = "a" * 32, "b" * 32
     with psycopg.connect(database) as connection:
         connection.execute("SET session_replication_role = replica")

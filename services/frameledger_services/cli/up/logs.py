@@ -124,7 +124,9 @@ class LogFile:
 
     def _unread_of_rotated(self) -> bytes | None:
         """Returns what was not read yet of the file that was rotated; None if the rotated file is another."""
-        with suppress(OSError), self._path.with_name(f"{self._path.name}.1").open("rb") as file:
+        from frameledger_services.embedded.program import rotated
+
+        with suppress(OSError), rotated(self._path).open("rb") as file:
             if self._continues(file):
                 return file.read()
         return None
