@@ -31,6 +31,7 @@ from frameledger.tools import FunctionSchema, ToolsSchema
 from frameledger_services.client import (
     Client,
     ContextChangedError,
+    ContextErasedError,
     EncodedFrame,
     FramesUnacknowledgedError,
     HttpClient,
@@ -392,6 +393,19 @@ def test_who_follows_gets_each_frame_once_whoever_says_it(servers, use, context_
         (3, "EndFrame", "applied"),
         (5, "LLMMessagesAppendFrame", "applied"),
     ]
+
+
+@pytest.mark.regression("journey 86")
+def test_a_conversation_that_was_erased_is_told_as_erased(servers, use, context_id):
+    async def work(client):
+        async with Client(servers.road.settings) as other:
+            await other.publish(context_id, append("one"), append("two"), wait=True, within=ON_SERVERS)
+            await other.erase(context_id, why="request 17", within=ON_SERVERS)
+        with pytest.raises(ContextErasedError, match="request 17") as raised:
+            await client.context(context_id)
+        return raised.value.context_id, raised.value.version, raised.value.why
+
+    assert use(work) == (context_id, 3, "request 17")
 
 
 def test_who_follows_from_a_version_gets_what_comes_after_it_also_from_one_that_is_not_there_yet(

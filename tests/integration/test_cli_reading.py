@@ -110,12 +110,19 @@ def test_a_version_of_a_life_that_was_erased_is_not_there(database, command):
 
 
 @pytest.mark.regression("journey 82")
+@pytest.mark.regression("journey 86")
 def test_a_conversation_that_was_erased_is_said_to_be_erased(database, command):
     project_barge_in(database)
     with psycopg.connect(database) as connection:
         connection.execute("SELECT erase(%s, %s)", (BARGE_IN.stem, f"request 17 {HOSTILE}"))
-    for words in (("show", BARGE_IN.stem), ("why", BARGE_IN.stem, 2), ("diff", BARGE_IN.stem, 3, 12)):
-        told = refused(command(database, *words), "was erased on ", "request 17", "table erasures")
+    reads = (("show",), ("why", 2), ("diff", 3, 12), ("tail",), ("export",), ("export", "--format", "openai"))
+    for name, *rest in reads:
+        told = refused(
+            command(database, name, BARGE_IN.stem, *rest),
+            "was erased at version ",
+            "request 17",
+            "table erasures",
+        )
         assert "\x1b" not in told
         assert "\u202e" not in told
 

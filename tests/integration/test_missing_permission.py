@@ -18,6 +18,7 @@ from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.tiers import long
 
 from frameledger_services.embedded import ports
+from frameledger_services.telemetry.health import REFUSED
 
 RUN = b'{"type":"LLMRunFrame"}'
 
@@ -79,6 +80,7 @@ def test_a_service_says_it_too_when_a_grant_is_revoked_while_it_runs(road, user)
 
 
 @pytest.mark.long
+@pytest.mark.regression("gateway 81")
 def test_a_gateway_logs_it_and_goes_on_as_during_an_outage(road, user):
     with gateway.running(
         road.settings, gateway_port=str(ports.choose(0)), database_url=as_user(road.address, user)
@@ -87,6 +89,8 @@ def test_a_gateway_logs_it_and_goes_on_as_during_an_outage(road, user):
         assert httpx.get(f"{running.address}/v1/contexts/ctx", timeout=ON_SERVERS).status_code == 503
         event = next(event for event in running.events() if event["event"] == "gateway.database_away")
         assert f'GRANT frameledger_reader TO "{user}"' in event["reason"]
+        ready = httpx.get(f"{running.address}/readyz", timeout=ON_SERVERS).json()
+        assert ready["checks"]["database"] == REFUSED
         assert httpx.get(f"{running.address}/livez", timeout=ON_SERVERS).status_code == 200
 
 

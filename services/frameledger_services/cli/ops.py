@@ -10,11 +10,11 @@ from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
-from frameledger_services.store.connections import Connections, DatabaseError
+from frameledger_services.store.connections import Connections, DatabaseError, DatabaseRefusedError
 from frameledger_services.store.schema import SchemaError
 from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry import ops_server
-from frameledger_services.telemetry.health import AWAY, OK, Health
+from frameledger_services.telemetry.health import AWAY, OK, REFUSED, Health
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 
@@ -61,6 +61,8 @@ def checks(settings: Settings, connections: Connections) -> dict[str, Callable[[
             await connections.read(database.ping)
         except SchemaError:
             return "The database has the schema of another release."
+        except DatabaseRefusedError:
+            return REFUSED
         except DatabaseError:
             return AWAY
         return OK

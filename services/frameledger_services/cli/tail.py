@@ -16,12 +16,19 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger.record import DecodeError, Record, decode, read
-from frameledger_services.cli.terminal import backend, escape, format_frame, gateway_option, options, output
-from frameledger_services.client import Conversations, StoredFrame
+from frameledger_services.cli.terminal import (
+    backend,
+    escape,
+    format_frame,
+    gateway_option,
+    moment,
+    options,
+    output,
+)
+from frameledger_services.client import Conversations, NoSuchContextError, StoredFrame
 from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
-from frameledger_services.store.contexts import NoSuchContextError
 
 SOURCE = "frameledger/tail"
 
@@ -76,7 +83,11 @@ async def _conversation(client: Conversations, context: str, lines: int, follow:
     async with client:
         newest = await client.newest_version(context)
         if not newest and not follow:
-            output.fail(str(NoSuchContextError(context)), "`frameledger list` lists the conversations.")
+            try:
+                # Why there is none, which its version does not say.
+                await client.context(context)
+            except NoSuchContextError as error:
+                moment.fail_missing(error)
         after = max(newest - lines, 0)
         frames: AsyncGenerator[StoredFrame, None]
         frames = client.follow(context, after) if follow else client.frames(context, after)

@@ -43,6 +43,7 @@ from frameledger_services.client.frame_inputs import EncodedFrame
 from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.publication import RepeatedWarning
 from frameledger_services.client.reading import (
+    ContextErasedError,
     NoSuchContextError,
     NoSuchVersionError,
     StoredContext,
@@ -68,6 +69,7 @@ __all__ = [
     "Client",
     "ConfigurationError",
     "ContextChangedError",
+    "ContextErasedError",
     "ConversationParkedError",
     "Conversations",
     "DatabaseError",

@@ -95,7 +95,7 @@ async def moment(connection: Connection, context_id: str, version: int | None = 
     if stored.version:
         stored_link = await forks.chain_at(connection, context_id, stored.version)
         if stored_link is None:  # erased since
-            raise contexts.NoSuchContextError(context_id)
+            raise await contexts.missing(connection, context_id)
         link = stored_link
     running = await forks.running_calls(connection, context_id, stored.version)
     origin = ForkedFrom(context_id=context_id, version=stored.version, chain=link.hex())

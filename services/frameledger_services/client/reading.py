@@ -14,6 +14,7 @@ from frameledger.partition import partition_for
 from frameledger.record import decode
 from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import (
+    ContextErasedError,
     NoSuchContextError,
     NoSuchVersionError,
     StoredContext,
@@ -22,6 +23,7 @@ from frameledger_services.store.contexts import (
 from frameledger_services.store.projections import PROJECTION
 
 __all__ = [
+    "ContextErasedError",
     "NoSuchContextError",
     "NoSuchVersionError",
     "StoredContext",

@@ -13,9 +13,9 @@ from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.store.connections import DatabaseError
+from frameledger_services.store.connections import DatabaseError, DatabaseRefusedError
 from frameledger_services.store.schema import SchemaError
-from frameledger_services.telemetry.health import AWAY, CHECK_SECONDS, KEPT_SECONDS, OK
+from frameledger_services.telemetry.health import AWAY, CHECK_SECONDS, KEPT_SECONDS, OK, REFUSED
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
@@ -64,6 +64,8 @@ async def _database(parts: Parts) -> str:
             await parts.database.read(database.ping)
     except SchemaError:
         return "It is of another release."
+    except DatabaseRefusedError:
+        return REFUSED
     except (DatabaseError, TimeoutError):
         return AWAY
     return OK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -21,9 +22,29 @@ class NoSuchContextError(NotFoundError):
     Remedy: Check the id. If it was published just now, wait for it: `publish(..., wait=True)`.
     """
 
-    def __init__(self, context_id: str) -> None:
-        super().__init__(f"There is no context {context_id!r} in the database.")
+    def __init__(self, context_id: str, sentence: str | None = None) -> None:
+        super().__init__(sentence or f"There is no context {context_id!r} in the database.")
         self.context_id = context_id
+
+
+class ContextErasedError(NoSuchContextError):
+    """The conversation was erased, and no frame was published to it since. `why` is the reason that was given; None if
+    a gateway does not tell it to a token that redacts content.
+
+    Remedy: Its receipt is in the table `erasures`. What is published to its id begins a new conversation, unless the
+    setting `erased_ids` refuses it.
+    """
+
+    def __init__(self, context_id: str, version: int, erased_at: datetime, why: str | None) -> None:
+        when = erased_at.astimezone(UTC)
+        super().__init__(
+            context_id,
+            f"The context {context_id!r} was erased at version {version} on {when:%Y-%m-%d at %H:%M} UTC, and nothing "
+            "was published to it since." + ("" if why is None else f" The reason given was: {why}"),
+        )
+        self.version = version
+        self.erased_at = erased_at
+        self.why = why
 
 
 class NoSuchVersionError(NotFoundError):
@@ -73,12 +94,12 @@ class StoredContext:
 async def context(connection: Connection, context_id: str, version: int | None = None) -> StoredContext:
     """The context at a version, at its newest if none is given. 0 is the context before its first frame.
 
-    Raises `NoSuchContextError` and `NoSuchVersionError`.
+    Raises `NoSuchContextError`, `ContextErasedError`, and `NoSuchVersionError`.
     """
     cursor = await connection.execute(CONTEXT, {"id": context_id, "version": version})
     row = await cursor.fetchone()
     if row is None:
-        raise NoSuchContextError(context_id)
+        raise await missing(connection, context_id)
     newest, at, parked_version, *terms, messages, answers, positions = row
     tools, tool_choice, settings, prompt_caching, skip_tts, limits, mirror = map(_loads, terms)
     if not 0 <= at <= newest:
@@ -104,6 +125,13 @@ async def context(connection: Connection, context_id: str, version: int | None =
     )
 
 
+async def missing(connection: Connection, context_id: str) -> NoSuchContextError:
+    """Returns why a conversation is not there: it was erased (`ContextErasedError`), or never was."""
+    cursor = await connection.execute(_ERASED, (context_id,))
+    row = await cursor.fetchone()
+    return NoSuchContextError(context_id) if row is None else ContextErasedError(context_id, *row)
+
+
 def loads(text: str) -> Any:
     """The value of JSON text, as the standard library reads it."""
     data = text.encode()
@@ -120,6 +148,10 @@ def loads(text: str) -> Any:
 def _loads(text: str | None) -> Any:
     return None if text is None else loads(text)
 
+
+_ERASED = """
+    SELECT version, erased_at, why FROM erasures WHERE context_id = %s ORDER BY erased_at DESC, version DESC LIMIT 1
+"""
 
 _DIGITS = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else 0 for byte in range(256))
 _MANY_DIGITS = b"0" * 19

@@ -11,8 +11,7 @@ from datetime import datetime
 
 from frameledger.errors import RefusedError
 from frameledger_services.database_types import Connection
-from frameledger_services.store import transfer
-from frameledger_services.store.contexts import NoSuchContextError
+from frameledger_services.store import contexts, transfer
 from frameledger_services.store.transfer import Exported, ExportedFrame
 from frameledger_services.transfer.lines import LineWriter
 
@@ -62,10 +61,10 @@ async def each(connection: Connection, context_ids: AsyncIterable[str], export: 
 
 
 async def check_there(connection: Connection, context_ids: Sequence[str]) -> None:
-    """Raise `NoSuchContextError` for the first of these conversations that is not there."""
+    """Raise `NoSuchContextError`, or `ContextErasedError`, for the first of these conversations that is not there."""
     for conversation in await transfer.presence(connection, [(context_id, 0) for context_id in context_ids]):
         if conversation.version is None:
-            raise NoSuchContextError(conversation.context_id)
+            raise await contexts.missing(connection, conversation.context_id)
 
 
 class LineExport:

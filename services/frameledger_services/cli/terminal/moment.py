@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import escape, output
-from frameledger_services.store import erasures, moments
-from frameledger_services.store.contexts import NoSuchContextError
+from frameledger_services.store import contexts, moments
+from frameledger_services.store.contexts import ContextErasedError, NoSuchContextError
 from frameledger_services.store.moments import Moment
 
 LARGEST_VERSION = 2**63 - 1
@@ -69,22 +69,22 @@ Option = Annotated[
 ]
 
 
+def fail_missing(error: NoSuchContextError) -> NoReturn:
+    """End the command with what became of a conversation that is not there, and where to look."""
+    if isinstance(error, ContextErasedError):
+        output.fail(escape.printable(str(error)), "Its receipt is in the table erasures: `frameledger sql`.")
+    output.fail(
+        str(error),
+        "`frameledger list` lists the conversations; `frameledger tail` shows the latest records of the log.",
+    )
+
+
 async def find(connection: AsyncConnection[Any], context_id: str, at: At | None) -> Moment:
     """Returns the requested version. Ends the command if the conversation or that version does not exist."""
     target = at or At()
     conversation = await moments.moment(connection, context_id, version=target.version, time=target.time)
     if conversation is None:
-        if receipts := await erasures.receipts(connection, context_id):
-            when = receipts[0].erased_at.astimezone(UTC)
-            output.fail(
-                f"The conversation {context_id!r} was erased on {when:%Y-%m-%d at %H:%M} UTC, and nothing was "
-                f"published to it since. The reason given was: {escape.printable(receipts[0].why)}",
-                "Its receipt is in the table erasures: `frameledger sql`.",
-            )
-        output.fail(
-            str(NoSuchContextError(context_id)),
-            "`frameledger list` lists the conversations; `frameledger tail` shows the latest records of the log.",
-        )
+        fail_missing(await contexts.missing(connection, context_id))
     if not conversation.exists:
         erased = conversation.erased_version
         output.fail(

@@ -139,7 +139,7 @@ def _named_if_missing() -> Iterator[None]:
     try:
         yield
     except NoSuchContextError as error:
-        output.fail(str(error), "`frameledger list` lists the conversations.")
+        moment.fail_missing(error)
 
 
 def _name(left_out: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from frameledger.errors import FrameledgerError
@@ -13,7 +14,7 @@ from frameledger_services.client.errors import (
     NotPermittedError,
 )
 from frameledger_services.client.http.answers import Answer
-from frameledger_services.client.reading import NoSuchContextError
+from frameledger_services.client.reading import ContextErasedError, NoSuchContextError
 from frameledger_services.store.schema import SchemaError
 
 MEDIA_TYPE = "application/problem+json"
@@ -66,6 +67,11 @@ def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerE
     word = str(problem.get("type", "")).rpartition("/")[2]
     detail = str(problem.get("detail") or problem.get("title") or f"status {response.status}")
     match word:
+        case "erased" if receipt := problem.get("receipt"):
+            erased_at, why = datetime.fromisoformat(receipt["erased_at"]), receipt["why"]
+            # With a token that redacts content it is an object.
+            told = why if isinstance(why, str) else None
+            return ContextErasedError(context_id or "", receipt["version"], erased_at, told)
         case "no-such-context" | "erased":
             return NoSuchContextError(context_id or "")
         case "unauthorised":
