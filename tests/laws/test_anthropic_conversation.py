@@ -2,7 +2,8 @@
 
 import json
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.contracts.anthropic_rules import keeps_the_rules
 
@@ -10,6 +11,7 @@ from frameledger.context import LLMContext, LLMSpecificMessage
 from frameledger_services.providers.anthropic import AnthropicLLMService
 
 IDS = st.sampled_from(["x", "y", "with signs: é", "z" * 70])
+TEXT_PART = {"type": "text", "text": "a"}
 WORDS = st.sampled_from(["a", "b\n", " ", ""])
 TEXTS = st.one_of(WORDS, st.lists(st.builds(lambda text: {"type": "text", "text": text}, WORDS), max_size=2))
 ARGUMENTS = st.sampled_from(
@@ -95,7 +97,12 @@ def test_every_context_makes_a_request_that_the_api_takes(messages):
     keeps_the_rules(body(messages))
 
 
+@pytest.mark.regression("fault 97")
 @given(MESSAGES, st.lists(SPOKEN, max_size=6))
+@example([{"role": "tool", "tool_call_id": "x", "content": "a"}], [assistant(None, [call("x", "{}")])])
+@example(
+    [{"role": "tool", "tool_call_id": "x", "content": [TEXT_PART]}], [assistant(None, [call("x", "{}")])]
+)
 def test_what_is_marked_as_stable_stands_in_the_next_request_as_well(messages, more):
     before, marked = blocks(messages)
     after, _ = blocks([*map(settled, messages), *more])

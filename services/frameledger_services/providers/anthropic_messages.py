@@ -51,8 +51,13 @@ class AnthropicMessages:
         self._placed: list[_Placed] = []
         self._thoughts: list[Block] = []
         self._thought_at = -1
+        unsettled = len(messages) - pairing.stray_results_at_end(messages)
         for place, message in enumerate(messages):
+            first = len(self._placed)
             self._add(place, message)
+            if place >= unsettled:
+                for placed in self._placed[first:]:
+                    placed.stable = False
         if not self._placed or self._placed[0].role != "user":
             # Stable only if an assistant message follows: a first user message would replace it.
             self._placed.insert(0, _Placed("user", _text(OPENING), stable=bool(self._placed)))

@@ -13,6 +13,7 @@ History is never edited; what is changed here lives for one request. The rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from frameledger.context import LLMContextMessage, LLMSpecificMessage
@@ -23,6 +24,8 @@ NO_RESULT = "No result of this call is known."
 
 STRAY_RESULT = "A tool's result that belongs to no call of this conversation (tool_call_id {tool_call_id}):"
 """What a tool message without a call begins with when it becomes a user message."""
+
+_STRAY_BEGINNING = STRAY_RESULT.partition("{")[0]
 
 _Place = tuple[int, int]
 """A call: the place of its message, and its place in there."""
@@ -57,6 +60,12 @@ def paired(messages: Iterable[LLMContextMessage]) -> list[LLMContextMessage]:
                 {**rest, "role": "tool", "tool_call_id": name, "content": "" if content is None else content}
             )
     return result
+
+
+def stray_results_at_end(messages: Sequence[LLMContextMessage]) -> int:
+    """Returns how many of the last of these paired messages are results without a call, which the next message may turn
+    into the answers of its calls."""
+    return sum(1 for _ in takewhile(_is_stray_result, reversed(messages)))
 
 
 def tool_calls(message: LLMContextMessage) -> Sequence[Mapping[str, Any]]:
@@ -127,6 +136,13 @@ def _as_user(message: LLMContextMessage) -> dict[str, Any]:
     if isinstance(content, list | tuple):
         return {"role": "user", "content": [{"type": "text", "text": heading}, *content]}
     return {"role": "user", "content": heading if content is None else f"{heading}\n{content}"}
+
+
+def _is_stray_result(message: LLMContextMessage) -> bool:
+    content = _mapping(message).get("content")
+    if isinstance(content, list | tuple) and content:
+        content = content[0].get("text") if isinstance(content[0], Mapping) else None
+    return _role(message) == "user" and isinstance(content, str) and content.startswith(_STRAY_BEGINNING)
 
 
 def _role(message: LLMContextMessage) -> object:

@@ -16,7 +16,7 @@ from frameledger_services.cli.demo.performance import perform
 from frameledger_services.cli.demo.plan import DemoPlan
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.cli.up import imports
-from frameledger_services.cli.up.data_dir import DataDir
+from frameledger_services.cli.up.data_dir import DataDir, settings_of
 from frameledger_services.cli.up.services import SERVICES
 from frameledger_services.demo.times import Times
 from frameledger_services.settings import Settings
@@ -59,11 +59,7 @@ def demo(
 
     times, console = Times(), output.console()
     expected = (FrameledgerError, psycopg.Error)
-    with backend.exit_on_error():
-        settings = Settings.from_env(look_for_running=False)
-        if data_dir is not None:
-            settings = settings.model_copy(update={"data_dir": data_dir})
-        _ = settings.directory
+    settings = settings_of(data_dir, look_for_running=False)
     _check_key(settings, provider)
     plan = DemoPlan(settings, provider, model, speed, secrets.token_hex(3))
     logs = settings.data_dir / "logs"
