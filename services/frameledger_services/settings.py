@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from frameledger.errors import ConfigurationError
 from frameledger_services import data_directory
 from frameledger_services.settings_types import (
+    ApiKey,
     Days,
     GatewayAddress,
     HeaderNames,
@@ -21,6 +22,7 @@ from frameledger_services.settings_types import (
     OptionsByProvider,
     Origins,
     Port,
+    ProviderAddress,
     SaslMechanism,
     Secs,
     SecurityProtocol,
@@ -318,20 +320,20 @@ class Settings(BaseModel):
         'Constructor arguments of providers, for plug-ins and further keys: a JSON object {"PROVIDER": {...}}. '
         "Masked as a whole.",
     )
-    openai_api_key: SecretStr | None = _setting(
+    openai_api_key: ApiKey | None = _setting(
         None, "API key of the provider openai. OPENAI_API_KEY is read too."
     )
-    openai_base_url: str | None = _setting(
+    openai_base_url: ProviderAddress | None = _setting(
         None, "URL of an OpenAI-compatible API. OPENAI_BASE_URL is read too."
     )
     openai_developer_role: Literal["developer", "system", "user"] = _setting(
         "developer",
         "Role of developer messages in requests to an OpenAI-compatible API; some APIs lack the role developer.",
     )
-    anthropic_api_key: SecretStr | None = _setting(
+    anthropic_api_key: ApiKey | None = _setting(
         None, "API key of the provider anthropic. ANTHROPIC_API_KEY is read too."
     )
-    anthropic_base_url: str | None = _setting(
+    anthropic_base_url: ProviderAddress | None = _setting(
         None, "URL of an Anthropic-compatible API. ANTHROPIC_BASE_URL is read too."
     )
 

@@ -52,6 +52,22 @@ def _gateway_address(text: str) -> str:
     return text
 
 
+def _api_key(secret: SecretStr) -> SecretStr:
+    # `echo` puts a line break behind the key of a Kubernetes secret.
+    key = secret.get_secret_value().strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise ValueError("it is not a key: one has letters, digits and signs of ASCII only; copy it again")
+    return SecretStr(key)
+
+
+def _provider_address(text: str) -> str:
+    address = text.strip()
+    if not re.match(r"https?://[^\s/]", address):
+        # Not quoted: a password may be in it.
+        raise ValueError("it is not the address of an API, such as https://models.example/v1")
+    return address
+
+
 def _service_name(text: str) -> str:
     if text == "projector":
         raise ValueError("projector is the name of the projector's own consumer group")
@@ -91,6 +107,12 @@ TraceAddress = Annotated[str, AfterValidator(_trace_address)]
 
 GatewayAddress = Annotated[str, AfterValidator(_gateway_address)]
 """A URL that begins with http:// or https:// and a host."""
+
+ApiKey = Annotated[SecretStr, AfterValidator(_api_key)]
+"""The key of an API, which is sent in a header; without the white space around it."""
+
+ProviderAddress = Annotated[str, AfterValidator(_provider_address)]
+"""A URL that begins with http:// or https:// and a host; without the white space around it."""
 
 TopicPrefix = Annotated[str, Field(max_length=200), AfterValidator(_kafka_name)]
 """The beginning of the name of a topic, or empty."""

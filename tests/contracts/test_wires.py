@@ -315,6 +315,50 @@ def test_a_server_that_only_gives_signs_of_life_is_not_waited_for_for_ever(provi
     assert "nothing but signs of life" in error.message
 
 
+@pytest.mark.regression("worker 103")
+@both
+def test_an_answer_is_over_that_has_its_finish_reason_although_its_stream_does_not_end(provider):
+    async def test(service, server):
+        got, error = await asked(service)
+        await until(lambda: server.open_streams == 0)
+        return got, error
+
+    answer = say.Answer(
+        (say.Call(0, "a", "get_weather"), say.Arguments(0, "{}")), finish="tool_calls", ending="silent"
+    )
+    got, error = against(provider, test, answer, completion_timeout_secs=1.0)
+    assert error is None
+    assert got[0].function_calls[0].tool_call_id == "a"
+    assert got[-1].finish_reason == "tool_calls"
+    assert got[-1].usage.output_tokens == answer.tokens.written
+
+
+@pytest.mark.regression("worker 107")
+@both
+@pytest.mark.parametrize(
+    "options", [{"api_key": f"{KEY}\n"}, {"base_url": "localhost:8000/v1"}], ids=["key", "address"]
+)
+def test_a_key_or_an_address_with_which_nothing_can_be_sent_is_not_tried_again(provider, options):
+    kind = OpenAILLMService if provider == "openai" else AnthropicLLMService
+    told = []
+
+    async def test():
+        async with serving() as server:
+            known = {"api_key": KEY, "base_url": getattr(server, f"{provider}_base_url")}
+            service = kind(**known | options)
+            service.add_event_handler("on_connection_error", lambda _, sentence: told.append(sentence))
+            try:
+                return (await asked(service))[1]
+            finally:
+                await service.cleanup()
+
+    error = asyncio.run(test())
+    assert type(error) is errors.ProviderRefusedError
+    assert KEY not in error.message
+    assert f"FRAMELEDGER_{provider.upper()}_BASE_URL" in error.message
+    assert told == []
+
+
 @both
 def test_arguments_that_the_model_itself_got_wrong_are_a_call(provider):
     got, error = answered(

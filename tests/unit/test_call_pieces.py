@@ -1,7 +1,11 @@
 """Calls out of the pieces of a stream."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 
+from frameledger_services.providers import call_pieces
 from frameledger_services.providers.call_pieces import CallPieces
 from frameledger_services.providers.errors import IncompleteCallError
 
@@ -51,6 +55,32 @@ def test_whole_calls_without_ids_are_calls_of_their_own(place, names):
         ("call_0", first, '{"a":1}'),
         ("call_1", second, '{"a":2}'),
     ]
+
+
+@pytest.mark.regression("worker 104")
+@pytest.mark.parametrize("nothing", ["", None, " "])
+def test_a_call_without_arguments_and_without_an_id_is_not_given_those_of_the_next(nothing):
+    assert whole((None, None, "ping", nothing), (None, None, "pay", '{"eur":5}')) == [
+        ("call_0", "ping", "{}"),
+        ("call_1", "pay", '{"eur":5}'),
+    ]
+
+
+@pytest.mark.regression("worker 108")
+def test_arguments_in_many_pieces_that_each_name_the_function_are_read_few_times(monkeypatch):
+    read = []
+
+    def count(text):
+        read.append(len(text))
+        return json.loads(text)
+
+    monkeypatch.setattr(call_pieces, "json", SimpleNamespace(loads=count))
+    pieces = ['{"text": "', *["abc "] * 1_000, '"}', "\n"]
+    assert whole(*[(0, None, "write", piece) for piece in pieces], (0, None, "write", "{}")) == [
+        ("call_0", "write", "".join(pieces)),
+        ("call_1", "write", "{}"),
+    ]
+    assert sum(read) < 4 * len("".join(pieces))
 
 
 @pytest.mark.regression("worker 4")

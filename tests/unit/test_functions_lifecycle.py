@@ -29,7 +29,7 @@ from frameledger_services.functions.call_lifecycle import MOST_DEATHS, CallLifec
 from frameledger_services.functions.execution import Execution, HandlerExecutor, NotBegun, Returned
 from frameledger_services.functions.options import Options
 from frameledger_services.store.tool_calls import CallSnapshot
-from frameledger_services.work import Job
+from frameledger_services.work import Ending, Job
 
 
 def test_a_start_names_its_dispatch_and_what_follows_names_the_start():
@@ -74,6 +74,35 @@ def test_who_takes_a_call_over_settles_it_for_the_first_start_or_starts_it_again
     options = Options(safe_to_retry=True)
     asyncio.run(run_call(handler, options, leased=leased, call=call, started_before=started_before))
     assert leased.causes == causes
+
+
+@pytest.mark.regression("worker 105")
+@pytest.mark.parametrize(
+    ("before", "left_alone"),
+    [
+        ({"status": "waiting"}, True),
+        ({"status": "done"}, True),
+        ({"status": "waiting", "interrupted_version": 7}, False),
+        ({"status": "running"}, False),
+        ({}, False),
+    ],
+    ids=["waiting", "settled", "waiting and interrupted", "running", "not in the tables"],
+)
+def test_who_takes_over_a_call_that_waits_meanwhile_leaves_it_to_the_answer(before, left_alone):
+    async def handler(params):
+        raise AssertionError
+
+    ending: list[Ending] = []
+    frames = asyncio.run(
+        run_call(
+            handler,
+            call=replace(CALL, attempt=2, started_by=FIRST_START),
+            started_before=CallSnapshot(monotonic(), worker="dead", attempt=1, **before),
+            ending=ending,
+        )
+    )
+    expected = ([], ["over"]) if left_alone else (["ambiguous"], ["done"])
+    assert (outcomes(frames), ending) == expected
 
 
 def test_a_handler_that_is_begun_again_may_still_report_after_it_returned():

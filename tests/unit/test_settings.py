@@ -288,8 +288,35 @@ def test_what_is_wrong_in_the_settings_file_is_said_with_its_place_and_without_i
 )
 @pytest.mark.parametrize("before", ["", "export ", "  "])
 def test_a_value_in_the_settings_file_is_quoted_as_in_a_shell(before, written, value, tmp_path):
-    environment, _ = beside(tmp_path, f"{before}OPENAI_API_KEY={written}")
-    assert load(environment).settings.openai_api_key.get_secret_value() == value
+    environment, _ = beside(tmp_path, f"{before}FRAMELEDGER_INFERENCE_MODEL={written}")
+    assert load(environment).settings.inference_model == value
+
+
+@pytest.mark.regression("worker 107")
+@pytest.mark.parametrize("name", ["OPENAI", "ANTHROPIC"])
+def test_white_space_around_a_key_and_an_address_is_no_part_of_them(name):
+    variables = {f"{name}_API_KEY": "sk-1\n", f"FRAMELEDGER_{name}_BASE_URL": " https://models.example/v1 "}
+    settings = load(variables).settings
+    assert getattr(settings, f"{name.lower()}_api_key").get_secret_value() == "sk-1"
+    assert getattr(settings, f"{name.lower()}_base_url") == "https://models.example/v1"
+
+
+@pytest.mark.regression("worker 107")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OPENAI_API_KEY", "hush\u200b"),
+        ("OPENAI_API_KEY", "\u201chush\u201d"),
+        ("ANTHROPIC_API_KEY", "hush\nhush"),
+        ("ANTHROPIC_API_KEY", "\n"),
+        ("OPENAI_BASE_URL", "localhost:8000/hush"),
+        ("ANTHROPIC_BASE_URL", "htp://hush"),
+    ],
+)
+def test_a_key_or_an_address_with_which_nothing_can_be_sent_is_refused(name, value):
+    [problem] = problems({name: value})
+    assert problem.startswith(f"FRAMELEDGER_{name}: it is not ")
+    assert "hush" not in problem
 
 
 @pytest.mark.regression("journey 72")

@@ -16,7 +16,7 @@ If the process dies between two lines (an *unsafe* function is one that is not r
 | final result known, not on the log | ambiguous | run again |
 | final result on the log, claim not finished | settled; the claim is found to be over | the same |
 | interrupted, cancel not on the log | ambiguous, and asks for no run | cancelled by the worker that takes over |
-| waiting, and that is on the log | no worker is needed until it is answered | the same |
+| waiting, and that is on the log | nobody is needed until it is answered; who claimed it leaves it alone | the same |
 | final result on the log, `on_context_updated` not called | the hook is lost | the same |
 
 A frame that is published twice, since its acknowledgement was lost, has one id and counts once.
@@ -92,8 +92,13 @@ class CallLifecycle:
         deps.cancelled.call_begins(call)
         publishing: asyncio.Task[None] | None = None
         try:
-            if self._started_before is not None and await self._settled_as_taken_over(self._started_before):
-                return "done"
+            if (before := self._started_before) is not None:
+                if before.is_left_alone:
+                    # It was folded since the claim, while this worker waited for an earlier call.
+                    state.waiting = before.status == "waiting"
+                    return "over"
+                if await self._settled_as_taken_over(before):
+                    return "done"
             async with deps.statuses.folding(call.context_id, call.in_progress_id, call) as folded:
                 await state.failpoint("claimed")
                 publishing = deps.background.start(self._publish_start())

@@ -96,10 +96,10 @@ class AnthropicAnswer:
             case "signature_delta":
                 self._signatures[place] = self._signatures.get(place, "") + text(delta.get("signature"))
             case "input_json_delta":
-                # The provider's own tools have such pieces too, and no call of ours.
-                if place in self._calls:
+                # The provider's own tools have such pieces too, and no call of ours. The first one is often empty.
+                if place in self._calls and (piece := text(delta.get("partial_json"))):
                     self._inputs.pop(place, None)
-                    self._calls.add(place, arguments=text(delta.get("partial_json")))
+                    self._calls.add(place, arguments=piece)
 
     def end(self) -> Iterator[AnyFrame]:
         """The frames of the stream's end. Raises `ConnectionLostError` if no stop reason came."""

@@ -18,6 +18,8 @@ Announce = Callable[[Sequence[FunctionCallFromLLM]], FunctionCallsStartedFrame]
 CUSTOM_INPUT = "input"
 """The argument of a call of a custom tool, whose input is free text: calls on the log have JSON."""
 
+_MANY_PIECES = 16
+
 _ID_BYTES = 255
 """More than this no frame's id can hold."""
 
@@ -38,6 +40,18 @@ class _Call:
         """As JSON text, as far as they came."""
         text = "".join(self.pieces)
         return encoded({CUSTOM_INPUT: text}).decode() if self.is_text else text
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no arguments came yet."""
+        return not self.is_text and not any(piece.strip() for piece in self.pieces)
+
+    def is_complete(self) -> bool:
+        """Returns whether what came so far is JSON. This is asked before each piece: many pieces are put together and
+        read only if the last one ends as an object or a list does."""
+        last = next((piece.rstrip() for piece in reversed(self.pieces) if piece.strip()), "")
+        may_be = self.is_text or len(self.pieces) < _MANY_PIECES or last.endswith(("}", "]"))
+        return may_be and _is_json(self.arguments)
 
     def is_whole(self, *, empty_is_whole: bool) -> bool:
         """Returns whether the arguments are known to be complete. For free text this cannot be known."""
@@ -130,15 +144,18 @@ def _begins(call: _Call, tool_call_id: str | None, function_name: str | None, ar
     """Returns whether a piece begins another call than the one at its place.
 
     It has to name a function: some servers give every piece of one call a new id. With another id it begins a call.
-    Without ids it does if the call before has all its arguments, and the piece says something new.
+    Without ids it does if the call before has all its arguments, and the piece says something new; with another name,
+    also if that call has no arguments.
     """
     if not function_name:
         return False
     if tool_call_id and call.tool_call_id:
         return tool_call_id != call.tool_call_id
-    if not call.function_name or not (arguments or function_name != call.function_name):
+    if not call.function_name:
         return False
-    return _is_json(call.arguments)
+    is_another = function_name != call.function_name
+    says_more = is_another or bool(arguments and arguments.strip())
+    return (is_another and call.is_empty) or (says_more and call.is_complete())
 
 
 def _is_json(text: str) -> bool:

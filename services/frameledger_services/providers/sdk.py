@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from functools import cached_property, partial
@@ -29,8 +30,15 @@ from frameledger_services.settings import PREFIX, Settings
 
 CONNECT_SECONDS = 10.0
 
+FINISHED_SECONDS = 5.0
+"""How long it is waited, once the model has said why it stopped, for what may follow: usage, and the stream's end. Less
+where the completion timeout is short."""
+
 _LONGEST_BODY = 2**16
 """Bytes of a response that is no event stream in which an error is looked for."""
+
+_NO_MORE = object()
+"""In the place of an event."""
 
 
 class StreamedAnswer(Protocol):
@@ -43,7 +51,8 @@ class StreamedAnswer(Protocol):
     """Tokens used so far; another object whenever the provider reported them."""
 
     finish_reason: str | None
-    """Why the model stopped, in the API's word; None until it said. What breaks after that takes nothing away."""
+    """Why the model stopped, in the API's word; None until it said. What breaks after that, or hangs, takes nothing
+    away."""
 
     complete: bool
     """Whether the last event has come, where the API has one."""
@@ -159,11 +168,16 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 stream_cls=self.sdk.AsyncStream[object],
             )
             body = _body_of(stream.response)
+            # When the answer is taken as over, whether or not the stream ends.
+            over_at: float | None = None
             async with stream:
-                async for event in stream:
+                events = aiter(stream)
+                while (event := await _next(events, over_at)) is not _NO_MORE:
                     body = None
                     reported = answer.usage
                     frames = tuple(answer.take(an_object(event)))
+                    if answer.finish_reason is not None and (over_at is None or frames):
+                        over_at = asyncio.get_running_loop().time() + self._finished_secs
                     if (
                         answer.usage is not None
                         and answer.usage is not reported
@@ -187,6 +201,10 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         for frame in answer.end():
             yield frame
 
+    @property
+    def _finished_secs(self) -> float:
+        return min(FINISHED_SECONDS, self.completion_timeout_secs / 2)
+
     def _not_a_stream(self, response: Any, body: bytes) -> ProviderError:
         """Returns the error for a successful response without an event: the one in its body, if there is one."""
         match loose_json.read(body):
@@ -206,6 +224,12 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         return " and ".join([", ".join(PREFIX + name for name in named), f"{PREFIX}INFERENCE_MODEL"])
 
     async def _provider_error(self, error: Any) -> ProviderError:
+        if isinstance(error.__cause__, (self._http.UnsupportedProtocol, self._http.LocalProtocolError)):
+            # Nothing was sent. Its own sentence may quote the key.
+            return ProviderRefusedError(
+                f"No request can be sent to {self.provider}: its address or its key is not valid. See "
+                f"{self._settings_to_check()}."
+            )
         if isinstance(error, (self.sdk.APIConnectionError, self._http.TransportError)):
             sentence = f"The connection to {self.provider} was lost or could not be made."
             await self.notify("on_connection_error", sentence)
@@ -227,6 +251,18 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         return http_errors.in_the_stream(
             self.provider, message=_message(error), kinds=kinds, secret=self._api_key
         )
+
+
+async def _next(events: AsyncIterator[object], until: float | None) -> object:
+    """Returns the next event of a stream; `_NO_MORE` if it has ended, or none comes until this time."""
+    limit = asyncio.timeout_at(until)
+    try:
+        async with limit:
+            return await anext(events, _NO_MORE)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return _NO_MORE
 
 
 def _message(error: Any) -> str:

@@ -91,6 +91,14 @@ class CallSnapshot:
         return self.status in _OPEN
 
     @property
+    def is_left_alone(self) -> bool:
+        """Whether a worker that takes the call over has nothing to do: it is settled, or waits to be answered. One that
+        was interrupted has to be cancelled."""
+        if self.status is None:
+            return False
+        return not self.is_open or (self.status == "waiting" and self.interrupted_version is None)
+
+    @property
     def is_over(self) -> bool:
         """Whether the call is settled, or was interrupted."""
         return self.status is not None and (not self.is_open or self.interrupted_version is not None)

@@ -139,8 +139,9 @@ class Answer:
     pace: float | None = None
     first_byte_secs: float = 0
 
-    ending: Literal["whole", "cut", "hang"] = "whole"
-    """`cut`: the connection is closed after the finish reason is sent. `hang`: the response never ends."""
+    ending: Literal["whole", "cut", "silent", "hang"] = "whole"
+    """`cut`: the connection is closed after the finish reason is sent. `silent`: after finish reason and usage nothing
+    more is sent. `hang`: the last event is sent, and the response never ends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,8 +114,9 @@ def _play(answer: Answer, model: str) -> Iterator[Step]:
     if answer.ending == "cut":
         yield "cut"
         return
-    yield _event("message_stop")
-    if answer.ending == "hang":
+    if answer.ending != "silent":
+        yield _event("message_stop")
+    if answer.ending in ("silent", "hang"):
         yield "hang"
 
 

@@ -102,8 +102,9 @@ def _play(answer: Answer, model: str, with_usage: bool) -> Iterator[Step]:
         return
     if with_usage:
         yield _event(_body(model) | {"choices": [], "usage": _usage(answer.tokens)})
-    yield b"data: [DONE]\n\n"
-    if answer.ending == "hang":
+    if answer.ending != "silent":
+        yield b"data: [DONE]\n\n"
+    if answer.ending in ("silent", "hang"):
         yield "hang"
 
 

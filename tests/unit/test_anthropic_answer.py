@@ -1,0 +1,41 @@
+"""Events of Anthropic and of servers that are compatible with it, as frames."""
+
+import pytest
+
+from frameledger.frames import FunctionCallsStartedFrame
+from frameledger_services.providers.anthropic_answer import AnthropicAnswer
+
+
+def answered(*events):
+    answer = AnthropicAnswer(
+        "anthropic", lambda calls: FunctionCallsStartedFrame(function_calls=tuple(calls))
+    )
+    return [*(frame for event in events for frame in answer.take(event)), *answer.end()]
+
+
+@pytest.mark.regression("worker 106")
+@pytest.mark.parametrize(
+    ("pieces", "arguments"),
+    [
+        ([], '{"eur":5}'),
+        ([""], '{"eur":5}'),
+        # Where arguments are streamed, those at the beginning stand for none yet.
+        (["", '{"eur"', ": 6}"], '{"eur": 6}'),
+    ],
+)
+def test_arguments_at_the_beginning_of_a_block_count_until_others_come(pieces, arguments):
+    call = {"type": "tool_use", "id": "toolu_1", "name": "pay", "input": {"eur": 5}}
+    started, _ = answered(
+        {"type": "content_block_start", "index": 0, "content_block": call},
+        *(
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "input_json_delta", "partial_json": piece},
+            }
+            for piece in pieces
+        ),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+    )
+    assert [(call.function_name, call.arguments) for call in started.function_calls] == [("pay", arguments)]
