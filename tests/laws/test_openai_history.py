@@ -190,8 +190,6 @@ def plain_cuts(words: list[Words], sent: str) -> dict[int, str | None] | None:
             cut[piece.place] = None
         elif not (may_be_last and piece.may_be_missing):
             return if_all_is_of_one
-        else:
-            break
     return if_all_is_of_one if rest else cut
 
 

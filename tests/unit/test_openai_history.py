@@ -255,6 +255,13 @@ def test_what_the_conversation_does_not_have_is_appended(case):
     assert history.plan(held(*stored), sent) == Plan("append", tuple(rest))
 
 
+@pytest.mark.regression("gateway 89")
+def test_words_of_a_client_behind_a_report_that_it_does_not_have_are_recognised():
+    stored = held(HI, said("I ask."), REPORT, said("They hold it."), said("Hm."), said("Well."))
+    sent = [HI, said("I ask."), said("Hm."), said("Well."), MORE]
+    assert history.plan(stored, sent) == Plan("append", (MORE,))
+
+
 @pytest.mark.parametrize("case", REPLACED)
 def test_another_history_takes_the_place_of_the_old_one_as_far_as_it_differs(case):
     stored, sent, whole = REPLACED[case]

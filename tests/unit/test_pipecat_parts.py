@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -28,6 +30,7 @@ from frameledger.frames import (
     TextFrame,
     TranscriptionFrame,
 )
+from frameledger.tools import FunctionSchema, ToolsSchema
 from frameledger_services import call_words
 from frameledger_services.omitted_media import MEDIA, has_omitted_media
 from frameledger_services.pipecat.capture import FIELDS
@@ -36,8 +39,9 @@ from frameledger_services.pipecat.mirror import Appended, Mirror, Positions, Rep
 from frameledger_services.pipecat.outgoing import Encoder
 from frameledger_services.pipecat.pending import GAP, Pending, Waiting
 from frameledger_services.pipecat.repairs import repairs
+from frameledger_services.pipecat.terms import Terms
 from frameledger_services.pipecat.translate import translate
-from frameledger_services.pipecat.values import from_json, request_settings, to_json
+from frameledger_services.pipecat.values import from_json, request_settings, to_json, tools_to_json
 
 
 @dataclass
@@ -174,6 +178,42 @@ def test_a_new_message_or_a_changed_one_costs_no_copy_of_the_others():
     assert Read.count == 0
 
 
+@pytest.mark.regression("bridge 41")
+def test_custom_tools_name_their_provider_as_a_tools_schema_writes_them():
+    class Adapter(Enum):
+        OPENAI = "openai"
+
+    search = {"type": "web_search"}
+    schema = ToolsSchema(
+        standard_tools=[FunctionSchema("f", "F.", {}, [])], custom_tools={Adapter.OPENAI.value: [search]}
+    )
+    given = SimpleNamespace(standard_tools=schema.standard_tools, custom_tools={Adapter.OPENAI: [search]})
+    assert tools_to_json(given)[1:] == [{"llm": "openai", "tool": search}] == [*schema.to_wire()][1:]
+    assert to_json({Adapter.OPENAI: 1}) == {"openai": 1}
+
+
+@pytest.mark.regression("bridge 40")
+def test_tools_that_are_offered_beside_those_of_the_context_are_recorded_until_they_are_not():
+    def tool(name):
+        return {"type": "function", "function": {"name": name}}
+
+    terms, schema = Terms(), SimpleNamespace(standard_tools=[tool("write")], custom_tools=None)
+
+    def recorded():
+        return [names(one["tools"]) for one in terms.changes(schema, None)]
+
+    def names(tools):
+        return [one["function"]["name"] for one in tools]
+
+    assert recorded() == [["write"]]
+    terms.offer([tool("cancel_write")])
+    assert recorded() == [["write", "cancel_write"]]
+    terms.offer([tool("cancel_write")])
+    assert recorded() == []
+    terms.offer([])
+    assert recorded() == [["write"]]
+
+
 def test_long_media_become_a_hash_and_bytes_stay():
     shown = to_json({"url": "data:image/png;base64," + "A" * 100, "raw": b"\x00"}, media_limit=50)
     assert shown["url"][MEDIA]["characters"] == 122
@@ -225,6 +265,20 @@ def test_beyond_the_bound_tokens_go_first_and_one_gap_tells_of_them():
     assert [left.kind for left in one.take(100)] == [GAP, "InterruptionFrame"]
     assert one.dropped == {"LLMTextFrame": 18}
     assert one.bytes == len(one) == 0
+
+
+@pytest.mark.regression("bridge 39")
+@pytest.mark.parametrize(
+    "kind",
+    ["LLMUpdateSettingsFrame", "LLMConfigureOutputFrame", "LLMEnablePromptCachingFrame", "CancelFrame"],
+)
+def test_beyond_the_bound_what_nobody_says_again_is_kept(kind):
+    one = pending(most_frames=10)
+    one.add([waiting(kind)])
+    for _ in range(30):
+        one.add([waiting("TextFrame")])
+    assert one.dropped["TextFrame"] > 0
+    assert [left.kind for left in one.take(100) if left.kind not in ("TextFrame", GAP)] == [kind]
 
 
 def test_messages_that_wait_become_the_whole_history():

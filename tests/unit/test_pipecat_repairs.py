@@ -157,6 +157,29 @@ def test_an_answer_of_a_worker_that_is_being_spoken_is_not_over_when_the_worker_
     assert added([*frames, said("assistant", "A note.")]) == [("assistant", "I")]
 
 
+@pytest.mark.regression("bridge 42")
+def test_an_answer_of_a_worker_that_no_voice_speaks_is_kept_as_it_was_written():
+    run: dict[str, Any] = {"run_id": "7", "skip_tts": True}
+    frames: list[AnyFrame] = [
+        LLMRunFrame(metadata={SPOKEN: True}),
+        LLMFullResponseStartFrame(**run),
+        LLMTextFrame(text="Your code", **run),
+        LLMTextFrame(text=" is 4711", **run),
+    ]
+    assert added(frames) == [("assistant", "Your code is 4711")]
+    ended: list[AnyFrame] = [*frames, LLMFullResponseEndFrame(**run)]
+    assert added([*ended, said("assistant", "Your code is 4711")]) == []
+    # The next one is spoken.
+    spoken: dict[str, Any] = {"run_id": "8"}
+    then: list[AnyFrame] = [
+        LLMRunFrame(metadata={SPOKEN: True}),
+        LLMFullResponseStartFrame(**spoken),
+        TextFrame(text="I"),
+        LLMTextFrame(text="I have five", **spoken),
+    ]
+    assert added([*ended, said("assistant", "Your code is 4711"), *then]) == [("assistant", "I")]
+
+
 @pytest.mark.regression("bridge 29")
 @pytest.mark.parametrize(
     ("frames", "are_all"),

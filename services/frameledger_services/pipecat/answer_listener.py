@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from frameledger.frames import AnyFrame
 from frameledger_services.client import StoredFrame
@@ -37,8 +38,9 @@ class AnswerListener:
         if self._run is not None:
             self._frames.put_nowait((stored, frame))
 
-    async def ask(self, settings: Fields) -> None:
-        """Request an answer to the current context. Raises `AskingError` if the conversation cannot be followed."""
+    async def ask(self, settings: Fields, tools: Iterable[Any]) -> None:
+        """Request an answer to the current context, with these tools beside its own. Raises `AskingError` if the
+        conversation cannot be followed."""
         self._asked_at = asyncio.get_running_loop().time()
         self._frames = asyncio.Queue()
         # Frames that arrive before the request has an id belong to no answer and are dropped.
@@ -47,7 +49,7 @@ class AnswerListener:
                 await self._requests.until_ready()
         except TimeoutError:
             raise AskingError("The database does not respond.") from None
-        self._run = RunAnswer(self._requests.ask(settings))
+        self._run = RunAnswer(self._requests.ask(settings, tools))
 
     async def more(self) -> Iterator[AnswerPart]:
         """Returns the next parts of the answer; the last one is `AnswerEnded`. Raises `AskingError` if there is no

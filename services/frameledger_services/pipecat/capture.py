@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from time import time_ns
 from typing import Any
@@ -120,6 +120,10 @@ class Capture:
     def retell(self) -> None:
         """Publish all messages at the next sync point."""
         self._mirror = Mirror()
+
+    def offer(self, tools: Iterable[Any]) -> None:
+        """Publish these tools beside those of the context from the next comparison on."""
+        self._terms.offer(tools)
 
     def add(self, fields: Fields) -> int | None:
         """Add a complete frame. Returns its sequence; None if the buffer is full."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid5
@@ -108,8 +108,10 @@ class InferenceRequests:
             raise AskingError(f"The conversation cannot be followed: {error}") from error
         await self._ready.wait()
 
-    def ask(self, settings: Fields) -> UUID:
-        """Request an answer to the current messages. Returns the id of the request."""
+    def ask(self, settings: Fields, tools: Iterable[Any]) -> UUID:
+        """Request an answer to the current messages, with these tools beside those of the context. Returns the id of
+        the request."""
+        self._capture.offer(tools)
         self._capture.sync()
         if settings != self._settings:
             # Also with the first request: the settings of the pipeline may have changed since its start.

@@ -200,7 +200,9 @@ class FrameledgerLLMService(LLMService):
 
     async def _push_answer(self) -> AnswerEnded:
         """Request an answer and push it as it arrives. Raises `AskingError` if there is none, or it stops early."""
-        await self._listener.ask(request_settings(self._settings))
+        # Pipecat's own tools for cancelling calls, which it adds to requests that it makes itself.
+        tools = self.get_llm_adapter().builtin_tools.values()
+        await self._listener.ask(request_settings(self._settings), tools)
         await self.push_frame(theirs.LLMFullResponseStartFrame())
         while True:
             for part in await self._listener.more():

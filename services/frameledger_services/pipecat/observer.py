@@ -199,7 +199,7 @@ class FrameledgerObserver(BaseObserver):
         self._outbox.encoder.positions = conversation.positions
         mirror = Mirror(context.messages, known=conversation.next_is_known)
         self._capture.follow(context, mirror, conversation.tools, conversation.tool_choice)
-        offered = set(tool_names(tools_to_json(context.tools)[0]))
+        offered = set(tool_names(tools_to_json(context.tools)))
         changed = tuple(sorted(offered.symmetric_difference(tool_names(conversation.tools))))
         self._session.note_fenced(dict(conversation.restored.noted))
         self.restored = replace(

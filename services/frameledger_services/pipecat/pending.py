@@ -18,7 +18,7 @@ MOST_BYTES = 16 * 1024 * 1024
 
 EXPENDABLE, FOLLOWED, MESSAGES = 0, 1, 2
 """Ranks of frames: evidence, tokens and interim words; frames that clients follow, such as turns and calls; frames with
-messages, tools or the start and end of the pipeline."""
+messages, tools, settings, or the start and end of the pipeline, which are not published again."""
 
 _MESSAGES = {
     "LLMMirrorFrame",
@@ -27,8 +27,12 @@ _MESSAGES = {
     "LLMMessageRewriteFrame",
     "LLMSetToolsFrame",
     "LLMSetToolChoiceFrame",
+    "LLMUpdateSettingsFrame",
+    "LLMEnablePromptCachingFrame",
+    "LLMConfigureOutputFrame",
     "StartFrame",
     "EndFrame",
+    "CancelFrame",
 }
 HISTORY = {"LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame"}
 QUESTION = "LLMRunFrame"

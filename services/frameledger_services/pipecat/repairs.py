@@ -177,12 +177,12 @@ class Unrecorded:
             case LLMMirrorFrame():
                 # Another process, whose user is not muted.
                 self.is_muted = False
-            case LLMTextFrame() if frame.run_id is not None and self.is_spoken:
+            case LLMTextFrame() if frame.run_id is not None and self.is_spoken and not frame.skip_tts:
                 # Written by a worker. Its spoken words are frames of their own.
                 pass
             case TextFrame() if frame.append_to_context:
                 if isinstance(frame, LLMTextFrame):
-                    self.is_written = self.is_written or frame.run_id is not None
+                    self.is_written = self.is_written or (frame.run_id is not None and not frame.skip_tts)
                 elif self.is_written:
                     # The worker's text is being spoken.
                     self.heard = _Words(is_complete=self.heard.is_complete)
@@ -198,7 +198,9 @@ class Unrecorded:
                 if (frame.attempt or 1) > 1:
                     # A new attempt repeats the text of the previous one.
                     self.heard.clear()
-            case LLMFullResponseEndFrame() if frame.run_id is not None and self.is_spoken:
+            case LLMFullResponseEndFrame() if (
+                frame.run_id is not None and self.is_spoken and not frame.skip_tts
+            ):
                 # Of a worker. Its words are being spoken.
                 pass
             case LLMFullResponseEndFrame():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from frameledger.tools import tool_names
@@ -18,30 +18,39 @@ class Terms:
 
     def __init__(self, tools: Any = None, choice: Any = None) -> None:
         """`tools` and `choice` (JSON) are on the log already."""
-        self._tools: list[Any] = [tools or [], None]
+        self._tools: list[Any] = list(tools or ())
         self._choice = choice
+        self._more: list[Any] = []
+        self._is_stale = False
+        """Whether `_more` has changed since the last comparison."""
+
         self._live: tuple[Any, Any] = (None, None)
         self._listed: tuple[Any, Any] | None = None
         """Copies of the lists of the live tools; None if these have no lists."""
+
+    def offer(self, more: Iterable[Any]) -> None:
+        """Offer these tools from now on, beside those of the context: Pipecat's LLM service adds them to a request."""
+        offered = list(more)
+        if offered != self._more:
+            self._more, self._is_stale = offered, True
 
     def changes(self, tools: Any, choice: Any) -> tuple[Fields, ...]:
         """Returns the frames of what has changed since the last call. A tool that is itself changed in its place is
         not seen: this is called for nearly every frame."""
         known_tools, known_choice = self._live
-        is_same = tools is known_tools and choice is known_choice
+        is_same = tools is known_tools and choice is known_choice and not self._is_stale
         if is_same and (self._listed is None or self._listed == (tools.standard_tools, tools.custom_tools)):
             return ()
-        self._live, self._listed = (tools, choice), None
+        self._live, self._listed, self._is_stale = (tools, choice), None, False
         if hasattr(tools, "standard_tools"):
             self._listed = _copy(tools.standard_tools), _copy(tools.custom_tools)
         return (*self._of_tools(tools), *self._of_choice(choice))
 
     def _of_tools(self, tools: Any) -> Iterator[Fields]:
-        shown, custom = tools_to_json(tools)
-        if [shown, custom] != self._tools:
-            self._tools = [shown, custom]
-            extra = {} if custom is None else {"custom_tools": custom}
-            yield {"type": "LLMSetToolsFrame", "tools": shown, **extra}
+        offered = tools_to_json(tools, self._more)
+        if offered != self._tools:
+            self._tools = offered
+            yield {"type": "LLMSetToolsFrame", "tools": offered}
 
     def _of_choice(self, choice: Any) -> Iterator[Fields]:
         known = choice if isinstance(choice, str | dict) else None
@@ -55,8 +64,8 @@ class Terms:
 def fits(choice: Any, tools: Any) -> bool:
     """Returns whether a model can follow this choice with these tools: there are some, and the functions that it names
     are among them. Providers refuse other choices."""
-    shown, custom = tools_to_json(tools)
-    return bool(shown or custom) and set(_names(choice)) <= set(tool_names(shown))
+    offered = tools_to_json(tools)
+    return bool(offered) and set(_names(choice)) <= set(tool_names(offered))
 
 
 def _names(choice: Any) -> Iterator[str]:

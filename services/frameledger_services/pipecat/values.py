@@ -54,7 +54,7 @@ def to_json(value: Any, media_limit: int = MEDIA_LIMIT, depth: int = 0) -> Any:
         return _repr(value)
     try:
         if isinstance(value, Mapping):
-            plain = {str(key): to_json(one, media_limit, depth + 1) for key, one in value.items()}
+            plain = {_key(key): to_json(one, media_limit, depth + 1) for key, one in value.items()}
             return {PLAIN: plain} if len(plain) == 1 and next(iter(plain)) in _MARKS else plain
         if isinstance(value, list | tuple | set | frozenset):
             return [to_json(one, media_limit, depth + 1) for one in value]
@@ -74,6 +74,10 @@ def to_json(value: Any, media_limit: int = MEDIA_LIMIT, depth: int = 0) -> Any:
         # next sync point compares it again.
         return f"<{type(value).__name__}>"
     return _repr(value)
+
+
+def _key(key: object) -> str:
+    return str(key.value if isinstance(key, Enum) else key)
 
 
 def from_json(value: Any) -> Any:
@@ -100,15 +104,23 @@ def specific_from_json(message: Any) -> Any:
     return value
 
 
-def tools_to_json(tools: Any) -> tuple[list[Any], Any]:
-    """Returns the tools of a context in OpenAI's format, and its custom tools unchanged, or None. `None` has no
-    tools."""
+def tools_to_json(tools: Any, more: Iterable[Any] = ()) -> list[Any]:
+    """Returns the tools of a context in OpenAI's format, `more` tools, and its custom tools, each with the name of its
+    provider, as `ToolsSchema.to_wire` writes them. `None` has no tools."""
     standard = getattr(tools, "standard_tools", None)
     if standard is None:
         standard = tools if isinstance(tools, list | tuple) else ()
-    shown = [_tool(one) for one in _each(standard)]
     custom = getattr(tools, "custom_tools", None)
-    return shown, to_json(custom) if custom else None
+    by_provider = custom.items() if isinstance(custom, Mapping) else ()
+    return [
+        *(_tool(one) for one in _each(standard)),
+        *(_tool(one) for one in more),
+        *(
+            {"llm": str(getattr(name, "value", name)), "tool": to_json(one)}
+            for name, several in by_provider
+            for one in _each(several)
+        ),
+    ]
 
 
 def _tool(tool: Any) -> Any:

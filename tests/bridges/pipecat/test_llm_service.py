@@ -502,6 +502,13 @@ def test_a_response_schema_is_ignored_with_a_warning_as_by_any_service_that_cann
     assert "response_schema is not supported and is ignored" in caplog.text
 
 
+class NobodyAnswers(Away):
+    """Broker and database work, and there is no inference worker."""
+
+    async def publish(self, context_id, *frames, within):
+        await Broker.publish(self, context_id, *frames, within=within)
+
+
 class NoTables(Away):
     """The broker works and the database does not respond."""
 
@@ -568,6 +575,32 @@ def test_calls_of_one_answer_whose_starts_are_not_recorded_are_all_answered():
             one["tool_call_id"]: one["content"] for one in talk.bot.context.messages if "content" in one
         }
         assert results == dict.fromkeys(("one", "two"), json.dumps(NOT_RECORDED))
+
+    asyncio.run(scene())
+
+
+@pytest.mark.regression("bridge 40")
+def test_the_model_is_offered_what_cancels_the_work_that_it_starts():
+    async def scene():
+        broker = NobodyAnswers()
+        ledger = FrameledgerObserver("call-7", connect=lambda: broker)
+        talk = Talk(ledger, LLMContext(), FrameledgerLLMService(ledger, begin_secs=0.3))
+        talk.llm.register_function(
+            "write_report", nothing, cancel_on_interruption=False, cancellable_by_llm=True
+        )
+        talk.bot.context.set_tools(ToolsSchema([FunctionSchema("write_report", "Write it.", {}, [])]))
+
+        async def play(bot):
+            await bot.say("Write it.")
+            await until(lambda: bool(talk.errors))
+            await bot.settle()
+
+        async with asyncio.timeout(IN_PROCESS):
+            await talk.bot.run(play)
+        kinds = [one.type for one in broker.frames]
+        offered = [one for one in broker.frames if one.type == "LLMSetToolsFrame"][-1]
+        assert [one["function"]["name"] for one in offered.tools] == ["write_report", "cancel_write_report"]
+        assert len(kinds) - kinds[::-1].index("LLMSetToolsFrame") <= kinds.index("LLMRunFrame")
 
     asyncio.run(scene())
 

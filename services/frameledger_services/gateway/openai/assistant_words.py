@@ -107,9 +107,7 @@ def cuts(words: Sequence[Words], sent: str) -> Mapping[int, str | None] | None:
             at = len(text)
         elif at < len(text) and piece.is_cut:
             cut[piece.place] = None
-        elif may_be_last and piece.may_be_missing:
-            break
-        else:
+        elif not (may_be_last and piece.may_be_missing):
             return _all_of_one(cut, if_all_is_of_one, sent)
     return cut if at == len(text) else _all_of_one(cut, if_all_is_of_one, sent)
 
