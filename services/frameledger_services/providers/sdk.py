@@ -31,7 +31,7 @@ from frameledger_services.settings import PREFIX, Settings
 CONNECT_SECONDS = 10.0
 
 FINISHED_SECONDS = 5.0
-"""How long it is waited, once the model has said why it stopped, for what may follow: usage, and the stream's end. Less
+"""How long it is waited, once the model has said why it stopped, for the next event: usage, or the stream's end. Less
 where the completion timeout is short."""
 
 _LONGEST_BODY = 2**16
@@ -168,16 +168,16 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 stream_cls=self.sdk.AsyncStream[object],
             )
             body = _body_of(stream.response)
-            # When the answer is taken as over, whether or not the stream ends.
-            over_at: float | None = None
+            # How long the next event is waited for; the answer is over then, whether or not the stream ends.
+            within: float | None = None
             async with stream:
                 events = aiter(stream)
-                while (event := await _next(events, over_at)) is not _NO_MORE:
+                while (event := await _next(events, within)) is not _NO_MORE:
                     body = None
                     reported = answer.usage
                     frames = tuple(answer.take(an_object(event)))
-                    if answer.finish_reason is not None and (over_at is None or frames):
-                        over_at = asyncio.get_running_loop().time() + self._finished_secs
+                    if answer.finish_reason is not None:
+                        within = min(FINISHED_SECONDS, self.completion_timeout_secs / 2)
                     if (
                         answer.usage is not None
                         and answer.usage is not reported
@@ -200,10 +200,6 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             raise self._not_a_stream(stream.response, bytes(body))
         for frame in answer.end():
             yield frame
-
-    @property
-    def _finished_secs(self) -> float:
-        return min(FINISHED_SECONDS, self.completion_timeout_secs / 2)
 
     def _not_a_stream(self, response: Any, body: bytes) -> ProviderError:
         """Returns the error for a successful response without an event: the one in its body, if there is one."""
@@ -253,9 +249,9 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         )
 
 
-async def _next(events: AsyncIterator[object], until: float | None) -> object:
-    """Returns the next event of a stream; `_NO_MORE` if it has ended, or none comes until this time."""
-    limit = asyncio.timeout_at(until)
+async def _next(events: AsyncIterator[object], within: float | None) -> object:
+    """Returns the next event of a stream; `_NO_MORE` if it has ended, or none comes within so many seconds."""
+    limit = asyncio.timeout(within)
     try:
         async with limit:
             return await anext(events, _NO_MORE)
