@@ -1,5 +1,6 @@
 """Databases for tests: each test gets one of its own, a copy of a template that the migrations made once."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
@@ -9,6 +10,8 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from tests.bounds import ON_SERVERS
+from tests.support.polling import look_again
 
 _numbers = count(1)
 _connections: dict[str, psycopg.Connection] = {}
@@ -116,6 +119,21 @@ def _administration(server: str) -> psycopg.Connection:
         kept.close()
     _connections[server] = psycopg.connect(server, autocommit=True)
     return _connections[server]
+
+
+async def until_somebody_waits(address: str) -> None:
+    """Until a session of this database waits for another one."""
+    async with (
+        asyncio.timeout(ON_SERVERS),
+        await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,
+    ):
+        while True:
+            cursor = await connection.execute(
+                "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+            if await cursor.fetchone() is not None:
+                return
+            await look_again()
 
 
 def close() -> None:

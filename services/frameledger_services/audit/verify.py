@@ -125,7 +125,8 @@ class _Job:
         self._folded_upto = self.result.version if parked is None else int(parked) - 1
         self._head = beginning
         self.result.begins = beginning.version
-        if before is not None and not is_of(before, row):
+        # What was verified of a life that was erased says nothing of this one.
+        if before is not None and (before.version <= beginning.version or not is_of(before, row)):
             before = None
         if before is not None:
             if self._folded_upto < before.version:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 
 import psycopg
-from psycopg import IsolationLevel, errors
+from psycopg import IsolationLevel
 
 from frameledger_services import database
 from frameledger_services.audit.verify import Verified, verify
@@ -87,9 +87,7 @@ def _database_errors() -> Iterator[None]:
 async def _remember(connection: Connection, results: Sequence[Verified]) -> None:
     new = [result.remembered for result in results if result.remembered is not None]
     if new:
-        # One that was erased meanwhile is not remembered; nor are those beside it, until the next time.
-        with suppress(errors.ForeignKeyViolation):
-            await verified.store(connection, new)
+        await verified.store(connection, new)
 
 
 async def batches(

@@ -15,6 +15,7 @@ from uuid import UUID
 from psycopg.rows import class_row, dict_row
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store import heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ async def erase(connection: Connection, erasures: Collection[Erasure]) -> None:
     """Delete these conversations, each up to its erasing frame, which has to be stored at its version, and write the
     receipts. In the caller's transaction, which is the only one that may see it half done."""
     if erasures:
+        await heads.lock(connection, [one.context_id for one in erasures])
         await connection.execute(
             """
             SELECT count(erase_at(erased.context_id, erased.version, erased.why, erased.requested_by))

@@ -87,9 +87,10 @@ async def rebuilt(connection: Connection, context_ids: Iterable[str]) -> dict[st
 
 
 async def lock(connection: Connection, context_ids: Iterable[str]) -> None:
-    """Lock the heads of those of these conversations that have one, until the transaction ends."""
+    """Lock the heads of those of these conversations that have one, until the transaction ends, so that they can be
+    deleted: also from what is remembered of them (`verified.store`), which would wait for us while we wait for it."""
     await connection.execute(
-        "SELECT FROM contexts WHERE context_id = ANY (%s) ORDER BY context_id FOR NO KEY UPDATE",
+        "SELECT FROM contexts WHERE context_id = ANY (%s) ORDER BY context_id FOR UPDATE",
         (list(context_ids),),
     )
 

@@ -40,30 +40,41 @@ async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, 
 
 
 async def store(connection: Connection, verified: Sequence[VerifiedUpTo]) -> None:
-    """Remember what was verified, in one statement. A conversation that was erased meanwhile is left out, also if
-    another life of it has begun."""
-    await connection.execute(
-        """
-        INSERT INTO verified AS before (context_id, version, chain, fold_version, head, state)
-        SELECT given.context_id, given.version, given.chain, given.fold_version, given.head::json, given.state::json
-        FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::int[], %s::text[], %s::text[])
-            AS given (context_id, version, chain, fold_version, head, state)
-        INNER JOIN frames USING (context_id, version, chain)
-        ORDER BY given.context_id
-        ON CONFLICT (context_id) DO UPDATE SET
-            version = excluded.version,
-            chain = excluded.chain,
-            fold_version = excluded.fold_version,
-            head = excluded.head,
-            state = excluded.state,
-            verified_at = clock_timestamp(),
-            verified_by = SESSION_USER
-        """,
-        tuple(
-            [getattr(one, name) for one in verified]
-            for name in ("context_id", "version", "chain", "fold_version", "head", "state")
-        ),
-    )
+    """Remember what was verified, in a transaction of its own. A conversation that was erased meanwhile is left out,
+    also if another life of it has begun."""
+    async with connection.transaction():
+        # Each statement has a snapshot of its own. The first one waits for an erasure that is not committed yet, which
+        # the frames of the second then show; one that comes later waits until this is committed.
+        await connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        await connection.execute(
+            "SELECT FROM contexts WHERE context_id = ANY (%s) ORDER BY context_id FOR KEY SHARE",
+            ([one.context_id for one in verified],),
+        )
+        await connection.execute(
+            _STORE,
+            tuple(
+                [getattr(one, name) for one in verified]
+                for name in ("context_id", "version", "chain", "fold_version", "head", "state")
+            ),
+        )
+
+
+_STORE = """
+    INSERT INTO verified AS before (context_id, version, chain, fold_version, head, state)
+    SELECT given.context_id, given.version, given.chain, given.fold_version, given.head::json, given.state::json
+    FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::int[], %s::text[], %s::text[])
+        AS given (context_id, version, chain, fold_version, head, state)
+    INNER JOIN frames USING (context_id, version, chain)
+    ORDER BY given.context_id
+    ON CONFLICT (context_id) DO UPDATE SET
+        version = excluded.version,
+        chain = excluded.chain,
+        fold_version = excluded.fold_version,
+        head = excluded.head,
+        state = excluded.state,
+        verified_at = clock_timestamp(),
+        verified_by = SESSION_USER
+"""
 
 
 async def may_store(connection: Connection) -> bool:
@@ -71,6 +82,8 @@ async def may_store(connection: Connection) -> bool:
     cursor = await connection.execute(
         """
         SELECT has_table_privilege('verified', 'INSERT') AND has_table_privilege('verified', 'UPDATE')
+            -- To lock a row takes the right to change a column.
+            AND has_any_column_privilege('contexts', 'UPDATE')
             AND NOT pg_is_in_recovery()
         """
     )
