@@ -14,6 +14,7 @@ from frameledger.context import LLMContext
 from frameledger.errors import NotFoundError
 from frameledger.ids import ContextId, Version
 from frameledger_services.database_types import Connection
+from frameledger_services.store.erasures import NEWEST_FIRST
 
 
 class NoSuchContextError(NotFoundError):
@@ -149,8 +150,8 @@ def _loads(text: str | None) -> Any:
     return None if text is None else loads(text)
 
 
-_ERASED = """
-    SELECT version, erased_at, why FROM erasures WHERE context_id = %s ORDER BY erased_at DESC, version DESC LIMIT 1
+_ERASED = f"""
+    SELECT version, erased_at, why FROM erasures WHERE context_id = %s ORDER BY {NEWEST_FIRST} LIMIT 1
 """
 
 _DIGITS = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else 0 for byte in range(256))

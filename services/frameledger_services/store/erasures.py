@@ -18,6 +18,19 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store import heads
 
 
+OLDEST_FIRST = """
+    erasures.places IS NOT NULL, CASE WHEN erasures.places IS NOT NULL THEN erasures.version END,
+    erasures.erased_at, erasures.version
+"""
+NEWEST_FIRST = """
+    erasures.places IS NULL, CASE WHEN erasures.places IS NOT NULL THEN erasures.version END DESC,
+    erasures.erased_at DESC, erasures.version DESC
+"""
+"""The receipts of one conversation in the order of its lives, by what follows ORDER BY: by their versions, which go on
+from each. Their clocks may say otherwise, since `erased_at` is when the transaction began. Only receipts from before
+lives went on have no `places`: behind each the id began again at 1, so there the clock has to say it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Erasure:
     """An `LLMContextEraseFrame` that was folded, at its version, with the place of its record. Its texts are without
@@ -181,7 +194,7 @@ async def beginnings(connection: Connection, context_ids: Sequence[str]) -> dict
     async with connection.cursor(row_factory=class_row(Beginning)) as cursor:
         # Before receipts were gone on from, an erased id began again at 1: its first frame says where its life began.
         await cursor.execute(
-            """
+            f"""
             SELECT DISTINCT ON (erasures.context_id)
                 erasures.context_id, erasures.version, erasures.chain, erasures.logged_at,
                 coalesce(erasures.logged_at, erasures.erased_at) AS at
@@ -190,7 +203,7 @@ async def beginnings(connection: Connection, context_ids: Sequence[str]) -> dict
                 SELECT min(frames.version) AS version FROM frames WHERE frames.context_id = erasures.context_id
             ) AS oldest ON true
             WHERE erasures.context_id = ANY (%s) AND coalesce(oldest.version > erasures.version, true)
-            ORDER BY erasures.context_id, erasures.erased_at DESC, erasures.version DESC
+            ORDER BY erasures.context_id, {NEWEST_FIRST}
             """,
             (list(context_ids),),
         )
@@ -208,7 +221,7 @@ async def receipt(connection: Connection, context_id: str, frame_id: UUID) -> Re
 async def receipts(connection: Connection, context_id: str) -> list[Receipt]:
     """Returns the receipts of a conversation, the newest first."""
     async with connection.cursor(row_factory=dict_row) as cursor:
-        await cursor.execute(f"{_RECEIPTS} ORDER BY erased_at DESC, version DESC", (context_id,))
+        await cursor.execute(f"{_RECEIPTS} ORDER BY {NEWEST_FIRST}", (context_id,))
         return [_receipt(row) for row in await cursor.fetchall()]
 
 

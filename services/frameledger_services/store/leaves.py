@@ -13,6 +13,7 @@ from typing import NamedTuple
 from psycopg.rows import args_row
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store.erasures import OLDEST_FIRST
 
 FETCH_ROWS = 5_000
 """Heads that are fetched at once."""
@@ -61,7 +62,7 @@ async def receipts(connection: Connection) -> AsyncGenerator[StoredLeaf, None]:
     async with connection.cursor(name="receipts", row_factory=args_row(StoredLeaf)) as cursor:
         cursor.itersize = FETCH_ROWS
         await cursor.execute(
-            "SELECT context_id, version, chain FROM erasures ORDER BY context_id, erased_at, version",
+            f"SELECT context_id, version, chain FROM erasures ORDER BY context_id, {OLDEST_FIRST}",
             binary=True,
         )
         async for row in cursor:

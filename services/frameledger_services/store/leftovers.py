@@ -9,6 +9,7 @@ from datetime import datetime
 from psycopg.rows import class_row
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store.erasures import NEWEST_FIRST
 
 _TABLES = {
     "frames": "version",
@@ -59,13 +60,13 @@ async def receipts(connection: Connection, context_ids: Sequence[str] | None) ->
     """Returns the newest receipt of each of these conversations that was erased; of all if `context_ids` is None."""
     async with connection.cursor(row_factory=class_row(ErasureSummary)) as cursor:
         await cursor.execute(
-            """
+            f"""
             SELECT DISTINCT ON (context_id) context_id, version, frame_count, erased_at, EXISTS (
                 SELECT FROM contexts WHERE contexts.context_id = erasures.context_id
             ) AS lives_again
             FROM erasures
             WHERE %(ids)s::text[] IS NULL OR context_id = ANY (%(ids)s::text[])
-            ORDER BY context_id, erased_at DESC, version DESC
+            ORDER BY context_id, {NEWEST_FIRST}
             """,
             {"ids": None if context_ids is None else list(context_ids)},
         )
