@@ -157,6 +157,22 @@ def test_any_list_of_tools_has_a_difference(database, command):
     assert changed_tools(command(database, "diff", "ctx", 2, 3)) == ["~ a (2)", '- {"x": 1, "y": 2}']
 
 
+@pytest.mark.regression("fault 104")
+def test_each_limit_is_a_line_and_so_are_the_mirror_and_the_recording(database, command):
+    log = Log()
+    log.add("ctx", b'{"type":"LLMSetLimitsFrame","rounds":2,"context_messages":3}')
+    log.add("ctx", b'{"type":"LLMSetLimitsFrame","rounds":4}')
+    log.add("ctx", b'{"type":"LLMMirrorFrame","mirror":"a program","react":false}')
+    project(database, log.records)
+    lines = command(database, "diff", "ctx", 1, 3).stdout.splitlines()[1:]
+    assert [" ".join(line.split()) for line in lines] == [
+        "- limits context_messages 3",
+        "~ limits rounds [-2-] {+4+}",
+        '+ mirror "a program"',
+        "~ recording [-false-] {+true+}",
+    ]
+
+
 def changed_tools(result):
     assert result.exit_code == 0, result.output
     lines = [line.split(maxsplit=2) for line in result.stdout.splitlines()[1:]]

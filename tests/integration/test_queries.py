@@ -2,6 +2,7 @@
 
 import json
 from datetime import datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 
 import psycopg
@@ -121,6 +122,56 @@ def test_a_difference_to_a_version_that_was_erased_is_null(database):
             assert len(difference(connection, CONTEXT, version, erased + 1)["added"]) == 1
 
 
+@pytest.mark.regression("fault 104")
+def test_a_difference_has_every_term_and_none_that_is_as_it_was(database):
+    log = Log()
+    for value in (
+        b'{"type":"LLMSetLimitsFrame","context_messages":3}',
+        b'{"type":"LLMMirrorFrame","mirror":"a program","react":false}',
+        b'{"type":"LLMSetToolChoiceFrame","tool_choice":"none"}',
+        b'{"type":"LLMMirrorFrame","mirror":null,"react":true}',
+        b'{"type":"LLMContextFrame","context":{"messages":[]}}',
+    ):
+        log.add(CONTEXT, value)
+    project(database, log.records)
+    limits = {"limits": {"before": {}, "after": {"context_messages": 3}}}
+    mirrored = {
+        "mirror": {"before": None, "after": "a program"},
+        "recording": {"before": False, "after": True},
+    }
+    with psycopg.connect(database) as connection:
+        outcomes = connection.execute("SELECT outcome FROM frames").fetchall()
+        assert outcomes == [("applied",)] * 5
+        assert difference(connection, CONTEXT, 0, 1)["terms"] == limits
+        assert difference(connection, CONTEXT, 1, 2)["terms"] == mirrored
+        assert difference(connection, CONTEXT, 0, 2)["terms"] == limits | mirrored
+        back = {name: {"before": one["after"], "after": one["before"]} for name, one in mirrored.items()}
+        assert difference(connection, CONTEXT, 2, 1)["terms"] == back
+        assert difference(connection, CONTEXT, 1, 5)["terms"] == {}
+
+
+@pytest.mark.regression("fault 105")
+def test_no_message_of_a_version_that_was_erased_is_explained(database):
+    log = Log()
+    for value in (HELLO, HELLO, b'{"type":"LLMContextEraseFrame","why":"asked"}', HELLO):
+        log.add(CONTEXT, value)
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        said = [
+            connection.execute("SELECT explain_message(%s, 1, %s)", (CONTEXT, version)).fetchone()[0]
+            for version in (0, 1, 2, 3, 4, 5, None)
+        ]
+    assert [one and (one["at_version"], one["there"]) for one in said] == [
+        (0, False),
+        None,
+        None,
+        (3, False),
+        (4, True),
+        None,
+        (4, True),
+    ]
+
+
 def test_a_payload_is_kept_byte_for_byte_and_messages_as_they_were_written(transaction):
     value = b'{ "type":"LLMMessagesAppendFrame", "messages":[{"role":"user","content":"\\u00e9\\u0000","n":1.10}] }'
     expected = rows.write(transaction, CONTEXT, [value])
@@ -218,6 +269,34 @@ class TestTheChain:
             )
         problem = "the head of the context says otherwise"
         assert self.verified(transaction) == (False, 1, version + 1, problem)
+
+    @pytest.mark.regression("fault 100")
+    def test_of_what_was_erased_only_the_last_link_can_stand(self, database):
+        log = Log()
+        for value in (HELLO, HELLO, b'{"type":"LLMContextEraseFrame","why":"asked"}', HELLO, HELLO):
+            log.add(CONTEXT, value)
+        project(database, log.records)
+        with psycopg.connect(database) as connection:
+            [(erased, last)] = connection.execute("SELECT version, chain FROM erasures").fetchall()
+            link = connection.execute("SELECT chain FROM frames WHERE version = 4").fetchone()[0]
+            assert self.verified(connection) == (True, 2, None, None)
+            assert self.verified(connection, 4, link) == (True, 2, None, None)
+            assert self.verified(connection, erased, last) == (True, 2, None, None)
+            assert self.verified(connection, erased) == (True, 2, None, None)
+            forged = "its link is not the one that was written down"
+            assert self.verified(connection, 4, last) == (False, 2, 4, forged)
+            assert self.verified(connection, erased, link) == (False, 2, 3, forged)
+            for version in (1, 2):
+                gone = "the version that was written down was erased"
+                assert self.verified(connection, version, link) == (False, 2, 3, gone)
+
+    @pytest.mark.regression("fault 100")
+    def test_nothing_but_the_id_is_its_link_before_the_first_frame(self, transaction):
+        assert self.verified(transaction, 0, sha256(CONTEXT.encode()).digest())[0]
+        assert self.verified(transaction, 0, bytes(32))[2:] == (
+            0,
+            "its link is not the one that was written down",
+        )
 
 
 class TestViews:

@@ -206,6 +206,9 @@ def test_of_a_difference_it_is_shown_which_terms_changed_and_not_to_what():
     terms = {
         "tools": {"before": [], "after": [{"name": WORDS}]},
         "settings": {"before": {}, "after": {"a": 1}},
+        "limits": {"before": {}, "after": {"rounds": 2}},
+        "mirror": {"before": None, "after": WORDS},
+        "recording": {"before": False, "after": True},
     }
     assert redacted({"terms": terms}, ANSWER) == {
         "terms": {
@@ -216,6 +219,15 @@ def test_of_a_difference_it_is_shown_which_terms_changed_and_not_to_what():
             "settings": {
                 "before": {"redacted": True, "bytes": 2},
                 "after": {"redacted": True, "bytes": 7},
+            },
+            "limits": {
+                "before": {"redacted": True, "bytes": 2},
+                "after": {"redacted": True, "bytes": 12},
+            },
+            "mirror": {"before": None, "after": HIDDEN},
+            "recording": {
+                "before": {"redacted": True, "bytes": 5},
+                "after": {"redacted": True, "bytes": 4},
             },
         }
     }

@@ -17,7 +17,6 @@ from psycopg.rows import class_row, dict_row
 from frameledger_services.database_types import Connection
 from frameledger_services.store import heads
 
-
 OLDEST_FIRST = """
     erasures.places IS NOT NULL, CASE WHEN erasures.places IS NOT NULL THEN erasures.version END,
     erasures.erased_at, erasures.version

@@ -135,8 +135,8 @@ def _terms(terms: Mapping[str, Mapping[str, Any]]) -> Iterator[_Row]:
         match name:
             case "tools":
                 yield from _parts("tools", _named(before), _named(after), with_values=False)
-            case "settings":
-                yield from _parts("settings", before, after, with_values=True)
+            case "settings" | "limits":
+                yield from _parts(name, before, after, with_values=True)
             case _:
                 # Null means unset.
                 old, new = ({} if value is None else {"": value} for value in (before, after))

@@ -145,7 +145,10 @@ _CHANGED = Shape(frozenset())
 """A term of two versions: that it changed, not to what."""
 
 _TERMS = Shape(
-    frozenset(), dict.fromkeys(_names("tools tool_choice settings prompt_caching skip_tts"), _CHANGED)
+    frozenset(),
+    dict.fromkeys(
+        _names("tools tool_choice settings prompt_caching skip_tts limits mirror recording"), _CHANGED
+    ),
 )
 
 _PARTS |= {"call": _CALL, "heard": _STORED_FRAME, "ignored": _STORED_FRAME, "terms": _TERMS}

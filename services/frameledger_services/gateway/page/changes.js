@@ -66,14 +66,14 @@ export function roleOfChange({before, after}) {
 }
 
 /**
- * Returns what differs in tools and settings, by name. A tool, and a setting of the model, is one of its own.
+ * Returns what differs in tools and settings, by name. A tool, a setting of the model, and a limit, is one of its own.
  * @returns {{kind: 'tool'|'setting', name: string, before: any, after: any}[]} undefined where there was or is none
  */
 export function termsOf(terms) {
   return Object.entries(terms).flatMap(([name, {before, after}]) => {
     if (isRedacted(before) || isRedacted(after)) return [{kind: 'setting', name, before, after}];
     if (name === 'tools') return differing('tool', byName(before), byName(after));
-    if (name === 'settings') return differing('setting', entriesOf(before), entriesOf(after));
+    if (name === 'settings' || name === 'limits') return differing('setting', entriesOf(before), entriesOf(after));
     return [{kind: 'setting', name, before: before ?? undefined, after: after ?? undefined}];
   });
 }
