@@ -9,6 +9,9 @@ import psycopg
 import pytest
 from tests.support.batches import (
     HISTORIES,
+    PARTITIONS,
+    TOPIC,
+    TOPICS,
     Log,
     Projecting,
     dump,
@@ -17,6 +20,7 @@ from tests.support.batches import (
     same,
     value_of,
 )
+from tests.support.tampering import changed
 from tests.support.unparking import Sent, operator
 
 from frameledger.derived import run_id
@@ -36,12 +40,18 @@ from frameledger.frames import (
 from frameledger.ids import ContextId, Version
 from frameledger.record import Record, decode
 from frameledger.values import replace
+from frameledger_services.audit import restore
+from frameledger_services.audit.verify import verify
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import batch_fold, stored_heads
 from frameledger_services.projector.ownership import ProjectorFencedError
+from frameledger_services.projector.rebuild import rebuild
 from frameledger_services.recovery import unpark as unparking
 from frameledger_services.recovery.unpark import NotParkedError, unpark
+from frameledger_services.settings import Settings
+from frameledger_services.store import topics
+from frameledger_services.store.topics import StoredTopic
 
 NAMES = TopicNames("llm.")
 HI = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}])
@@ -338,3 +348,49 @@ def published(row, records, offset):
     return Record(
         row.to_topic, records[0].partition, offset, row.key, row.value, row.headers, 1_780_000_000_000
     )
+
+
+@pytest.mark.regression("fault 101")
+@pytest.mark.parametrize("missing", [(2, 3), (3, 4), (5,), (1, 2, 3, 4, 5)], ids=str)
+def test_frames_that_are_restored_from_the_log_are_parked_as_they_were(
+    database, poison, monkeypatch, missing
+):
+    poison["ctx"] = 3
+    log = Log()
+    for _ in range(5):
+        log.add("ctx", encode_frame(HI))
+    project(database, log.records)
+    asked = "SELECT version, outcome, payload::text FROM frames ORDER BY version"
+    with psycopg.connect(database) as connection:
+        stored = connection.execute(asked).fetchall()
+    assert [outcome for _, outcome, _ in stored] == ["applied"] * 2 + ["parked"] * 3
+    changed(database, f"DELETE FROM frames WHERE version = ANY (ARRAY{list(missing)})")
+
+    # The log is read as it lies here.
+    async def records_between(_, start, end):
+        for record in log.records:
+            if record.partition == start.partition and start.offset <= record.offset < end:
+                yield record
+
+    class Probe:
+        async def offsets(self, _):
+            return 0, len(log.records)
+
+    async def newest_topic(*_):
+        return StoredTopic(1, PARTITIONS, None)
+
+    monkeypatch.setattr(restore, "records_between", records_between)
+    monkeypatch.setattr(topics, "newest", newest_topic)
+
+    async def run():
+        async with operator(database) as connection:
+            restoring = restore.Restoring(Settings(), TOPIC, Probe())
+            assert await restoring.restore(connection, ContextId("ctx")) == len(missing)
+            await rebuild(connection, TOPIC, TOPICS.effects, ContextId("ctx"), "rows were missing")
+            await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+            [verified] = await verify(connection, ["ctx"], again=True)
+            assert (verified.parked_version, verified.differences.in_order()) == (3, [])
+
+    asyncio.run(run())
+    with psycopg.connect(database) as connection:
+        assert connection.execute(asked).fetchall() == stored

@@ -3,7 +3,8 @@
 The chain of the frames around a gap, or of the head, says what has to be in it: records of the conversation that lie
 there on the log are taken in their order, and nothing is written unless the chain closes. Dead letters are left out,
 and in a life after an erasure what the projector left out, by the same rule (`late_frames`). A frame is restored with
-the outcome `unknown`; the rebuild behind it gives it the one that it has, and `outcome_changes` keeps that.
+the outcome `unknown`; the rebuild behind it gives it the one that it has, and `outcome_changes` keeps that. What was
+parked is parked again.
 
 If the process dies, a gap is closed or it is not; the next call closes what is left.
 """
@@ -85,7 +86,8 @@ class Restoring:
             if len(rows) < missing or not closes:
                 problem = f"{missing} frames are missing, and the log does not have the ones that were there"
                 raise DamagedFramesError(context_id, gap.before + 1, problem)
-            await insert_values(connection, Insert(tables.frames, FrameRow._fields, rows))
+            restored = [_as_parked(row, held.parked_version) for row in rows]
+            await insert_values(connection, Insert(tables.frames, FrameRow._fields, restored))
         return len(rows)
 
     async def _rows(
@@ -180,6 +182,11 @@ class Restoring:
                     continue
                 seen.add(pair)
                 yield record, logged
+
+
+def _as_parked(row: FrameRow, parked_version: int | None) -> FrameRow:
+    """Returns a row of a parked conversation as it was stored: `unpark` folds it, and no rebuild before that."""
+    return row if parked_version is None or row.version < parked_version else row._replace(outcome="parked")
 
 
 async def _is_stored(connection: Connection, pair: tuple[str, UUID]) -> bool:
