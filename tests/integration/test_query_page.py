@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 from tests.support.databases import made
 from tests.support.four_conversations import CONVERSATIONS, NAME, fill
 
+from frameledger.decode_error import REASONS
 from frameledger_services.embedded import postgres as embedded_postgres
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +72,33 @@ def test_no_query_about_many_conversations_fails_at_characters_that_postgresql_h
     for query, _ in EXAMPLES:
         if not of_one.search(query):
             changing.execute(query)
+
+
+UTF8 = ("not_json", "not_an_object", "no_type", "bad_version", "bad_id", "invalid_field")
+"""Codes of dead letters that are UTF-8."""
+
+
+@pytest.mark.regression("fault 102")
+def test_the_query_about_dead_letters_shows_every_one_that_there_can_be(changing):
+    [query] = [one for one, _ in EXAMPLES if "FROM rejected_frames" in one]
+    # A later release may have another code, of whatever bytes.
+    others = {*REASONS, "refused", "another"} - set(UTF8)
+    letters = {
+        *((code, "Grüße, C:\\".encode(), "Grüße, C:\\") for code in UTF8),
+        *((code, b"C:\xff\xfe", "C:\\377\\376") for code in others),
+        *((code, b"a NUL \x00", "a NUL \\000") for code in ("not_json", *others)),
+        *((code, None, None) for code in others),
+    }
+    changing.execute("DELETE FROM rejected_frames")
+    for number, (code, value, _) in enumerate(letters):
+        changing.execute(
+            'INSERT INTO rejected_frames (topic, partition, "offset", code, error, value, headers) '
+            "VALUES ('t', 0, %s, %s, 'an error', %s, '[]')",
+            (number, code, value),
+        )
+    shown = [(code, value) for _, code, _, value in changing.execute(query).fetchall()]
+    assert len(shown) == len(letters)
+    assert set(shown) == {(code, text) for code, _, text in letters}
 
 
 @pytest.fixture(scope="module")
