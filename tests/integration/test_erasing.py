@@ -41,6 +41,7 @@ from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.outbox_rows import effect_topics
 from frameledger_services.projector.rebuild import rebuild
+from frameledger_services.recovery import unpark as unparking
 from frameledger_services.recovery.copies import copy
 from frameledger_services.recovery.unpark import unpark
 from frameledger_services.store import binary_copy, dead_letters, lost_frames
@@ -482,6 +483,32 @@ def test_an_erasure_that_an_older_release_parked_is_honoured_by_unpark(
     assert mended["erasures"] == whole["erasures"]
     assert mended["messages"] == whole["messages"]
     assert mended["runs"] == whole["runs"]
+
+
+@pytest.mark.regression("fault 103")
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4])
+def test_a_page_of_parked_frames_may_end_with_an_erasure(
+    database, make_database, migrated_template, monkeypatch, at_once
+):
+    """Behind it there may be another erasure, and the next life."""
+    monkeypatch.setattr(unparking, "FRAMES_AT_ONCE", at_once)
+    log = Log()
+    values = (say("hello", run_llm=True), say("kill"), say("secret"), ERASE, ERASE.replace(b"e1", b"e2"))
+    for value in (*values, say("of the next life"), say("and another")):
+        log.add("ctx", value)
+    parking(database, log.records)
+    unparked(database)
+    untouched = make_database(template=migrated_template)
+    project(untouched, log.records)
+    mended = erasing.dump(database)
+    for table, rows in erasing.dump(untouched).items():
+        if table not in ("contexts", "frames"):
+            assert mended[table] == rows, table
+    assert one(database, "SELECT version, parked_version, message_count FROM contexts") == (7, None, 2)
+    assert one(database, "SELECT array_agg(outcome ORDER BY version) FROM frames") == (["applied"] * 2,)
+    with psycopg.connect(database) as connection:
+        assert erasing.found_in_tables(connection, "secret") == []
+    assert verified(database, "ctx") == []
 
 
 def test_an_erasure_that_was_parked_last_leaves_nothing_to_unpark(database):

@@ -161,10 +161,8 @@ class _Part:
             self._head.parked_version = None
             before, newest = self._head.state, self._head.version
             reached = first - 1
-            frames = await parked.next_frames(
-                connection, context_id, first, limit=FRAMES_AT_ONCE, limit_bytes=BYTES_AT_ONCE
-            )
-            if (erasing := _last_erasure(frames)) is not None:
+            frames = await self._next_frames(first)
+            while (erasing := _first_erasure(frames)) is not None:
                 await self._erase(frames[erasing])
                 if frames[erasing].version == newest:
                     self.folded = newest - first + 1
@@ -173,6 +171,9 @@ class _Part:
                     await connection.execute(f"NOTIFY {projections.CHANNEL}")
                     return True
                 reached, frames = frames[erasing].version, frames[erasing + 1 :]
+                if not frames:
+                    # A stored head has at least one frame, so some of the next life are folded with the erasure.
+                    frames = await self._next_frames(reached + 1)
             if frames:
                 self._head.started_at = self._head.started_at or frames[0].logged_at
                 reached = await self._fold_all(frames)
@@ -182,6 +183,11 @@ class _Part:
             await self._write_end(newest, reached)
             await connection.execute(f"NOTIFY {projections.CHANNEL}")
         return self.error is not None or self.parked_version is None
+
+    async def _next_frames(self, version: int) -> list[ParkedFrame]:
+        return await parked.next_frames(
+            self._connection, self._context_id, version, limit=FRAMES_AT_ONCE, limit_bytes=BYTES_AT_ONCE
+        )
 
     async def _erase(self, erasing: ParkedFrame) -> None:
         """Honour an erasure that an older release parked, since it did not know the frame: what comes before it need
@@ -269,13 +275,12 @@ class _Part:
         return list(wanted_work.outbox(self._names, self._caused, before, self._head.state, now))
 
 
-def _last_erasure(frames: Sequence[ParkedFrame]) -> int | None:
-    """Returns the index of the last of these frames that erases."""
-    last = None
+def _first_erasure(frames: Sequence[ParkedFrame]) -> int | None:
+    """Returns the index of the first of these frames that erases."""
     for index, frame in enumerate(frames):
         if _ERASES in frame.payload and isinstance(decode(frame.payload), LLMContextEraseFrame):
-            last = index
-    return last
+            return index
+    return None
 
 
 _ERASES = b"LLMContextEraseFrame"
