@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection, IsolationLevel
 from tests.support.batches import Log, Projecting, histories_interleaved, project, rows_of, value_of
-from tests.support.databases import made
+from tests.support.databases import made, until_somebody_waits
 from tests.support.tiers import long
 from tests.support.transferring import exported, imported, killed_while_importing, random_log
 
@@ -297,6 +297,41 @@ def test_a_projector_that_begins_the_conversation_meanwhile_is_right(database, o
     with psycopg.connect(other) as connection:
         assert value_of(connection, "SELECT text FROM messages WHERE context_id = 'b'") == "mine"
     assert heads(other)["a"] == heads(database)["a"]
+
+
+@pytest.mark.regression("fault 106")
+def test_a_large_batch_that_begins_the_conversation_waits_for_the_import_and_goes_on(database, other):
+    """It writes the heads of all its conversations before their frames."""
+    lines = small(database).splitlines(keepends=True)
+    log = Log()
+    log.add("b", b'{"type":"TranscriptionFrame","text":"mine"}')
+    for number in range(100):
+        log.add(f"other-{number}", b'{"type":"LLMRunFrame"}')
+    points: list[str] = []
+    batches: list[asyncio.Task[None]] = []
+
+    async def run():
+        async with (
+            Projecting(other) as projecting,
+            await AsyncConnection.connect(other, autocommit=True) as connection,
+        ):
+            binary_copy.prepare(connection)
+
+            async def begin(passed):
+                points.append(passed)
+                # The second page is of the conversation "b".
+                if points.count("after page") == 2 and not batches:
+                    batches.append(asyncio.create_task(projecting.store(log.records)))
+                    await until_somebody_waits(other)
+
+            done = await importing.write(connection, lines, lambda _: None, begin)
+            await batches[0]
+            return done
+
+    assert asyncio.run(run()).conversations == 2
+    assert len(heads(other)) == 2 + 100
+    assert heads(other)["b"][0] == heads(database)["b"][0] + 1
+    assert differences(other) == {}
 
 
 @pytest.mark.regression("fault 39")

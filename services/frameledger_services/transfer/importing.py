@@ -124,7 +124,8 @@ async def write(
                 [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
                 _check_not_erased(stored)
                 await failpoint("before commit")
-        except errors.UniqueViolation as error:
+        except (errors.UniqueViolation, errors.DeadlockDetected) as error:
+            # A batch in which it is erased, and begins, writes the erasing frame before the head.
             if error.diag.constraint_name == "frames_frame_id_key":
                 raise BadFileError(header.line, f"{header.context_id!r} has two frames of one id") from error
             raise ImportRefusedError(
@@ -145,16 +146,26 @@ async def _write(
     failpoint: Failpoint,
 ) -> None:
     folding = ImportFolding(header)
+    is_current = False
     for page in pages:
         causes = {moved_id(one.causation_id) for one in page if one.causation_id is not None}
         moved = await transfer.stored_ids(connection, header.context_id, causes) if causes else set()
-        await write_rows(connection, folding.rows(page, moved), ())
+        rows, head = folding.rows(page, moved), folding.head
+        # A batch writes the heads first. So does the first page: a projector that begins the conversation meanwhile
+        # waits for us, or we for it, and never both.
+        is_current = not head.stored
+        await write_rows(connection, rows, [head] if is_current else [])
+        head.stored = True
         await failpoint("after page")
         report(len(page))
+    rows = Rows()
     if (closing := folding.closing()) is not None:
-        await write_rows(connection, folding.rows([closing], set()), ())
+        rows, is_current = folding.rows([closing], set()), False
         imported.ended += 1
-    await write_rows(connection, Rows(), [folding.head])
+    if not is_current:
+        # The state is stored, however few frames came since.
+        folding.head.saved_version = None
+        await write_rows(connection, rows, [folding.head])
 
 
 async def _check_batch(connection: Connection, batch: Sequence[Checked], to_do: Imported) -> None:
