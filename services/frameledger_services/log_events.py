@@ -48,6 +48,11 @@ EVENTS: Mapping[str, Event] = {
     "projector.fenced": Event(
         "warning", "Another projector has taken over these partitions. Unfinished batches are dropped."
     ),
+    "projector.partition_away": Event(
+        "warning",
+        "The log of this partition does not answer: it is tried again, and the other partitions are read.",
+        "Check the partition's leader, for example with Kafka's `kafka-topics --describe`.",
+    ),
     "projector.newer_fold": Event(
         "error",
         "A newer release folded this conversation. Its partition waits for a projector of that release.",

@@ -1,14 +1,17 @@
-"""A projector that is fenced in the middle of a batch skips none of the records that it read, and one whose partitions
-are revoked fences nobody."""
+"""A projector that is fenced in the middle of a batch skips none of the records that it read, one whose partitions are
+revoked fences nobody, and one partition without a leader holds up no other."""
 
 import asyncio
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import LeaderNotAvailableError, TopicAuthorizationFailedError
 from tests.support.log_in_memory import Feed, Group
 
 from frameledger.record import Record
 from frameledger_services.event_log.consumer import TopicPartition
+from frameledger_services.event_log.failover import NO_LEADER
+from frameledger_services.event_log.log_probe import LogProbe
 from frameledger_services.projector import group_member, instance_id, takeover, topic_identity
 from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.crashes import Crashes
@@ -77,6 +80,7 @@ class Partitions:
         self.began, self.may_end = asyncio.Event(), asyncio.Event()
         self.checking, self.may_check = asyncio.Event(), asyncio.Event()
         self.epochs = {0: 0, 1: 0}
+        self.away: dict[int, Exception] = {}
 
     async def assign(self, connection, topic, partition, owner):
         self.began.set()
@@ -88,6 +92,8 @@ class Partitions:
         epoch = self.epochs[partition]
         self.checking.set()
         await self.may_check.wait()
+        if partition in self.away:
+            raise self.away[partition]
         return TakenOver(OwnedPartition(partition, epoch, 0), Crashes())
 
 
@@ -167,3 +173,88 @@ def test_a_partition_that_is_assigned_again_while_its_log_is_checked_is_taken_ov
         assert projector._owned[0].epoch == rows.epochs[0] == 2
 
     asyncio.run(run())
+
+
+@pytest.fixture
+def answering(rows):
+    rows.may_end.set()
+    rows.may_check.set()
+    return rows
+
+
+@pytest.mark.regression("fault 107")
+@pytest.mark.parametrize("away", [0, 1])
+@pytest.mark.parametrize("error", [LeaderNotAvailableError(), TimeoutError()], ids=["no leader", "no answer"])
+def test_a_partition_whose_log_does_not_answer_holds_up_no_other(answering, monkeypatch, away, error):
+    async def run():
+        answering.away[away] = error
+        projector = member()
+        await projector.on_partitions_assigned(PLACES)
+        await projector._take_over_assigned()
+        assert set(projector._owned) == {0, 1} - {away}
+        # Meanwhile the others are read.
+        assert projector._due() == []
+        assert projector._to_take_over == {away}
+        monkeypatch.setattr(group_member, "LEADER_AGAIN_SECONDS", 0.0)
+        projector._not_before.clear()
+        await projector._take_over_assigned()
+        assert projector._due() == [away]
+        del answering.away[away]
+        await projector._take_over_assigned()
+        assert set(projector._owned) == {0, 1}
+        assert projector._to_take_over == set()
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 107")
+@pytest.mark.parametrize(
+    "away",
+    [
+        # The broker itself is away: the projector begins anew, after a pause.
+        {0: TimeoutError(), 1: LeaderNotAvailableError()},
+        # This does not pass by itself.
+        {1: TopicAuthorizationFailedError()},
+    ],
+)
+def test_an_outage_and_what_is_no_outage_end_the_projector(answering, away):
+    async def run():
+        answering.away |= away
+        projector = member()
+        await projector.on_partitions_assigned(PLACES)
+        with pytest.raises(type(away[1])):
+            await projector._take_over_assigned()
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 107")
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_partition_without_a_leader_is_not_waited_for(comes_back):
+    class Client:
+        """aiokafka's, which would wait for the leader."""
+
+        def __init__(self):
+            self._client = self.cluster = self
+            self.leader = NO_LEADER
+
+        def leader_for_partition(self, place):
+            return self.leader
+
+        async def force_metadata_update(self):
+            if comes_back:
+                self.leader = 1
+
+        async def beginning_offsets(self, places):
+            assert self.leader == 1
+            return dict.fromkeys(places, 3)
+
+        async def end_offsets(self, places):
+            return dict.fromkeys(places, 7)
+
+    probe = LogProbe(Client(), TOPIC)
+    if comes_back:
+        assert asyncio.run(probe.offsets(0)) == (3, 7)
+    else:
+        with pytest.raises(LeaderNotAvailableError, match=f"{TOPIC}/0"):
+            asyncio.run(probe.offsets(0))

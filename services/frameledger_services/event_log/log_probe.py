@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import TopicPartition
+from aiokafka.errors import LeaderNotAvailableError
 
 from frameledger.record import Record
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import consumer, to_record
+from frameledger_services.event_log.failover import NO_LEADER
 from frameledger_services.settings import Settings
 
 LOOK_SECONDS = 15.0
@@ -30,9 +32,14 @@ class LogProbe:
         return self._client._client.cluster
 
     async def offsets(self, partition: int) -> tuple[int, int]:
-        """Returns a partition's first offset, and its last stable offset: behind its last committed record."""
+        """Returns a partition's first offset, and its last stable offset: behind its last committed record. Raises
+        `LeaderNotAvailableError` at once if it has no leader, for which aiokafka would wait."""
         place = TopicPartition(self._topic, partition)
         async with asyncio.timeout(LOOK_SECONDS):
+            if self.cluster.leader_for_partition(place) == NO_LEADER:
+                await self._client._client.force_metadata_update()
+                if self.cluster.leader_for_partition(place) == NO_LEADER:
+                    raise LeaderNotAvailableError(f"{self._topic}/{partition} has no leader")
             first = await self._client.beginning_offsets([place])
             end = await self._client.end_offsets([place])
         return int(first[place]), int(end[place])

@@ -13,7 +13,7 @@ from random import random
 from typing import Any
 
 from frameledger.record import LoggedFrame
-from frameledger_services import database, logs, supervision
+from frameledger_services import database, logs, supervision, transient
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
@@ -49,6 +49,9 @@ QUIET_MS = 500
 SESSION_CHECK_SECONDS = 2.0
 """How often the session is asked whether it lives. Otherwise only the next frame would notice that the database was
 restarted, and wait until this projector is back in its group; until then nobody would own its partitions."""
+
+LEADER_AGAIN_SECONDS = 2.0
+"""After this time a partition whose log did not answer is taken over again."""
 
 MAX_FENCED_BACKOFF = 0.5
 """Upper bound in seconds of the random back-off after fencing, so that the new owner makes progress."""
@@ -86,6 +89,9 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._prefetch = Prefetch(self._owned, self._isolation.may_decode, metrics)
         metrics.watch(self._topics.frames, self._owned, self._cache.__len__)
         self._to_take_over: set[int] = set()
+        self._not_before: dict[int, float] = {}
+        """When partitions are tried again whose log did not answer."""
+
         self._revocations = 0
         self._was_fenced = False
         self._batch_lock = asyncio.Lock()
@@ -103,7 +109,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                     await supervision.pause(stopping, random() * MAX_FENCED_BACKOFF)
                     self._was_fenced = False
                 await self._take_over_assigned()
-                if self._to_take_over:
+                if self._due():
                     continue  # assigned meanwhile, and `until_ready` would forget that it was woken
                 await self._prefetch.until_ready()
                 async with self._batch_lock:
@@ -152,14 +158,36 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 # Without a position the consumer would ask the coordinator for one.
                 self._client.seek(place, 0)
         self._to_take_over = {place.partition for place in assigned}
+        self._not_before.clear()
         self._prefetch.wake()
 
+    def _due(self) -> list[int]:
+        """Returns the partitions that are to be taken over now."""
+        now = asyncio.get_running_loop().time()
+        return sorted(one for one in self._to_take_over if self._not_before.get(one, now) <= now)
+
     async def _take_over_assigned(self) -> None:
-        if self._to_take_over:
-            await self._check_topic(min(self._to_take_over))
-            await instance_id.check(self._connection, self._topics.frames, self._instance)
-        for partition in sorted(self._to_take_over):
-            await self._take_over(partition)
+        """Take over what is due. A partition without a leader is tried again later, and holds up no other; if no
+        partition answers, that is an outage of the broker, and raised as one."""
+        if not (due := self._due()):
+            return
+        await self._check_topic(due[0])
+        await instance_id.check(self._connection, self._topics.frames, self._instance)
+        failure: Exception | None = None
+        for partition in due:
+            try:
+                await self._take_over(partition)
+            except transient.BROKER as error:
+                if not (isinstance(error, TimeoutError) or transient.is_retriable(error)):
+                    raise
+                failure = error
+                if partition not in self._not_before:
+                    _log.warning(
+                        "projector.partition_away", partition=partition, reason=transient.reason(error)
+                    )
+                self._not_before[partition] = asyncio.get_running_loop().time() + LEADER_AGAIN_SECONDS
+        if failure is not None and not self._owned:
+            raise failure
 
     async def _take_over(self, partition: int) -> None:
         # A revocation waits for it: afterwards it would fence the partition's next owner, which notices that only with
@@ -175,6 +203,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         if revocations != self._revocations:
             return  # if we have it again, somebody may have owned it in between
         self._to_take_over.discard(partition)
+        self._not_before.pop(partition, None)
         self._owned[partition] = taken_over.owned
         self._isolation.take(taken_over.owned, taken_over.crashes)
         self._feed.follow(partition, taken_over.owned.next_offset)
@@ -261,6 +290,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._feed.leave(partition)
         self._prefetch.drop(partition)
         self._to_take_over.discard(partition)
+        self._not_before.pop(partition, None)
         self._isolation.forget(partition)
 
 
