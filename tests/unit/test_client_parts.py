@@ -18,8 +18,16 @@ from frameledger.context import LLMContext
 from frameledger.frames import LLMRunFrame, LLMTextFrame, UnknownFrame
 from frameledger.record import decode
 from frameledger_services import client
-from frameledger_services.client import Client, MisspelledWarning, SyncClient, frame_inputs, with_defaults
+from frameledger_services.client import (
+    Client,
+    MisspelledWarning,
+    SyncClient,
+    frame_inputs,
+    spelling,
+    with_defaults,
+)
 from frameledger_services.client.frame_inputs import FramePreparation, expecting
+from frameledger_services.client.publication import Publications
 from frameledger_services.client.spelling import is_one_edit, warn_of_misspelled
 from frameledger_services.event_log import frame_defaults
 from frameledger_services.settings import Settings
@@ -265,7 +273,7 @@ def test_of_what_may_not_have_been_published_as_much_is_kept_as_fits(monkeypatch
 )
 def test_what_is_one_letter_from_what_is_known_is_warned_of(frame, said):
     with pytest.warns(MisspelledWarning, match=said):
-        warn_of_misspelled(frame)
+        warn_of_misspelled([frame])
 
 
 @pytest.mark.parametrize(
@@ -278,7 +286,36 @@ def test_what_is_one_letter_from_what_is_known_is_warned_of(frame, said):
     ],
 )
 def test_what_is_merely_not_known_is_not_warned_of(frame):
-    warn_of_misspelled(frame)
+    warn_of_misspelled([frame])
+
+
+@pytest.mark.regression("gateway 82")
+def test_what_is_meant_is_guessed_for_the_first_unknown_names_of_a_publication_only(monkeypatch):
+    compared = []
+
+    def is_one_edit_noted(word, other):
+        compared.append(word)
+        return is_one_edit(word, other)
+
+    monkeypatch.setattr(spelling, "is_one_edit", is_one_edit_noted)
+    names = [f"x{number}" for number in range(spelling.MOST_GUESSED - 2)]
+    first = LLMRunFrame(**dict.fromkeys(names, 1))
+    second = LLMRunFrame(**dict.fromkeys(("idd", "one", "metdata"), 1))
+    with pytest.warns(MisspelledWarning) as warned:
+        Publications().prepare(
+            "c", [first, second, second], source="s", expected_version=None, causation_id=None
+        )
+    assert [str(one.message) for one in warned] == ["LLMRunFrame has no field 'idd': did you mean 'id'?"]
+    assert list(dict.fromkeys(compared)) == [*names, "idd", "one"]
+
+
+@pytest.mark.regression("gateway 82")
+def test_a_client_that_publishes_the_words_of_others_does_not_guess_what_they_mean(monkeypatch):
+    monkeypatch.setattr(spelling, "is_one_edit", None)
+    frames = [decode(b'{"type":"LLMRunFrame","idd":"1"}'), UnknownFrame(type="LLMTxtFrame")]
+    Publications(warns_of_misspelled=False).prepare(
+        "c", frames, source="s", expected_version=None, causation_id=None
+    )
 
 
 def test_one_edit_is_a_letter_more_less_other_or_two_that_changed_places():

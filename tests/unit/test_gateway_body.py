@@ -1,14 +1,19 @@
 """Bodies of requests: those that come slowly, their frames as they were sent, and parameters that are none."""
 
 import asyncio
+import threading
 import tracemalloc
 
 import pytest
 from starlette.requests import Request
 from tests.bounds import IN_PROCESS
+from tests.support.gateway import AWAY, app_of
 
+from frameledger.record import decode
+from frameledger_services.client import spelling
 from frameledger_services.gateway import body, parameters
 from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.settings import Settings
 
 PIECE = b"x" * 1_000
 
@@ -137,6 +142,34 @@ def test_a_body_with_far_too_many_frames_takes_no_memory_for_each_of_them(kind, 
     finally:
         tracemalloc.stop()
     assert peak < 3 * len(content)
+
+
+@pytest.mark.regression("gateway 82")
+@pytest.mark.parametrize(
+    ("content", "is_long"), [(FRAME, False), (FRAME + b" " * body.SHORT_BYTES, True)], ids=["short", "long"]
+)
+def test_a_long_body_is_read_outside_of_the_event_loop(monkeypatch, content, is_long):
+    threads = []
+
+    def decode_noted(value):
+        threads.append(threading.current_thread())
+        return decode(value)
+
+    monkeypatch.setattr(body, "decode", decode_noted)
+    assert [value for value, _ in frames_in(content)] == [content]
+    assert [one is not threading.main_thread() for one in threads] == [is_long]
+
+
+@pytest.mark.regression("gateway 82")
+def test_the_gateway_does_not_guess_what_is_meant_by_what_it_publishes(monkeypatch):
+    monkeypatch.setattr(spelling, "is_one_edit", None)
+
+    async def append():
+        async with app_of(Settings(**AWAY)) as http:
+            return await http.post("/v1/contexts/c/frames", json={"type": "LLMRunFrame", "idd": "1"})
+
+    # There is no log, for which it is stored.
+    assert asyncio.run(append()).json()["type"] == "/problems/log-away"
 
 
 @pytest.mark.regression("gateway 26")

@@ -61,13 +61,15 @@ class Client(Conversations):
         source: str = SOURCE,
         connections: int = MOST,
         metrics: Metrics = NO_METRICS,
+        warns_of_misspelled: bool = True,
     ) -> None:
         """Without settings it uses `Settings.from_env()`: the environment, and a stack that `frameledger up` runs in
         this folder or one above it. Raises `SettingsError` for an environment that is wrong.
 
         `source` names the publisher in the frames' headers, as a URI reference. `connections` is how many connections
         to the database it makes at most, beside the one that listens. `metrics`: what it counts with, such as a
-        `ProcessMetrics` over the registry that your program serves.
+        `ProcessMetrics` over the registry that your program serves. Without `warns_of_misspelled` it publishes the
+        frames of others, and does not look for misspelled names in them.
         """
         self._settings = settings = Settings.from_env() if settings is None else settings
         self._source = source
@@ -76,7 +78,7 @@ class Client(Conversations):
         self._connections = Connections(settings, most=connections)
         self._notifications = Notifications(settings)
         self._out_of_band: OutOfBand | None = None
-        self._publications = Publications()
+        self._publications = Publications(warns_of_misspelled=warns_of_misspelled)
         self._metrics = PublishMetrics(metrics)
         # In no task group: one would cancel the caller when listening fails.
         self._listening: asyncio.Task[None] | None = None
@@ -128,7 +130,7 @@ class Client(Conversations):
         (`context_changed`). 0 expects a conversation that has nothing yet. To try again, make a new frame.
 
         An unknown type or field is published as it is; if it is one edit from a known one, it warns
-        (`MisspelledWarning`).
+        (`MisspelledWarning`); so it looks at the first hundred of them.
 
         Raises before anything is published: TypeError for what is no frame, ValueError for a frame, a context id or a
         `causation_id` that is invalid or a frame that cannot expect a version, `SettingsError` if no broker is set, or

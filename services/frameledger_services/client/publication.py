@@ -56,8 +56,9 @@ class Publication:
 class Publications:
     """What one client publishes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, warns_of_misspelled: bool = True) -> None:
         self._preparation = FramePreparation()
+        self._warns_of_misspelled = warns_of_misspelled
 
     def prepare(
         self,
@@ -90,8 +91,9 @@ class Publications:
             )
             for one in prepared
         ]
+        if self._warns_of_misspelled:
+            warn_of_misspelled(one.frame for one in prepared)
         for frame in prepared:
-            warn_of_misspelled(frame.frame)
             if was_published(frame.frame, context_id):
                 warnings.warn(
                     f"{frame.complete.name} was published to {context_id} before and counts once: to say the "

@@ -7,33 +7,52 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from frameledger.frames import FRAME_TYPES, AnyFrame, UnknownFrame
+
+MOST_GUESSED = 100
+"""Of so many unknown names of one publication it is guessed what they mean. Each is compared with all known names, and
+a frame has room for hundreds of thousands."""
 
 
 class MisspelledWarning(UserWarning):
     """A frame has a type or a field that is not known, and one edit away from one that is."""
 
 
-def warn_of_misspelled(frame: AnyFrame) -> None:
-    """Warn, by Python's `warnings`, of what in the frame is probably misspelled."""
-    # Nearly every frame ends here. `model_extra` would cost more.
-    if isinstance(frame, UnknownFrame) or frame.__pydantic_extra__:
-        for sentence in misspelled(frame):
+def warn_of_misspelled(frames: Iterable[AnyFrame]) -> None:
+    """Warn, by Python's `warnings`, of what in the frames is probably misspelled, within their first `MOST_GUESSED`
+    unknown names."""
+    for sentence in islice(_misspelled(frames), MOST_GUESSED):
+        if sentence is not None:
             warnings.warn(sentence, MisspelledWarning, stacklevel=2)
 
 
-def misspelled(frame: AnyFrame) -> Iterator[str]:
-    """Yields a sentence for each type and field of the frame that is probably misspelled."""
-    if isinstance(frame, UnknownFrame):
-        # A newer version of a type that we know is no typing error.
-        if (meant := meant_type(frame.type)) is not None:
-            yield f"{frame.type} is no type of frame that this release knows: did you mean {meant}?"
-        return
-    known = [field.alias or name for name, field in type(frame).model_fields.items()]
-    for name in frame.__pydantic_extra__ or ():
-        if (meant := _meant(name, known)) is not None:
-            yield f"{frame.type} has no field {name!r}: did you mean {meant!r}?"
+def _misspelled(frames: Iterable[AnyFrame]) -> Iterator[str | None]:
+    """Yields a sentence for each unknown type and field that is probably misspelled, and None for each other one."""
+    for frame in frames:
+        if isinstance(frame, UnknownFrame):
+            # A newer version of a type that we know is no typing error.
+            yield _of_type(frame.type)
+        # Nearly every frame has none. `model_extra` would cost more.
+        elif frame.__pydantic_extra__:
+            known = [field.alias or name for name, field in type(frame).model_fields.items()]
+            for name in frame.__pydantic_extra__:
+                yield _of_field(frame.type, name, known)
+
+
+def _of_type(name: str) -> str | None:
+    meant = meant_type(name)
+    return (
+        None
+        if meant is None
+        else f"{name} is no type of frame that this release knows: did you mean {meant}?"
+    )
+
+
+def _of_field(frame_type: str, name: str, known: Iterable[str]) -> str | None:
+    meant = _meant(name, known)
+    return None if meant is None else f"{frame_type} has no field {name!r}: did you mean {meant!r}?"
 
 
 def meant_type(name: str) -> str | None:
@@ -48,6 +67,9 @@ def _meant(name: str, known: Iterable[str]) -> str | None:
 def is_one_edit(word: str, other: str) -> bool:
     """Returns whether two words differ by one letter inserted, deleted or replaced, by two adjacent letters swapped
     (Damerau-Levenshtein distance 1), or by capitals only."""
+    if abs(len(word) - len(other)) > 1:
+        # Before more is looked at: a word may have megabytes.
+        return False
     if word.lower() == other.lower():
         return word != other
     at = next(

@@ -20,6 +20,9 @@ from frameledger_services.gateway.problems import ProblemError
 MOST_BYTES = MAX_VALUE_BYTES
 MOST_FRAMES = 500
 
+SHORT_BYTES = 100_000
+"""A body of more is read outside of the event loop: one of megabytes can take seconds."""
+
 MOST_SECONDS = 30.0
 LEAST_RATE = 1_000
 """Bytes a second: a body that comes as slowly keeps its connection so much longer, and one that stops does not."""
@@ -46,8 +49,18 @@ async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
     Raises the problems `unsupported-media-type`, `too-large`, `too-slow` and `bad-frame`, for which nothing is kept.
     """
     body = await read_bytes(request, (*JSON_TYPES, *LINES_TYPES))
-    kind = _kind(request)
-    values = _lines(body) if kind in LINES_TYPES else _elements(body)
+    is_lines = _kind(request) in LINES_TYPES
+    # Most bodies take less time than the way to a thread and back.
+    return (
+        _frames(body, is_lines)
+        if len(body) <= SHORT_BYTES
+        else await asyncio.to_thread(_frames, body, is_lines)
+    )
+
+
+def _frames(body: bytes, is_lines: bool) -> list[tuple[bytes, AnyFrame]]:
+    """The frames of a body, which is NDJSON if `is_lines`."""
+    values = _lines(body) if is_lines else _elements(body)
     if not values:
         raise ProblemError("bad-frame", "The body has no frame.", code="empty", frame=1)
     if len(values) > MOST_FRAMES:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
@@ -13,7 +12,7 @@ from starlette.types import ASGIApp
 
 from frameledger.errors import ConfigurationError
 from frameledger_services import access, logs
-from frameledger_services.client import Client, MisspelledWarning
+from frameledger_services.client import Client
 from frameledger_services.gateway.access import security
 from frameledger_services.gateway.access.sessions import Sessions
 from frameledger_services.gateway.access.sessions import routes as session_routes
@@ -56,8 +55,6 @@ async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = 
     async with AsyncExitStack() as stack:
         sessions = Sessions(settings, security.live_tokens(settings))
         listening = stack.enter_context(_listen(settings))
-        # Each is kept for ever once it was shown, and this process's words are those of others.
-        warnings.simplefilter("ignore", MisspelledWarning)
         parts = await stack.enter_async_context(connected(settings, stopping, metrics))
         app = create_app(parts, routes=session_routes(sessions))
         secured: ASGIApp = security.secured(app, settings, sessions, parts)
@@ -93,7 +90,10 @@ async def connected(
     )
     hub = Hub(settings, StreamMetrics(metrics))
     async with (
-        Client(settings, source=SOURCE, connections=most, metrics=metrics) as client,
+        # A warning would be for nobody here: what is published are the words of others.
+        Client(
+            settings, source=SOURCE, connections=most, metrics=metrics, warns_of_misspelled=False
+        ) as client,
         _running(hub, stopping),
     ):
         try:
