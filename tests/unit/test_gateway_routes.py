@@ -2,13 +2,16 @@
 
 import asyncio
 import re
+import tracemalloc
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import pytest
 from starlette.routing import Route
 from tests.support.gateway import AWAY, all_routes, app_of
 
-from frameledger_services.gateway.access import policy, tokens
+from frameledger.record import MAX_KEY_BYTES
+from frameledger_services.gateway.access import policy, read_log, tokens
 from frameledger_services.gateway.access.caller import SCOPES
 from frameledger_services.gateway.append import FRAMES
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
@@ -65,6 +68,32 @@ def test_what_a_route_says_that_it_needs_is_what_it_needs(method, path, route):
     else:
         assert needed.scopes == ()
     assert ("{context_id}" in path) is (needed.context_id is not None)
+
+
+@pytest.mark.regression("gateway 83")
+@pytest.mark.parametrize(
+    "looked_at",
+    [
+        lambda path: policy.needed("GET", path).context_id,
+        lambda path: read_log._read_event("ci", None, policy.needed("GET", path).context_id, path, None),
+    ],
+    ids=["what it needs", "how it is logged"],
+)
+def test_of_a_path_that_is_too_long_for_any_conversation_nothing_is_kept(looked_at):
+    tracemalloc.start()
+    try:
+        assert all(looked_at(f"/v1/contexts/{n}%F0%9F%98%80{'a' * 20_000}") for n in range(100))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100 * 20_000 / 4
+
+
+def test_what_the_path_of_the_longest_id_needs_is_kept():
+    id_ = "\N{GRINNING FACE}" * (MAX_KEY_BYTES // 4)
+    path = f"/v1/contexts/{quote(id_)}/frames"
+    assert policy.needed("GET", path) is policy.needed("GET", path)
+    assert policy.needed("GET", path).context_id == id_
 
 
 @pytest.mark.parametrize(("method", "path", "route"), ROUTES)

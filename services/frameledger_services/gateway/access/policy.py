@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
+from frameledger.record import MAX_KEY_BYTES
 from frameledger.values import value
 from frameledger_services.gateway.access.caller import Caller, Scope
 from frameledger_services.gateway.openai_responses import response_ids
@@ -95,9 +96,22 @@ class Need:
         return self.keeps_to_prefix or not caller.prefix
 
 
-@lru_cache(maxsize=1_024)
+MOST_KEPT = 2 * 3 * MAX_KEY_BYTES
+"""Of paths of so many characters it is kept what they need: there is room for the longest id of a conversation, each of
+its bytes percent-encoded, and as much behind it. Anybody may send longer ones, also without a token."""
+
+
 def needed(method: str, path: str) -> Need:
     """Returns what a request needs. `path` is as it was sent, which is how the routes match it."""
+    return _kept(method, path) if len(path) <= MOST_KEPT else _needed(method, path)
+
+
+@lru_cache(maxsize=1_024)
+def _kept(method: str, path: str) -> Need:
+    return _needed(method, path)
+
+
+def _needed(method: str, path: str) -> Need:
     if path in PUBLIC or path.startswith(PUBLIC_FOLDERS):
         return Need((), needs_token=False)
     for folder in (CONTEXTS, AG_UI):

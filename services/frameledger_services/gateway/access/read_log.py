@@ -21,11 +21,17 @@ VERSIONS = ("version", "at", "from", "to", "after", "before", "era", "limit", "p
 _TRACEPARENT = record_headers.TRACEPARENT.encode()
 
 
-@lru_cache(maxsize=1_024)
 def _read_event(
     token: str, token_id: str | None, context_id: str | None, path: str, trace_id: str | None
 ) -> FrequentEvent:
-    """Returns the event of these reads. A client that polls asks for the same one again and again."""
+    """Returns the event of these reads."""
+    make = _kept if len(path) <= policy.MOST_KEPT else _event
+    return make(token, token_id, context_id, path, trace_id)
+
+
+def _event(
+    token: str, token_id: str | None, context_id: str | None, path: str, trace_id: str | None
+) -> FrequentEvent:
     return FrequentEvent(
         "gateway",
         "gateway.read",
@@ -35,6 +41,10 @@ def _read_event(
         path=path,
         trace_id=trace_id,
     )
+
+
+# A client that polls asks for the same one again and again.
+_kept = lru_cache(maxsize=1_024)(_event)
 
 
 class ReadLog:
