@@ -3,8 +3,9 @@
 The new part is one frame that requests an answer and expects the version with which the history was compared
 (`history`): if another client publishes in between, the fold ignores it and the comparison is repeated. The id of each
 frame is derived from the run's id and what it answers, so a repeated request publishes only what it had not published
-yet, and gets the same response. A client that answers a call just after another one changes nothing, and receives the
-run that the other's answer started.
+yet, and gets the same response. A question that was ignored has used up its id: the next comparison, also that of a
+repeated request, goes on with another one. A client that answers a call just after another one changes nothing, and
+receives the run that the other's answer started.
 """
 
 from __future__ import annotations
@@ -29,13 +30,19 @@ from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, client_requests, conversation_state, offers
 from frameledger_services.store.client_calls import ClientCall
-from frameledger_services.store.client_requests import AskedRun
+from frameledger_services.store.client_requests import AskedRun, FrameOutcome
 from frameledger_services.store.conversation_state import Thread
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.shown_messages import ShownMessage, shown_messages
 
 PLACE_REPLACED = "place_replaced"
 """The reason of an answer that is not applied because the history no longer contains its call."""
+
+CONTEXT_CHANGED = "context_changed"
+"""The reason of a question that is not applied because another client published first."""
+
+ASKS = tuple(f"ask {number}" for number in range(10 * conversation_gate.TRIES))
+"""What the questions of one run may say (`frame_id`). Each that is stored is used up, whatever became of it."""
 
 LOOK_SECONDS = 0.25
 """How often a request that waits looks whether the client of the answer before it has left."""
@@ -57,8 +64,12 @@ class Question:
     async def ask(self) -> AskedRun:
         """Publish the request. Returns once it is stored. Raises the problems `conversation-busy`, `bad-parameter`,
         `key-reused`, `not-visible-yet`, and those of publishing."""
-        if (before := await self._asked_before()) is not None:
+        stored = await self._stored()
+        if (before := await self._asked_before(stored)) is not None:
             return before
+        unused = _unused_asks(stored)
+        if not unused:
+            raise conversation_gate.busy(self.run_request.thread_id, conversation_gate.CHANGING)
         thread = await self._with_tools(await self._wait_until_free())
         conversation = self.run_request.conversation
         results = answers.of_calls(thread, conversation)
@@ -75,7 +86,7 @@ class Question:
             if plan.kind == "replace":
                 plan = await self._plan(thread.messages, conversation, facts)
             if plan.kind == "replace" or plan.messages:
-                await self._publish_plan(thread, plan, "ask 0", expects=False)
+                await self._publish_plan(thread, plan, unused[0], expects=False)
             return answered
         if results:
             # Their calls have no place in the history any more: they are messages like others.
@@ -83,8 +94,8 @@ class Question:
         if self.run_request.resume and plan.kind == "append" and not plan.messages:
             # These answers were given before, and there is nothing else to say.
             return AskedRun(thread.version, self.run_request.run_id)
-        for number in range(conversation_gate.TRIES):
-            asked_run = await self._publish_plan(thread, plan, f"ask {number}")
+        for what in unused[: conversation_gate.TRIES]:
+            asked_run = await self._publish_plan(thread, plan, what)
             if asked_run is not None:
                 return asked_run
             thread = await self._with_tools(await self._wait_until_free())
@@ -100,34 +111,42 @@ class Question:
     async def _thread(self) -> Thread:
         return await self.parts.database.read(conversation_state.thread, self.run_request.thread_id)
 
-    async def _asked_before(self) -> AskedRun | None:
-        """Returns the run of this request if it was asked for before. Publishes what that request did not come to."""
-        asks = [f"ask {number}" for number in range(conversation_gate.TRIES)]
-        messages = {
-            of_message(one): one.tool_call_id for one in self.run_request.conversation if one.role == "tool"
-        }
+    async def _stored(self) -> Mapping[str, FrameOutcome]:
+        """Returns what of this request is stored, by what it says (`frame_id`)."""
         resumed = [of_entry(one) for one in self.run_request.resume or ()]
-        ids = {frame_uuid(self.frames.frame_id(what)): what for what in (*resumed, *messages, *asks)}
+        ids = {frame_uuid(self.frames.frame_id(what)): what for what in (*resumed, *self._results, *ASKS)}
         found = await self.parts.database.read(
             client_requests.outcomes_of, self.run_request.thread_id, list(ids)
         )
-        stored = {ids[frame_id]: one for frame_id, one in found.items()}
-        answered = {
-            what: one.version
-            for what, one in stored.items()
-            if what not in asks and one.reason != PLACE_REPLACED
-        }
+        return {ids[frame_id]: one for frame_id, one in found.items()}
+
+    @property
+    def _results(self) -> Mapping[str, str | None]:
+        """The calls of the tool messages, by what their results say (`frame_id`)."""
+        tool_messages = [one for one in self.run_request.conversation if one.role == "tool"]
+        return {of_message(one): one.tool_call_id for one in tool_messages}
+
+    async def _asked_before(self, stored: Mapping[str, FrameOutcome]) -> AskedRun | None:
+        """Returns the run of this request, of which this is `stored`, if it was asked for before. Publishes what that
+        request did not come to."""
+        asks = {what: one for what, one in stored.items() if what in ASKS}
+        answered = [
+            one.version for what, one in stored.items() if what not in asks and one.reason != PLACE_REPLACED
+        ]
         if answered:
-            first = min(answered.values())
-            names = {call for what, call in messages.items() if what in stored}
-            await self._publish_rest(first, names, is_said="ask 0" in stored)
-            return AskedRun(first, self.run_request.run_id, is_answer=True)
-        versions = [one.version for what, one in stored.items() if what in asks and one.outcome == "applied"]
+            names = {call for what, call in self._results.items() if what in stored}
+            is_said = any(one.reason != CONTEXT_CHANGED for one in asks.values())
+            await self._publish_rest(min(answered), names, () if is_said else _unused_asks(stored))
+            return AskedRun(min(answered), self.run_request.run_id, is_answer=True)
+        versions = [one.version for one in asks.values() if one.outcome == "applied"]
         return AskedRun(min(versions), self.run_request.run_id) if versions else None
 
-    async def _publish_rest(self, first: int, answered: Collection[str | None], *, is_said: bool) -> None:
+    async def _publish_rest(
+        self, first: int, answered: Collection[str | None], unused: Sequence[str]
+    ) -> None:
         """Publish what an earlier request of this run did not come to. Its first answer is stored at the version
-        `first`, and its answers to the calls in `answered` are stored; `is_said` if its messages are."""
+        `first`, and its answers to the calls in `answered` are stored. Its messages are too if no question is left in
+        `unused`."""
         thread = await self._thread()
         conversation, facts = self.run_request.conversation, await self._client_calls()
         results = {
@@ -137,14 +156,14 @@ class Question:
         }
         if thread.waiting:
             await self._answer(thread, results)
-        if is_said:
+        if not unused:
             return
         before = await self.parts.database.read(shown_messages, self.run_request.thread_id, first - 1)
         rest = answers.without(conversation, {*answered, *(one.tool_call_id for one in results.values())})
         plan = await self._plan(before, rest, facts)
         # The history that this client knew may be an older one than that before its answer: nothing is taken out.
         if plan.kind == "append" and plan.messages:
-            await self._publish_plan(replace(thread, messages=before), plan, "ask 0", expects=False)
+            await self._publish_plan(replace(thread, messages=before), plan, unused[0], expects=False)
 
     async def _wait_until_free(self) -> Thread:
         """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`, at once where
@@ -263,10 +282,15 @@ class Question:
         try:
             stored = await self._publish(frame, thread.version if expects else None)
         except ProblemError as problem:
-            if problem.word != "key-reused" or (before := await self._asked_before()) is None:
+            if problem.word != "key-reused":
                 raise
             # The same request came twice at once: the other one published first what this one says now.
-            return before
+            others = await self._stored()
+            if (before := await self._asked_before(others)) is not None:
+                return before
+            if what not in others or others[what].reason != CONTEXT_CHANGED:
+                raise
+            return None
         if stored is None or stored.outcome != "applied" or stored.version is None:
             return None
         return AskedRun(stored.version, self.run_request.run_id)
@@ -284,3 +308,7 @@ class Question:
                 "key-reused", f"The run {self.run_request.run_id!r} was requested before with other content."
             )
         return stored
+
+
+def _unused_asks(stored: Mapping[str, FrameOutcome]) -> Sequence[str]:
+    return [what for what in ASKS if what not in stored]
