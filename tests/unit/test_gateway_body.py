@@ -9,7 +9,7 @@ from starlette.requests import Request
 from tests.bounds import IN_PROCESS
 from tests.support.gateway import AWAY, app_of
 
-from frameledger.record import decode
+from frameledger.record import MAX_VALUE_BYTES, decode
 from frameledger_services.client import spelling
 from frameledger_services.gateway import body, parameters
 from frameledger_services.gateway.problems import ProblemError
@@ -170,6 +170,29 @@ def test_the_gateway_does_not_guess_what_is_meant_by_what_it_publishes(monkeypat
 
     # There is no log, for which it is stored.
     assert asyncio.run(append()).json()["type"] == "/problems/log-away"
+
+
+@pytest.mark.regression("gateway 87")
+@pytest.mark.parametrize(
+    ("headers", "number"),
+    [({}, 2), ({"Idempotency-Key": "k"}, 2), ({"If-Match": '"3"'}, 1)],
+    ids=["plain", "with a key", "with a version"],
+)
+def test_a_frame_that_is_too_large_once_it_is_written_anew_is_told_to_be_too_large(headers, number):
+    """A number such as 1e9 takes four times the room when it is written as Python writes it."""
+    count = MAX_VALUE_BYTES // len("1000000000.0,") + 1
+    large = b'{"type":"LLMRunFrame","metadata":{"numbers":[%s]}}' % b",".join([b"1e9"] * count)
+
+    async def append():
+        async with app_of(Settings(**AWAY)) as http:
+            content = b"[" + b",".join([FRAME] * (number - 1) + [large]) + b"]"
+            headers_ = {"Content-Type": "application/json", **headers}
+            return await http.post("/v1/contexts/c/frames", content=content, headers=headers_)
+
+    answer = asyncio.run(append())
+    said = answer.json()
+    assert answer.status_code == 413
+    assert (said["type"], said["code"], said["frame"]) == ("/problems/too-large", "too_large", number)
 
 
 @pytest.mark.regression("gateway 26")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import quote, unquote
 from uuid import UUID, uuid5
 
@@ -15,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from frameledger.decode_error import DecodeError
 from frameledger.decoding import MAX_VALUE_BYTES
 from frameledger.frames import AnyFrame, LLMContextEraseFrame, encode_frame
 from frameledger_services.client import (
@@ -91,7 +93,9 @@ async def _append(parts: Parts, request: Request) -> Response:
     key = preferences.idempotency_key(request)
     sent = await body.read(request)
     _check_rights(request, sent)
-    frames = [_frame(value, frame, context_id, key, number) for number, (value, frame) in enumerate(sent)]
+    frames = [
+        _frame(value, frame, context_id, key, number, expected) for number, (value, frame) in enumerate(sent)
+    ]
     published = await _published(parts, request, context_id, frames, expected)
     completed = expected is not None or any(frame.id is None for _, frame in sent)
     if wait == 0:
@@ -162,9 +166,10 @@ def _check_rights(request: Request, sent: Sequence[tuple[bytes, AnyFrame]]) -> N
 
 
 def _frame(
-    value: bytes, frame: AnyFrame, context_id: str, key: str | None, number: int
+    value: bytes, frame: AnyFrame, context_id: str, key: str | None, number: int, expected: int | None
 ) -> EncodedFrame | AnyFrame:
-    """The frame as it came if it has an id; otherwise with one. A key makes the same bytes of the same frame."""
+    """The frame as it came if it has an id; otherwise with one. A key makes the same bytes of the same frame. Raises
+    `too-large` if it becomes too long, because numbers are written anew: 1e9 as 1000000000.0."""
     if frame.id is not None:
         return EncodedFrame(frame, value)
     if len(value) > MAX_VALUE_BYTES - ADDED_BYTES:
@@ -175,9 +180,16 @@ def _frame(
             frame=number + 1,
         )
     if key is None:
-        return with_defaults(frame)
-    frame_id = str(uuid5(KEYS, f"{context_id}\n{key}\n{number}"))
-    return EncodedFrame.of(encode_frame(frame.model_copy(update={"id": frame_id})))
+        frame = with_defaults(frame)
+    else:
+        frame = frame.model_copy(update={"id": str(uuid5(KEYS, f"{context_id}\n{key}\n{number}"))})
+    if expected is not None:
+        # The client writes it, with that version.
+        return frame
+    try:
+        return EncodedFrame.of(encode_frame(frame))
+    except DecodeError as error:
+        raise body.refused(error, number + 1) from None
 
 
 async def _published(
@@ -188,7 +200,8 @@ async def _published(
     expected: int | None,
 ) -> tuple[PublishedFrame, ...]:
     ids = [(one.frame if isinstance(one, EncodedFrame) else one).id for one in frames]
-    with publishing(ids):
+    # One that is written by the client expects a version, and is the only one.
+    with publishing(ids, frame=1):
         return await parts.client.publish(
             context_id,
             *frames,
@@ -201,8 +214,9 @@ async def _published(
 
 
 @contextmanager
-def publishing(ids: Sequence[str | None]) -> Iterator[None]:
-    """Turns errors of publishing frames with these ids into problems that list which frames are on the log."""
+def publishing(ids: Sequence[str | None], **of_refused: Any) -> Iterator[None]:
+    """Turns errors of publishing frames with these ids into problems that list which frames are on the log.
+    `of_refused` are members of the problem that a frame is too long before it is sent."""
     try:
         yield
     except FramesUnacknowledgedError as error:
@@ -213,6 +227,8 @@ def publishing(ids: Sequence[str | None]) -> Iterator[None]:
     except BrokerError as error:
         raise not_published("log-away", str(error), ids, ids) from error
     except ValueError as error:
+        if isinstance(error.__cause__, DecodeError) and error.__cause__.reason == "too_large":
+            raise ProblemError("too-large", error.__cause__.detail, code="too_large", **of_refused) from error
         # What the body or a header says cannot be published so.
         raise ProblemError("bad-parameter", str(error)) from error
 

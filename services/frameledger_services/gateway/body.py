@@ -160,5 +160,10 @@ def _frame(value: bytes, number: int) -> AnyFrame:
     try:
         return decode(value)
     except DecodeError as error:
-        word = "too-large" if error.reason == "too_large" else "bad-frame"
-        raise ProblemError(word, error.detail, code=error.reason, frame=number) from None
+        raise refused(error, number) from None
+
+
+def refused(error: DecodeError, number: int) -> ProblemError:
+    """Returns the problem that a frame of a body, counted from 1, cannot be read."""
+    word = "too-large" if error.reason == "too_large" else "bad-frame"
+    return ProblemError(word, error.detail, code=error.reason, frame=number)
