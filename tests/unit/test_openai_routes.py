@@ -8,6 +8,7 @@ from starlette.requests import Request
 from tests.support.gateway import AWAY, app_of
 
 from frameledger_services.client import NoSuchContextError
+from frameledger_services.gateway import append, parameters
 from frameledger_services.gateway.access import caller, tokens
 from frameledger_services.gateway.access.caller import Caller
 from frameledger_services.gateway.live import hub
@@ -192,6 +193,23 @@ def test_a_key_names_the_same_new_conversation_for_the_same_token():
 def test_what_is_no_id_is_refused(context_id):
     with pytest.raises(ProblemError, match="1 to 255 bytes"):
         conversation.named(request(), context_id, CHATS)
+
+
+@pytest.mark.regression("gateway 88")
+@pytest.mark.parametrize("written", ["%FF", "%C3", "%ED%A0%80", "a%FF"])
+def test_a_header_that_is_no_id_is_refused_as_in_a_path(written):
+    with pytest.raises(ProblemError, match="a conversation's id is UTF-8") as in_header:
+        conversation.named(request({"Frameledger-Context": written}), None, CHATS)
+    with pytest.raises(ProblemError, match="a conversation's id is UTF-8") as in_path:
+        parameters.context_id_of(written, request().scope)
+    assert in_header.value.word == in_path.value.word == "bad-parameter"
+
+
+@pytest.mark.regression("gateway 88")
+def test_a_cause_that_is_no_text_is_refused():
+    assert append.CAUSE.of(request({"Frameledger-Causation-Id": "caf%C3%A9"})) == "café"
+    with pytest.raises(ProblemError, match="Frameledger-Causation-Id"):
+        append.CAUSE.of(request({"Frameledger-Causation-Id": "caf%E9"}))
 
 
 def test_a_conversation_that_the_caller_may_not_see_is_not_there():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote_to_bytes
 from uuid import UUID, uuid5
 
 from starlette.requests import Request
@@ -132,7 +132,7 @@ CAUSE = parameters.Parameter(
     "Frameledger-Causation-Id",
     {"type": "string", "minLength": 1, "maxLength": 255},
     "The id of the frame of this conversation that caused these frames, percent-encoded; stored as `causation_id`.",
-    lambda written: parameters.read_text(unquote(written)),
+    lambda written: parameters.read_text(unquote_to_bytes(written).decode()),
     "header",
 )
 

@@ -140,7 +140,8 @@ def read_text(text: str, most: int = 255) -> str:
 
 # A client that polls asks for the same one again and again.
 @lru_cache(maxsize=1_024)
-def _read_id(segment: str) -> str:
+def read_id(segment: str) -> str:
+    """Returns the id of a conversation that is written percent-encoded. Raises ValueError for what is none."""
     try:
         context_id = unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:
@@ -154,7 +155,7 @@ CONTEXT = Parameter(
     "context_id",
     {"type": "string", "minLength": 1, "maxLength": MAX_KEY_BYTES},
     "The id of the conversation, percent-encoded: a slash in it is written `%2F`.",
-    _read_id,
+    read_id,
     "path",
     example="order-19",
 )
@@ -179,7 +180,7 @@ def context_id(request: Request) -> str:
 def context_id_of(segment: str, scope: Scope) -> str:
     """Returns the conversation that a segment of the path names. Raises as `context_id`."""
     try:
-        id_ = _read_id(segment)
+        id_ = read_id(segment)
     except ValueError as error:
         raise ProblemError("bad-parameter", f"{CONTEXT.name}: {error}") from None
     if not caller.of(scope).may_see(id_):

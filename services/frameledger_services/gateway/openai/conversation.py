@@ -16,14 +16,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 from uuid import UUID, uuid5
 
 from starlette.requests import Request
 
 from frameledger.record import MAX_KEY_BYTES, is_context_id
 from frameledger_services.client import NoSuchContextError
-from frameledger_services.gateway import preferences
+from frameledger_services.gateway import parameters, preferences
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.append import KEYS
 from frameledger_services.gateway.openai import history
@@ -71,9 +71,16 @@ def named(request: Request, in_body: str | None, chat_id_headers: str) -> Named:
 
 
 def of_header(request: Request) -> str | None:
-    """Returns the conversation that our header names; None without it."""
+    """Returns the conversation that our header names; None without it. Raises `bad-parameter` for what is no id."""
     written = request.headers.get(HEADER)
-    return None if written is None else unquote(written.strip())
+    if written is None:
+        return None
+    try:
+        return parameters.read_id(written.strip())
+    except ValueError as error:
+        raise ProblemError(
+            "bad-parameter", f"{HEADER}: {error}", param="conversation", code="invalid_value"
+        ) from None
 
 
 def in_header(context_id: str) -> dict[str, str]:
