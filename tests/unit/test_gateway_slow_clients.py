@@ -63,7 +63,7 @@ class WholeWriter(Writer):
 def answer(client):
     following = Following()
     following.is_over = True
-    listening = Listening(following, Counter(), client.receive, lambda: True, interrupts=True)
+    listening = Listening(following, Counter(), "sha", client.receive, lambda: True, interrupts=True)
     return AnswerStream(listening, WholeWriter())
 
 

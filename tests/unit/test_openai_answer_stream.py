@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.bounds import IN_PROCESS
@@ -12,15 +13,19 @@ from frameledger_services.client import FramesUnacknowledgedError
 from frameledger_services.gateway.access.guard import _RevokedError
 from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.openai.answer_stream import AnswerStream
+from frameledger_services.gateway.openai.answering import Answers
 from frameledger_services.gateway.openai.listening import Listening
 from frameledger_services.gateway.openai.question import AskedQuestion
+from frameledger_services.settings import Settings
+
+FIRST = AskedQuestion("talk", 3)
 
 
 class Following:
     """An answer of which nothing comes."""
 
-    def __init__(self):
-        self.question = AskedQuestion("talk", 3)
+    def __init__(self, question=FIRST):
+        self.question = question
         self.answer = SimpleNamespace(failure=None)
         self.is_over = self.is_closed = False
         self.interruptions = 0
@@ -64,7 +69,7 @@ def interruptions_after(error):
 
     async def main():
         following = Following()
-        listening = Listening(following, Counter(), receive, lambda: True, interrupts=True)
+        listening = Listening(following, Counter(), "sha", receive, lambda: True, interrupts=True)
         stream = AnswerStream(listening, Writer())
         with pytest.raises(type(error)):
             async with asyncio.timeout(IN_PROCESS):
@@ -91,7 +96,7 @@ def test_the_answer_that_is_awaited_whole_is_interrupted_too_once_the_token_is_r
 
     async def main():
         following, is_good = Following(), iter([True, False])
-        listening = Listening(following, Counter(), receive, lambda: next(is_good), interrupts=True)
+        listening = Listening(following, Counter(), "sha", receive, lambda: next(is_good), interrupts=True)
         async with asyncio.timeout(IN_PROCESS):
             await following.closed.wait()
         await listening.close()
@@ -106,8 +111,37 @@ def test_an_answer_that_cannot_be_interrupted_because_the_log_is_away_is_given_u
     async def main():
         following = Following()
         following.failure = FramesUnacknowledgedError("The broker is away.", [InterruptionFrame(id="i1")])
-        listening = Listening(following, Counter(), receive, lambda: True, interrupts=True)
+        listening = Listening(following, Counter(), "sha", receive, lambda: True, interrupts=True)
         await listening.close(gave_up=True)
         return following.interruptions
 
     assert asyncio.run(main()) == 1
+
+
+@pytest.mark.regression("gateway 85")
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["the first", "the second"])
+@pytest.mark.parametrize("since", [(12, 12), (12, 15)], ids=str)
+def test_a_client_that_leaves_does_not_interrupt_what_the_same_request_again_follows(since, order):
+    """With two results the first request follows from the version of the first one, and its repetition from that of the
+    last one, which may answer a call that was announced later."""
+    questions = [AskedQuestion("talk", 21, since[0]), AskedQuestion("talk", 22, since[1])]
+
+    def follow(_parts: Any, _request: Any, question: AskedQuestion) -> Any:
+        return Following(question)
+
+    async def main():
+        parts: Any = SimpleNamespace(settings=Settings())
+        write: Any = None
+        answers: Answers[Any] = Answers(parts, follow, write)
+        again, another = SimpleNamespace(sha256="same"), SimpleNamespace(sha256="other")
+        request: Any = SimpleNamespace(receive=receive, scope={})
+        both = [answers._listening(request, again, one) for one in questions]
+        other = answers._listening(request, another, AskedQuestion("talk", 30))
+        interruptions = []
+        for number in order:
+            await both[number].close(gave_up=True)
+            interruptions.append(both[number].following.interruptions)
+        await other.close()
+        return interruptions
+
+    assert asyncio.run(main()) == [0, 1]

@@ -21,7 +21,7 @@ from frameledger_services.gateway.openai.asking import Asking
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.openai.failures import problem_of
 from frameledger_services.gateway.openai.following import Following
-from frameledger_services.gateway.openai.listening import Listening
+from frameledger_services.gateway.openai.listening import AnswerKey, Listening
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.parts import Parts
@@ -49,7 +49,7 @@ class Answers(Generic[R]):
         self._parts = parts
         self._follow = follow
         self._write = write
-        self._followers: Counter[AskedQuestion] = Counter()
+        self._followers: Counter[AnswerKey] = Counter()
         """How many requests follow an answer: one that is sent again follows it too."""
 
     async def answer(self, request: Request, chat_request: R, named: Named) -> Response:
@@ -95,7 +95,14 @@ class Answers(Generic[R]):
             ) from None
         interrupts = self._parts.settings.gateway_openai_interrupt
         is_good = partial(caller.is_still_good, request.scope)
-        return Listening(following, self._followers, request.receive, is_good, interrupts=interrupts)
+        return Listening(
+            following,
+            self._followers,
+            chat_request.sha256,
+            request.receive,
+            is_good,
+            interrupts=interrupts,
+        )
 
     async def _complete_response(self, listening: Listening, writer: AnswerWriter) -> Response:
         following = listening.following

@@ -10,8 +10,10 @@ from frameledger_services import logs
 from frameledger_services.client import BrokerError, NotPublishedError
 from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.openai.following import Following
-from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.store.connections import DatabaseError
+
+AnswerKey = tuple[str, str]
+"""The answer to a request: its conversation, and the name of the request."""
 
 _log = logs.get_logger("gateway")
 
@@ -22,21 +24,25 @@ class Listening:
     def __init__(
         self,
         following: Following,
-        followers: Counter[AskedQuestion],
+        followers: Counter[AnswerKey],
+        request_name: str,
         receive: Callable[[], Awaitable[object]],
         is_good: Callable[[], bool],
         *,
         interrupts: bool,
     ) -> None:
-        """`followers` counts the clients of each answer. `is_good` says whether this one may still read it. Without
-        `interrupts` an answer goes on without them."""
+        """`followers` counts the clients of each answer; `request_name` names the request of this one, the same however
+        often it is sent. `is_good` says whether it may still read it. Without `interrupts` an answer goes on without
+        them."""
         self.following = following
         self.is_gone = False
         self.is_refused = False
         """It is gone because its token is no longer good."""
 
         self._followers = followers
-        self._followers[following.question] += 1
+        # The same request again may follow from another version: that of the last of its results.
+        self._key = following.question.context_id, request_name
+        self._followers[self._key] += 1
         self._interrupts = interrupts
         self._is_good = is_good
         self._watching = asyncio.create_task(self._watch(receive))
@@ -50,10 +56,10 @@ class Listening:
         following = self.following
         following.close()
         self._watching.cancel()
-        self._followers[following.question] -= 1
-        is_last = self._followers[following.question] <= 0
+        self._followers[self._key] -= 1
+        is_last = self._followers[self._key] <= 0
         if is_last:
-            del self._followers[following.question]
+            del self._followers[self._key]
         is_wanted = not (self.is_gone or gave_up) or following.is_over
         if is_wanted or not is_last or not self._interrupts:
             return

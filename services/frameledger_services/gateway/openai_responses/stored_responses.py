@@ -83,7 +83,9 @@ async def read(parts: Parts, request: Request) -> Response:
         )
         # Who only looks on stops nothing by leaving.
         is_good = partial(caller.is_still_good, request.scope)
-        listening = Listening(following, Counter(), request.receive, is_good, interrupts=False)
+        listening = Listening(
+            following, Counter(), str(response_id), request.receive, is_good, interrupts=False
+        )
         return AnswerStream(listening, writer)
     if last is not None:
         raise ProblemError(
