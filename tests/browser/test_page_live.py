@@ -137,6 +137,46 @@ def test_who_looks_at_the_past_is_not_taken_away_from_it(speaker, web):
     assert said(web, 2) == ["one", "two"]
 
 
+@pytest.mark.regression("gateway 86")
+@pytest.mark.parametrize("is_told_first", [False, True], ids=["while it asks why", "while it waits"])
+def test_a_stream_that_ended_is_not_opened_again_once_its_conversation_was_left(speaker, web, is_told_first):
+    """It ends, and the page asks why, and waits before it opens the next one. Timers run at the end here, also those
+    that were cleared."""
+    speaker.say("left", "one")
+    web.open("left")
+    opened = web.page.evaluate(
+        """async (isToldFirst) => {
+            const {Live} = await import('/page/live.js');
+            const opened = [];
+            const timers = [];
+            window.EventSource = class extends EventTarget {
+                static CLOSED = 2;
+                readyState = 1;
+                constructor() {
+                    super();
+                    opened.push(this);
+                }
+                close() {
+                    this.readyState = 2;
+                }
+            };
+            window.setTimeout = (run) => timers.push(run);
+            const why = Promise.withResolvers();
+            const live = new Live('left', () => 1, {state() {}, lost: () => why.promise});
+            opened[0].close();
+            opened[0].dispatchEvent(new Event('error'));
+            if (!isToldFirst) live.close();
+            why.resolve(true);
+            await new Promise((resolve) => requestAnimationFrame(resolve));
+            live.close();
+            timers.forEach((run) => run());
+            return opened.length;
+        }""",
+        is_told_first,
+    )
+    assert opened == 1
+
+
 @pytest.mark.regression("gateway 70")
 def test_who_scrolled_away_from_the_end_stays_there_while_following(speaker, web):
     speaker.say("scrolled", *(f"number {number}" for number in range(100)))

@@ -40,6 +40,7 @@ export class Live {
 
   /** A page that nobody sees has no stream: a browser has six connections to a server, and each tab has one. */
   #look = () => {
+    if (this.#closed) return;
     if (document.hidden) {
       this.#end();
       this.told.state('paused');
@@ -88,7 +89,9 @@ export class Live {
       return;
     }
     this.#end();
-    if (await this.told.lost()) this.#again = setTimeout(this.#look, AGAIN_AFTER);
+    const goesOn = await this.told.lost();
+    // The conversation may have been left meanwhile.
+    if (goesOn && !this.#closed) this.#again = setTimeout(this.#look, AGAIN_AFTER);
   }
 
   #end() {
