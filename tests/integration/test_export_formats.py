@@ -1,6 +1,7 @@
 """Exports for other programs, by the command: CloudEvents, the chat completions API, Parquet."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,40 @@ def test_what_lives_again_after_an_erasure_is_left_out_of_all_and_named(database
     assert "'b' begins at version 2" in named.stderr
     other = CliRunner().invoke(application(), ["export", "--all", "--format", "cloudevents"])
     assert len(json.loads(other.stdout)) == 3
+
+
+@pytest.mark.regression("journey 88")
+@pytest.mark.parametrize("form", ["cloudevents", "openai", "parquet"])
+def test_frames_of_an_erased_life_are_in_no_file_and_not_counted(database, monkeypatch, tmp_path, form):
+    log = Log()
+    for _ in range(3):
+        log.add("a", b'{"type":"LLMRunFrame"}')
+    log.add("a", b'{"type":"LLMContextEraseFrame","why":"asked"}')
+    for _ in range(2):
+        log.add("a", b'{"type":"LLMRunFrame"}')
+    project(database, log.records)
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", database)
+    words = ["export", "a", "--format", form, "-o", str(tmp_path / "out"), "--json"]
+    told = CliRunner().invoke(application(), words)
+    assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)["frames"] == 2
+
+
+@pytest.mark.regression("journey 89")
+@pytest.mark.parametrize("time", ["0001-01-01T00:00+01:00", "9999-12-31T23:59:59-01:00"])
+def test_the_edges_of_time_are_times(run, time, tmp_path):
+    told = run("export", "--all", "--since", time, "-o", str(tmp_path / "x"), "--json")
+    assert told.exit_code == 0, told.output
+    assert (json.loads(told.stdout)["conversations"] > 0) == time.startswith("0001")
+
+
+@pytest.mark.regression("journey 89")
+@pytest.mark.parametrize("command", ["import", "verify"])
+def test_a_file_that_is_read_twice_is_no_pipe(run, command, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    told = run(command, str(tmp_path / "pipe"))
+    assert told.exit_code in (1, 2)
+    assert "is read more than once" in " ".join(told.stderr.replace("│", "").split())
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,29 @@ def test_an_output_that_cannot_be_written_is_no_traceback(to, code):
     assert ran.stderr == (b"The output cannot be written: No space left on device.\n" if code else b"")
 
 
+@pytest.mark.regression("journey 87")
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("fold {} 2>&-", 0, ""),
+        ("erase ctx --why why <&-", 1, "Use --yes to confirm."),
+        ("fold - <&-", 0, ""),
+        ("publish ctx <&-", 0, ""),
+    ],
+)
+def test_what_a_shell_has_closed_is_empty_or_not_read(command, code, said, tmp_path):
+    file = tmp_path / "frames.jsonl"
+    file.write_text('{"type": "LLMRunFrame"}\n', encoding="utf-8")
+    script = f'exec "$0" -m frameledger_services {command.format(file)}'
+    ran = subprocess.run(
+        ["sh", "-c", script, sys.executable], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert "Traceback" not in ran.stderr
+    assert (ran.returncode, said in ran.stderr) == (code, True), ran.stderr
+    # What is read is shown, also where nobody reads the errors.
+    assert ("LLMRun" in ran.stdout) == ("{}" in command)
+
+
 @pytest.mark.regression("journey 31")
 @pytest.mark.parametrize(
     "words",

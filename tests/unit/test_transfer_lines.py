@@ -51,7 +51,7 @@ def written(**conversations):
     writer, found = LineWriter("0.1.0"), []
     for context_id, frames in conversations.items():
         rows = stored(context_id, frames)
-        found.append(writer.header(Exported(context_id, len(rows), rows[-1].chain)))
+        found.append(writer.header(Exported(context_id, len(rows), rows[-1].chain, first=1)))
         found += map(writer.frame, rows)
     return found
 

@@ -35,6 +35,12 @@ class Exported:
     context_id: str
     version: int
     chain: bytes
+    first: int
+    """The version of its first frame: later than 1 if it goes on after an erasure."""
+
+    @property
+    def frame_count(self) -> int:
+        return self.version - self.first + 1
 
 
 class ExportedFrame(NamedTuple):
@@ -108,7 +114,14 @@ async def exported(connection: Connection, context_id: str) -> Exported | None:
     """Returns the head of a conversation; None if it is not there."""
     async with connection.cursor(row_factory=class_row(Exported)) as cursor:
         await cursor.execute(
-            "SELECT context_id, version, chain FROM contexts WHERE context_id = %s", (context_id,)
+            """
+            SELECT
+                context_id, version, chain,
+                (SELECT min(frames.version) FROM frames WHERE frames.context_id = contexts.context_id) AS first
+            FROM contexts
+            WHERE context_id = %s
+            """,
+            (context_id,),
         )
         return await cursor.fetchone()
 

@@ -14,7 +14,7 @@ from frameledger_services import extras
 from frameledger_services.audit import proof_files
 from frameledger_services.cli.audit import verify_files
 from frameledger_services.cli.terminal import backend, options, output
-from frameledger_services.cli.terminal.input_file import readable
+from frameledger_services.cli.terminal.input_file import is_pipe, readable
 
 commands = typer.Typer()
 
@@ -39,6 +39,11 @@ def _is_file(one: str) -> bool:
 
 def _ids_or_files(values: list[str] | None) -> list[str] | None:
     """Typer callback that validates the ids, which are whatever is no file."""
+    for one in values or ():
+        if is_pipe(one):
+            raise typer.BadParameter(
+                f"{one} is a pipe or a device, and is read more than once: save it as a file"
+            )
     options.context_ids([one for one in values or () if not _is_file(one)])
     return values
 

@@ -162,4 +162,8 @@ def _time(written: str) -> datetime:
         raise typer.BadParameter(
             f"{written!r} is not a time such as 2026-05-01 or 2026-05-01T12:00:00+02:00", param_hint="--since"
         )
-    return time.astimezone(UTC)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        # In UTC it is before the year 1, or after the year 9999, where no frame is: as far as a time goes.
+        return (datetime.min if time.year == 1 else datetime.max).replace(tzinfo=UTC)

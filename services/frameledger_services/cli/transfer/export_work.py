@@ -92,7 +92,8 @@ async def context(
     # A lone surrogate, which a message may have, cannot be encoded in UTF-8; JSON has an escape for it.
     content = text.encode(errors="backslashreplace")
     file.write(content)
-    summary.conversations, summary.frames, summary.bytes = 1, conversation.version, len(content)
+    summary.conversations, summary.bytes = 1, len(content)
+    summary.frames = max(conversation.version - conversation.erased_version, 0)
 
 
 async def _each(
@@ -115,7 +116,7 @@ async def _each(
                 summary.left_out.append(head.context_id)
             else:
                 summary.conversations += 1
-                summary.frames += head.version
+                summary.frames += head.frame_count
             advance(1)
 
         await exporting.each(connection, exporting.chosen(connection, named, since), export_counted)

@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 from frameledger_services import database
 from frameledger_services.audit import proof_files
 from frameledger_services.cli.terminal import backend, escape, options, output, progress
-from frameledger_services.cli.terminal.input_file import readable
+from frameledger_services.cli.terminal.input_file import readable, refuse_pipe
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.transfer.damaged import named_if_damaged
 from frameledger_services.settings import Settings
@@ -49,6 +49,7 @@ def import_(
 
     Example: `frameledger import ctx-1.jsonl`
     """
+    refuse_pipe(file)
     with readable(file):
         kind = proof_files.kind_of(file)
     if kind != "export":
