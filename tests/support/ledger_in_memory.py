@@ -49,7 +49,8 @@ class Ledger:
                 self.became[frame.id] = Said(step.outcome, step.reason)
         if fault == "unheard":
             raise FramesUnacknowledgedError("the answer was lost", frames)
-        return tuple(self.became[frame.id] for frame in frames)
+        # What comes late for an erased life is left out.
+        return tuple(self.became.get(frame.id, Said("erased", None)) for frame in frames)
 
     async def context(self, context_id, version=None):
         conversation = self.folding.conversation()

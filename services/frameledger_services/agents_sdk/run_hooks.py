@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from frameledger_services.agents_sdk.mirror import mirror_frame
 from frameledger_services.agents_sdk.publishing import Publishing
 from frameledger_services.agents_sdk.runs import Runs
 from frameledger_services.agents_sdk.values import Fields
-from frameledger_services.client import Conversations
+from frameledger_services.client import Conversations, with_defaults
 from frameledger_services.extras import needed
 
 with needed("agents"):
@@ -63,7 +64,8 @@ class FrameledgerRunHooks(RunHooks[Any]):
         """`session_id` is the conversation. The caller closes the client, as for `FrameledgerSession`. `provider` and
         `model` replace those of the agents: the SDK does not report whether a `RunConfig` overrides them."""
         self.session_id = session_id
-        self._runs = Runs(session_id, provider, model)
+        self._runs = Runs(provider, model)
+        self._mirror = with_defaults(mirror_frame(session_id)).model_dump(mode="json", exclude_none=True)
         self._publishing = Publishing(session_id, client)
 
     @property
@@ -128,7 +130,9 @@ class FrameledgerRunHooks(RunHooks[Any]):
 
     def _record(self, frames: Callable[[], list[Fields]]) -> None:
         try:
-            self._publishing.put(frames())
+            if told := frames():
+                # With the mirror frame each time, as in the session: the conversation may have been erased meanwhile.
+                self._publishing.put([self._mirror, *told])
         except Exception as error:
             self._publishing.lost += 1
             self._publishing.say("an event of a run could not be recorded", error)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from frameledger_services.agents_sdk.mirror import MIRROR, mirror_frame
+from frameledger_services.agents_sdk.mirror import MIRROR
 from frameledger_services.agents_sdk.values import (
     Fields,
     bounded,
@@ -63,8 +63,7 @@ class OpenAnswer:
 class Runs:
     """The runs of one conversation. Each method returns the frames to publish."""
 
-    def __init__(self, session_id: str, provider: str | None = None, model: str | None = None) -> None:
-        self._session_id = session_id
+    def __init__(self, provider: str | None = None, model: str | None = None) -> None:
         self._provider, self._model = provider, model
         self._runs: OrderedDict[int, Run] = OrderedDict()
         self._answer: OpenAnswer | None = None
@@ -72,21 +71,21 @@ class Runs:
         self._held: list[Fields] = []
 
     def agent_started(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
-        run, frames = self._run(scope, context)
-        return [*frames, self._noted("AgentStartFrame", run, agent=agent.name)]
+        run = self._run(scope, context)
+        return [self._noted("AgentStartFrame", run, agent=agent.name)]
 
     def agent_ended(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
-        run, frames = self._run(scope, context)
-        return [*frames, self._noted("AgentEndFrame", run, agent=agent.name)]
+        run = self._run(scope, context)
+        return [self._noted("AgentEndFrame", run, agent=agent.name)]
 
     def handed_off(self, scope: Any, context: Any, by: Any, to: Any) -> list[Fields]:
-        run, frames = self._run(scope, context)
-        return [*frames, self._noted("HandoffFrame", run, from_agent=by.name, to_agent=to.name)]
+        run = self._run(scope, context)
+        return [self._noted("HandoffFrame", run, from_agent=by.name, to_agent=to.name)]
 
     def answer_started(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
         """Called when a model is requested. An open answer of another run was interrupted, unless the end of that run
         is still to be reported: by its scope."""
-        run, frames = self._run(scope, context)
+        run, frames = self._run(scope, context), list[Fields]()
         answer = self._answer
         if answer is not None and answer.run is not run and answer.run.scope is None:
             frames += self.interrupted([answer.run])
@@ -104,7 +103,7 @@ class Runs:
         return frames
 
     def answer_ended(self, scope: Any, context: Any, agent: Any, response: Any) -> list[Fields]:
-        run, frames = self._run(scope, context)
+        run = self._run(scope, context)
         run.waiting.pop(id(context), None)
         answer = self._answer
         is_open = answer is not None and answer.context is context and answer.agent is agent
@@ -119,30 +118,26 @@ class Runs:
                 end[name] = value
         answer_frames.append(end)
         if is_open or answer is None:
-            return [*frames, *answer_frames, *self._close_answer()]
+            return [*answer_frames, *self._close_answer()]
         self._held += answer_frames
-        return [*frames, *(self._close_answer() if len(self._held) > MOST_HELD else ())]
+        return self._close_answer() if len(self._held) > MOST_HELD else []
 
     def call_started(self, scope: Any, context: Any, tool: Any) -> list[Fields]:
-        run, frames = self._run(scope, context)
+        run = self._run(scope, context)
         call: Fields = {
             "function_name": tool.name,
             "tool_call_id": getattr(context, "tool_call_id", None) or str(uuid4()),
         }
         run.calls[_key(context, tool)] = call
         how = {"arguments": bounded(getattr(context, "tool_arguments", {})), "cancel_on_interruption": True}
-        return [*frames, {"type": "FunctionCallInProgressFrame", **call, **how, **_about(run)}]
+        return [{"type": "FunctionCallInProgressFrame", **call, **how, **_about(run)}]
 
     def call_ended(self, scope: Any, context: Any, tool: Any, result: Any, failed: bool) -> list[Fields]:
-        run, frames = self._run(scope, context)
-        call = run.calls.pop(_key(context, tool), None)
+        call = self._run(scope, context).calls.pop(_key(context, tool), None)
         if call is None:
-            return frames
+            return []
         settled = {"settled_as": "failed" if failed else "done"}
-        return [
-            *frames,
-            {"type": "FunctionCallResultFrame", **call, "result": bounded(result), **settled},
-        ]
+        return [{"type": "FunctionCallResultFrame", **call, "result": bounded(result), **settled}]
 
     def end(self, scope: Any, error: str | None, is_run_error: bool = False) -> list[Fields]:
         """End the runs of a scope: open answers and calls were interrupted, or failed with an error of this name.
@@ -203,18 +198,17 @@ class Runs:
         self._held = []
         return held
 
-    def _run(self, scope: Any, context: Any) -> tuple[Run, list[Fields]]:
-        """Returns the run of this context, and the first frames of a new run: the mirror frame, because the
-        conversation may have been erased meanwhile. Otherwise the mirror frame is a duplicate."""
+    def _run(self, scope: Any, context: Any) -> Run:
+        """Returns the run of this context."""
         # Tools, and agents that are tools, have other contexts that share one usage object.
         run = self._runs.get(id(context.usage))
         if run is not None:
             self._runs.move_to_end(id(context.usage))
-            return run, []
+            return run
         run = self._runs[id(context.usage)] = Run(context.usage, scope)
         while len(self._runs) > MOST_RUNS:
             self._runs.popitem(last=False)
-        return run, [mirror_frame(self._session_id).model_dump(mode="json", exclude_none=True)]
+        return run
 
     def _start(self, run: Run, agent: Any) -> Fields:
         provider, model = model_of(agent)

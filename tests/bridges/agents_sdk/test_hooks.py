@@ -24,6 +24,7 @@ from tests.bridges.agents_sdk.apps import (
 )
 from tests.support.ledger_in_memory import Ledger
 
+from frameledger.frames import LLMContextEraseFrame
 from frameledger_services.agents_sdk import FrameledgerRunHooks
 from frameledger_services.agents_sdk.publishing import GAP, Publishing
 from frameledger_services.client import FramesRefusedError, FramesUnacknowledgedError
@@ -469,6 +470,35 @@ def test_what_hooks_are_given_never_ends_a_run():
         assert hooks.lost == 7
 
     asyncio.run(scenario())
+
+
+@pytest.mark.regression("bridge 43")
+def test_hooks_that_outlive_their_conversation_write_nothing_into_the_next_one():
+    async def scenario():
+        ledger = Recorded()
+        hooks = FrameledgerRunHooks("s", ledger)
+
+        @function_tool
+        async def erased_meanwhile() -> str:
+            """Work during which the conversation is erased."""
+            assert await hooks.flush(IN_PROCESS)
+            ledger.folding.step(LLMContextEraseFrame(why="request 17"))
+            return "Done."
+
+        agent = answered(
+            [calls("1", "erased_meanwhile")],
+            [calls("2", "order_status", '{"order": "A-17"}')],
+            [says("It is there.")],
+            tools=[erased_meanwhile, order_status],
+        )
+        await Runner.run(agent, "Where is it?", hooks=hooks, run_config=CONFIG)
+        assert await hooks.flush(IN_PROCESS)
+        return ledger
+
+    ledger = asyncio.run(scenario())
+    state = ledger.folding.state
+    assert (state.terms.mirror, state.runs.open) == ("openai-agents", None)
+    assert ledger.folding.conversation().messages == ()
 
 
 def test_memory_is_bounded_and_a_frame_says_what_is_missing():
