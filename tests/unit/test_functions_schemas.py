@@ -633,6 +633,59 @@ def test_a_default_may_stand_in_a_field():
         signature.converted({"text": "x", "most": 0})
 
 
+@pytest.mark.regression("worker 109")
+def test_a_line_that_begins_with_a_colon_takes_no_text_and_no_parameter_away():
+    def google(text: str):
+        """Sends a message.
+
+        :warning: costs money.
+
+        Args:
+            text: What.
+        """
+
+    def plain(at: str):
+        """Books a table. The time is given as
+        :00 or :30 of an hour.
+        """
+
+    def rest(city: str, day: str):
+        """Books a table.
+
+        :func:`refund` gives the money back.
+
+        :param city: Where.
+        :param day: When.
+        :returns: Its number.
+        """
+
+    found = {function.__name__: schema_of(function) for function in (google, plain, rest)}
+    assert {name: schema.description for name, schema in found.items()} == {
+        "google": "Sends a message.\n\n:warning: costs money.",
+        "plain": "Books a table. The time is given as\n:00 or :30 of an hour.",
+        "rest": "Books a table.\n\n:func:`refund` gives the money back.",
+    }
+    assert found["google"].properties["text"]["description"] == "What."
+    assert [one["description"] for one in found["rest"].properties.values()] == ["Where.", "When."]
+
+
+@pytest.mark.regression("worker 110")
+def test_a_pattern_with_a_lookaround_is_left_to_python_and_one_that_is_none_is_refused():
+    def pay(code: Annotated[str, Field(pattern=r"^(?!x)[a-z]+$")]):
+        """Pays."""
+
+    signature = signature_of(pay)
+    assert signature.converted({"code": "abc"}) == {"code": "abc"}
+    with pytest.raises(ArgumentsError):
+        signature.converted({"code": "xbc"})
+
+    def broken(code: Annotated[str, Field(pattern="(")]):
+        """Has no pattern."""
+
+    with pytest.raises(FunctionSchemaError, match="broken"):
+        schema_of(broken)
+
+
 @pytest.mark.regression("worker 79")
 def test_no_text_of_a_docstring_is_lost_or_torn():
     def google(city: str):

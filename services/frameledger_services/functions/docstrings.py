@@ -7,12 +7,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import docstring_parser
-from docstring_parser import google
+from docstring_parser import common, google
 from docstring_parser.common import Docstring, DocstringStyle
 
 _GOOGLE_TITLE = re.compile(
     "(" + "|".join(re.escape(section.title) for section in google.DEFAULT_SECTIONS) + r"):\s*"
 )
+
+_FIELDS = (
+    common.PARAM_KEYWORDS
+    | common.RAISES_KEYWORDS
+    | common.RETURNS_KEYWORDS
+    | common.YIELDS_KEYWORDS
+    | common.DEPRECATION_KEYWORDS
+    | {"type", "rtype"}
+)
+_NO_FIELD = re.compile(rf"^([ \t]*)(?=:)(?!:(?:{'|'.join(sorted(_FIELDS))})\b[^:\n]*:)", re.MULTILINE)
+_SHIELD = "\N{WORD JOINER}"
+"""Put before a line that begins with a colon and is no field of reST: the parser would take it for one, drop it, and of
+other styles all that follows."""
 
 _TOLD = frozenset({"notes", "warnings"})
 """The sections of a NumPy docstring that say how the function is to be used."""
@@ -34,15 +47,16 @@ def read(docstring: str) -> Documented:
 
     Text behind the parameters, and a section with a name of its own, such as `Note:`, belong to the description.
     """
+    docstring = _NO_FIELD.sub(rf"\1{_SHIELD}", docstring)
     # With a first line of its own: the parser takes the indent of all lines but the first away.
     parsed = docstring_parser.parse("\n" + docstring)
     if parsed.style is DocstringStyle.GOOGLE:
         # The parser drops what follows its sections without an indent.
         parsed = google.parse(_sections_last(docstring.split("\n")))
     return Documented(
-        "\n\n".join(_paragraphs(parsed)),
+        "\n\n".join(_paragraphs(parsed)).replace(_SHIELD, ""),
         {
-            name.strip(): parameter.description or ""
+            name.strip(): (parameter.description or "").replace(_SHIELD, "")
             for parameter in parsed.params
             for name in parameter.arg_name.split(",")
         },

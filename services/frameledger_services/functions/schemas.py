@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import PydanticJsonSchemaWarning
+from pydantic_core import SchemaError
 
 from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
@@ -180,15 +182,18 @@ def _field(
 
 
 def _model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
+    config = ConfigDict(arbitrary_types_allowed=False, extra="forbid", protected_namespaces=())
     try:
-        model: type[BaseModel] = create_model(
-            name,
-            __config__=ConfigDict(arbitrary_types_allowed=False, extra="forbid", protected_namespaces=()),
-            **fields,
-        )
+        try:
+            return create_model(name, __config__=config, **fields)
+        except SchemaError:
+            # Rust's patterns have no lookaround and no backreference.
+            config["regex_engine"] = "python-re"
+            return create_model(name, __config__=config, **fields)
     except PydanticUserError as error:
         raise FunctionSchemaError(f"{name}: {error.message}") from error
-    return model
+    except (SchemaError, re.error) as error:
+        raise FunctionSchemaError(f"{name}: {error}") from error
 
 
 def _properties(name: str, model: type[BaseModel]) -> tuple[dict[str, Any], tuple[str, ...]]:
