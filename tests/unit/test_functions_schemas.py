@@ -686,6 +686,25 @@ def test_a_pattern_with_a_lookaround_is_left_to_python_and_one_that_is_none_is_r
         schema_of(broken)
 
 
+@pytest.mark.regression("worker 111")
+def test_a_literal_of_members_of_an_enum_takes_the_values_that_it_offers():
+    class Mode(enum.Enum):
+        FAST = "fast"
+        SLOW = "slow"
+        PAIR = (1, 2)
+
+    def go(mode: Literal[Mode.FAST, Mode.SLOW], then: Annotated[Literal[Mode.SLOW] | None, "x"] = None):
+        """Goes."""
+
+    signature = signature_of(go)
+    assert signature.schema.properties["mode"]["enum"] == ["fast", "slow"]
+    taken = signature.converted({"mode": "fast", "then": "slow"})
+    assert taken == {"mode": Mode.FAST, "then": Mode.SLOW}
+    assert signature.converted({"mode": "slow", "then": None}) == {"mode": Mode.SLOW, "then": None}
+    with pytest.raises(ArgumentsError):
+        signature.converted({"mode": "quick"})
+
+
 @pytest.mark.regression("worker 79")
 def test_no_text_of_a_docstring_is_lost_or_torn():
     def google(city: str):

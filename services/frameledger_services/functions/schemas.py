@@ -8,10 +8,11 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import PydanticJsonSchemaWarning
@@ -169,7 +170,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 def _field(
     parameter: inspect.Parameter, hints: Mapping[str, Any], description: str | None
 ) -> tuple[Any, Any]:
-    annotation, default = hints.get(parameter.name, Any), parameter.default
+    annotation, default = _by_value(hints.get(parameter.name, Any)), parameter.default
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], parameter.empty
     default = ... if default is parameter.empty else default
@@ -179,6 +180,25 @@ def _field(
     if description and not own:
         return annotation, Field(default, alias=alias, description=description)
     return annotation, Field(default, alias=alias)
+
+
+def _by_value(annotation: Any) -> Any:
+    """Returns the annotation so that a `Literal` of members of an `Enum` takes their values, which its schema offers.
+    pydantic takes the members only, if they are no texts and no numbers themselves."""
+    arguments = get_args(annotation)
+    match get_origin(annotation):
+        case origin if origin is Literal:
+            members = [one for one in arguments if isinstance(one, Enum)]
+
+            def member(value: Any) -> Any:
+                return next((one for one in members if one.value == value), value)
+
+            return Annotated[annotation, BeforeValidator(member)] if members else annotation
+        case origin if origin is Annotated:
+            return Annotated[(_by_value(arguments[0]), *arguments[1:])]
+        case origin if origin is Union or origin is UnionType:
+            return Union[tuple(map(_by_value, arguments))]  # noqa: UP007  # made of what was found
+    return annotation
 
 
 def _model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
