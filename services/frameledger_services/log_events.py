@@ -224,6 +224,11 @@ EVENTS: Mapping[str, Event] = {
     "timekeeper.retrying_broker": Event(
         "warning", "The broker is unavailable. Publishing closing frames is retried.", _WAIT
     ),
+    "timekeeper.partition_away": Event(
+        "warning",
+        "The log of this partition does not answer: what is overdue in it waits, and the other partitions are judged.",
+        "Check the partition's leader, for example with Kafka's `kafka-topics --describe`.",
+    ),
     "timekeeper.root_published": Event(
         "info", "A root over all conversations was published to the topic `roots`."
     ),

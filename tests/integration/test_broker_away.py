@@ -12,8 +12,10 @@ from tests.support.polling import look_again
 from tests.support.two_brokers import two_brokers
 
 from frameledger.record import Outgoing
+from frameledger_services import transient
 from frameledger_services.event_log import broker, failover, log_rate_limit, producer, sender
 from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.publish_errors import PublishError
 from frameledger_services.event_log.topics import TopicSpec, problems
@@ -127,6 +129,33 @@ def test_a_broker_that_is_away_is_not_asked_in_vain(cluster, topic):
             return [await ask.describe([wanted.name]) for _ in range(8)]
 
     assert [list(found) for found in asyncio.run(scenario())] == [[wanted.name]] * 8
+
+
+@pytest.mark.regression("fault 108")
+def test_ends_are_those_of_the_leaders_that_are_there(cluster, topic):
+    settings, wanted = topic(4, 1, {})
+
+    async def scenario():
+        async with asyncio.timeout(PROGRAM), open_probe(settings, wanted.name) as probe:
+
+            async def until_there_are(enough):
+                while True:
+                    with suppress(*transient.BROKER):
+                        ends = await probe.ends(range(4), asyncio.get_running_loop().time() + scaled(3))
+                        if enough(len(ends)):
+                            return
+                    await look_again()
+
+            await until_there_are(lambda count: count == 4)
+            await asyncio.to_thread(cluster.kill)
+            await until_there_are(lambda count: 0 < count < 4)
+            # Also when the others have no leader, and not only one that does not answer.
+            await until(settings, wanted.name, lambda found: found.leaderless)
+            await until_there_are(lambda count: 0 < count < 4)
+            cluster.begin()
+            await until_there_are(lambda count: count == 4)
+
+    asyncio.run(scenario())
 
 
 NEVER = 100 * ON_SERVERS

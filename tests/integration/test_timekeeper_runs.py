@@ -274,3 +274,46 @@ def test_an_outage_of_the_broker_is_no_silence_of_the_runs_that_could_not_publis
         assert set(broker.published) == ({settled} if settled else set())
 
     at_desk(database, test)
+
+
+class Halves(Broker):
+    """A log of whose partitions one has no leader, at the first look or at all of them."""
+
+    def __init__(self, ends, stopping, *, lost, comes_back):
+        super().__init__(ends, stopping, away=False)
+        self._lost, self._comes_back, self._first = lost, comes_back, True
+
+    async def ends(self, asked):
+        ends = dict(await super().ends(asked))
+        if self._first or not self._comes_back:
+            del ends[self._lost]
+        self._first = False
+        return ends
+
+
+@pytest.mark.regression("fault 108")
+@pytest.mark.parametrize("comes_back", [True, False])
+@pytest.mark.parametrize(("loses_its_own", "settled"), [(False, {"run_silent"}), (True, set())])
+def test_a_partition_without_a_leader_is_no_outage_for_the_others(
+    database, comes_back, loses_its_own, settled
+):
+    """What could not be published there has the same time as after an outage."""
+    registration = claims.Registration("keeper", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
+    settings = Settings(timekeeper_every_secs=0.001, timekeeper_run_silent_secs=MINUTE)
+
+    async def test(desk):
+        await desk.say(CTX, QUESTION, start(run()), tokens("It is ", run=run()))
+        await desk.an_hour_passes(CTX)
+        await claims.register(desk.connection, registration)
+        stopping = asyncio.Event()
+        ends = await projections.next_offsets(desk.connection, Broker.topic)
+        mine = desk.log.records[-1].partition
+        lost = mine if loses_its_own else (mine + 1) % len(ends)
+        broker = Halves(ends, stopping, lost=lost, comes_back=comes_back)
+        keeper = Timekeeper(
+            settings, desk.connection, broker, registration, failpoints.none, TimekeeperMetrics(NO_METRICS)
+        )
+        await keeper.run(stopping)
+        assert set(broker.published) == settled
+
+    at_desk(database, test)

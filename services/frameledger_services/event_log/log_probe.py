@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import TopicPartition
-from aiokafka.errors import LeaderNotAvailableError
+from aiokafka.errors import KafkaError, LeaderNotAvailableError
 
 from frameledger.record import Record
 from frameledger_services.event_log.closing import closed
@@ -36,20 +36,49 @@ class LogProbe:
         `LeaderNotAvailableError` at once if it has no leader, for which aiokafka would wait."""
         place = TopicPartition(self._topic, partition)
         async with asyncio.timeout(LOOK_SECONDS):
-            if self.cluster.leader_for_partition(place) == NO_LEADER:
-                await self._client._client.force_metadata_update()
-                if self.cluster.leader_for_partition(place) == NO_LEADER:
-                    raise LeaderNotAvailableError(f"{self._topic}/{partition} has no leader")
+            if not await self._by_leader([place]):
+                raise LeaderNotAvailableError(f"{self._topic}/{partition} has no leader")
             first = await self._client.beginning_offsets([place])
             end = await self._client.end_offsets([place])
         return int(first[place]), int(end[place])
 
-    async def ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Returns the last stable offset of each of these partitions, in one request."""
-        places = [TopicPartition(self._topic, partition) for partition in partitions]
-        async with asyncio.timeout(LOOK_SECONDS):
-            ends = await self._client.end_offsets(places)
+    async def ends(self, partitions: Iterable[int], until: float) -> dict[int, int]:
+        """Returns the last stable offset of those of these partitions that have a leader which answers until this time
+        of the loop's clock, in one request to each leader. Raises the error of one of them if none answers."""
+        async with asyncio.timeout_at(until):
+            led = await self._by_leader(TopicPartition(self._topic, partition) for partition in partitions)
+        if not led:
+            raise LeaderNotAvailableError(f"no partition of {self._topic} has a leader")
+        found: dict[int, int] = {}
+        failure: Exception | None = None
+        for answer in await asyncio.gather(*(self._ends_at(places, until) for places in led.values())):
+            if isinstance(answer, Exception):
+                failure = answer
+            else:
+                found |= answer
+        if not found and failure is not None:
+            raise failure
+        return found
+
+    async def _ends_at(self, places: Sequence[TopicPartition], until: float) -> dict[int, int] | Exception:
+        """Returns the last stable offsets of partitions of one leader, or why it does not answer."""
+        try:
+            async with asyncio.timeout_at(until):
+                ends = await self._client.end_offsets(places)
+        except (KafkaError, TimeoutError) as error:
+            return error
         return {place.partition: int(end) for place, end in ends.items()}
+
+    async def _by_leader(self, places: Iterable[TopicPartition]) -> dict[Any, list[TopicPartition]]:
+        """Returns these partitions by their leaders, without those that have none, also not in new metadata."""
+        wanted = list(places)
+        if any(self.cluster.leader_for_partition(place) == NO_LEADER for place in wanted):
+            await self._client._client.force_metadata_update()
+        led: dict[Any, list[TopicPartition]] = {}
+        for place in wanted:
+            if (leader := self.cluster.leader_for_partition(place)) != NO_LEADER:
+                led.setdefault(leader, []).append(place)
+        return led
 
     async def record_at(self, partition: int, offset: int) -> Record | None:
         """Returns the record at an offset, None if there is none. Raises TimeoutError if the broker does not answer."""

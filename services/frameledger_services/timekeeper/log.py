@@ -20,7 +20,7 @@ from frameledger_services.timekeeper.settling import Settlement
 SOURCE = "frameledger/timekeeper"
 
 TIMEOUT_SECONDS = 5.0
-"""Timeout of one request to the broker. A longer one would delay heartbeats beyond the lease."""
+"""Timeout of one request to the brokers. A longer one would delay heartbeats beyond the lease."""
 
 _log = logs.get_logger("timekeeper")
 
@@ -75,13 +75,14 @@ class SettlementLog:
         return True
 
     async def ends(self, partitions: Collection[int]) -> dict[int, int]:
-        """Returns the end offsets of these partitions."""
+        """Returns the end offsets of those of these partitions whose leader answers. Raises if none does."""
         if not partitions:
             return {}
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            if self._probe is None:
+        until = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
+        if self._probe is None:
+            async with asyncio.timeout_at(until):
                 self._probe = await self._stack.enter_async_context(open_probe(self._settings, self.topic))
-            return await self._probe.ends(partitions)
+        return await self._probe.ends(partitions, until)
 
 
 def _record(settlement: Settlement) -> Outgoing | None:

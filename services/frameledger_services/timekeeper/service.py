@@ -8,9 +8,10 @@ An outage of the broker longer than a limit, such as that of silent runs: a work
 publishes it once the broker is back, and the timekeeper sees a run of which nothing was heard for too long. Whoever is
 first on the log wins. If it were the timekeeper, the run would be closed, its worker told to stop, and its later frames
 ignored (`run_over`): nothing doubled, but half an answer lost although nobody failed. So rules that judge by what is
-not on the log are off for a while after an outage (`TimeLimits.after_outage`). Two races remain, with the same outcome:
-a worker that alone is cut off for longer than the limit is silent for everybody else; and a timekeeper that starts just
-when the broker is back knows nothing of the outage.
+not on the log are off for a while after an outage (`TimeLimits.after_outage`). A partition without a leader is away
+alone: the others are judged meanwhile, and it has the same time once it is back. Two races remain, with the same
+outcome: a worker that alone is cut off for longer than the limit is silent for everybody else; and a timekeeper that
+starts just when the broker is back knows nothing of the outage.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from frameledger_services.timekeeper import roots, work_to_do
 from frameledger_services.timekeeper.limits import TimeLimits
 from frameledger_services.timekeeper.log import SettlementLog
 from frameledger_services.timekeeper.metrics import TimekeeperMetrics
+from frameledger_services.timekeeper.partitions import Partitions
+from frameledger_services.timekeeper.settling import Settlement
 from frameledger_services.timekeeper.sweep import Sweeper, purge, sweep
 
 SERVICE = "timekeeper"
@@ -132,9 +135,7 @@ class Timekeeper:
         self._log = log
         self._registration = registration
         self._failpoint = failpoint
-        self._ends: dict[int, int] = {}
-        self._answers_since: float | None = float("-inf")
-        """When the last outage of the broker ended, by the loop's clock; None while it is away."""
+        self._partitions = Partitions()
         self._purged_at = float("-inf")
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -152,7 +153,7 @@ class Timekeeper:
                     backoff.reset()
                 except transient.BROKER as error:
                     # Published frames may be on the log, but its end offsets are unknown.
-                    self._ends, self._answers_since = {}, None
+                    self._partitions.outage()
                     pause = backoff.next()
                     _log.warning("timekeeper.retrying_broker", reason=transient.reason(error), again_in=pause)
                     not_before = loop.time() + pause
@@ -170,14 +171,15 @@ class Timekeeper:
             self._purged_at = now
         reached = await projections.next_offsets(self._connection, self._log.topic)
         # Also while nothing changes: then it shows the records that projectors do not store.
-        self._metrics.saw(self._ends, reached)
-        current = [partition for partition, end in self._ends.items() if reached.get(partition, 0) >= end]
-        if current and self._answers_since is not None:
-            limits = self._limits.after_outage(now - self._answers_since)
-            settlements = await sweep(self._connection, limits, sweeper, current)
+        self._metrics.saw(self._partitions.ends, reached)
+        settlements: list[Settlement] = []
+        judged = self._partitions.judged(reached, self._limits, now)
+        for limits, current in judged.items():
+            settlements += await sweep(self._connection, limits, sweeper, current)
+        if judged:
             await self._failpoint("after sweep")
             await self._log.publish(settlements)
             await self._failpoint("after publish")
-        self._ends = await self._log.ends(reached)
-        if self._answers_since is None:
-            self._answers_since = asyncio.get_running_loop().time()
+        answers = await self._log.ends(self._partitions.to_ask(reached))
+        for partition in self._partitions.looked(reached, answers, asyncio.get_running_loop().time()):
+            _log.warning("timekeeper.partition_away", partition=partition)
