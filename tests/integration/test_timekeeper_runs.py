@@ -1,12 +1,14 @@
 """Runs that no worker claims, or that fall silent: one fatal error each, and the conversation continues."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from tests.support.timekeeping import FAR, PAST, at_desk, limits
 from tests.unit.rules.dsl import (
     announce,
     ask,
+    committed,
     context,
     end,
     fail,
@@ -23,7 +25,9 @@ from frameledger import derived
 from frameledger.ids import ContextId
 from frameledger_services import claims, failpoints
 from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.projector import held_effects
 from frameledger_services.settings import Settings
+from frameledger_services.store import held_effects as held_statements
 from frameledger_services.store import overdue, projections
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS
 from frameledger_services.timekeeper.metrics import TimekeeperMetrics
@@ -315,5 +319,66 @@ def test_a_partition_without_a_leader_is_no_outage_for_the_others(
         )
         await keeper.run(stopping)
         assert set(broker.published) == settled
+
+    at_desk(database, test)
+
+
+@pytest.mark.regression("fault 110")
+def test_what_is_requested_when_its_partition_has_caught_up_has_its_whole_time_to_be_taken(
+    database, monkeypatch
+):
+    """It was stored long before, while its effects were held, and nobody was to take it."""
+    monkeypatch.setattr(held_effects, "MAX_AGE", timedelta(days=100_000))
+    registration = claims.Registration("keeper", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
+    settings = Settings(timekeeper_every_secs=0.001, timekeeper_run_silent_secs=0, timekeeper_call_secs=0)
+    called = "calls"
+
+    async def test(desk):
+        owned = desk.projecting.owned.values()
+
+        async def hold(one, until):
+            one.held_until = until
+            await held_statements.hold(
+                desk.connection, Broker.topic, one.partition, one.epoch, one.held_until
+            )
+
+        class CatchingUp(Broker):
+            """A log that the projector has reached when its ends are first asked for."""
+
+            requested = 0
+
+            async def ends(self, asked):
+                ends = await super().ends(asked)
+                for one in owned:
+                    if one.held_until is not None:
+                        await hold(one, one.next_offset)
+                        self.requested += len(
+                            await held_effects.release(
+                                desk.projecting.connection, desk.projecting.topics, one
+                            )
+                        )
+                return ends
+
+        for one in owned:
+            await hold(one, 1_000_000)
+        await desk.say(CTX, QUESTION)
+        await desk.say(called, ask(), *committed("a", run=derived.run_id(ContextId(called), 1)))
+        for context_id in (CTX, called):
+            await desk.an_hour_passes(context_id)
+        await claims.register(desk.connection, registration)
+        await desk.execute("UPDATE workers SET connected_at = connected_at - interval '1 hour'")
+        stopping = asyncio.Event()
+        ends = {one.partition: one.next_offset for one in owned}
+        broker = CatchingUp(ends, stopping, away=False)
+        keeper = Timekeeper(
+            settings, desk.connection, broker, registration, failpoints.none, TimekeeperMetrics(NO_METRICS)
+        )
+        await keeper.run(stopping)
+        assert broker.requested
+        assert broker.published == []
+        assert await desk.value("SELECT count(*) FROM claims") == 0
+        # By the tables alone both are overdue.
+        found = await desk.look(limits(run_unclaimed=MINUTE, call_unserved=MINUTE), who="another")
+        assert [one.rule for one in found] == ["run_unclaimed", "call_start"]
 
     at_desk(database, test)

@@ -13,13 +13,14 @@ START = 1_000.0
 
 def look(partitions, now, *, reached=STORED, away=()):
     """One look at the ends, at which everything is stored."""
-    asked = partitions.to_ask(reached)
-    return partitions.looked(reached, {one: 5 for one in asked if one not in away}, now)
+    partitions.stored(reached, now)
+    return partitions.looked({one: 5 for one in partitions.known if one not in away}, now)
 
 
 def judged(partitions, now, reached=STORED):
     """The partitions that are judged, and of these the ones of which silence says nothing yet."""
-    found = partitions.judged(reached, LIMITS, now)
+    partitions.stored(reached, now)
+    found = partitions.judged(LIMITS, now)
     silent_off = {one for limits, some in found.items() if limits.run_silent is None for one in some}
     return {one for some in found.values() for one in some}, silent_off
 
@@ -73,3 +74,61 @@ def test_a_partition_that_loses_its_leader_while_its_effects_are_held_has_time_w
     assert set(partitions.ends) == {0, 2}
     look(partitions, START + 4)
     assert judged(partitions, START + 5) == ({0, 1, 2}, {1})
+
+
+NOBODY = ("run_unclaimed", "call_unserved", "call_unstarted")
+"""The rules for what nobody took."""
+
+
+def applied(partitions, now, partition=1, reached=STORED):
+    """Which of these rules are applied to a partition, and whether all others are."""
+    partitions.stored(reached, now)
+    (limits,) = [one for one, some in partitions.judged(LIMITS, now).items() if partition in some]
+    on = {name for name in TimeLimits.__slots__ if getattr(limits, name) == getattr(LIMITS, name)}
+    return on & set(NOBODY), on | set(NOBODY) == set(TimeLimits.__slots__)
+
+
+@pytest.mark.regression("fault 110")
+def test_what_nobody_took_is_judged_when_it_could_be_taken_for_the_whole_limit():
+    partitions = Partitions()
+    held = {0: 5, 2: 5}
+    look(partitions, START, reached=held)
+    released = START + 1_000
+    look(partitions, released)
+    assert applied(partitions, released + 1, 0) == (set(NOBODY), True)
+    for limit, rules in (
+        (LIMITS.call_unserved, {"call_unserved"}),
+        (LIMITS.run_unclaimed, {"call_unserved", "run_unclaimed"}),
+        (LIMITS.call_unstarted, set(NOBODY)),
+    ):
+        before, _ = applied(partitions, released + limit - 1)
+        assert rules - before
+        assert applied(partitions, released + limit) == (rules, True)
+
+
+@pytest.mark.regression("fault 110")
+def test_each_time_the_effects_of_a_partition_are_held_the_time_to_take_its_work_begins_anew():
+    partitions = Partitions()
+    look(partitions, START)
+    later = START + 1_000
+    assert applied(partitions, later) == (set(NOBODY), True)
+    look(partitions, later, reached={0: 5, 2: 5})
+    look(partitions, later + 1)
+    assert applied(partitions, later + 2) == (set(), True)
+    assert applied(partitions, later + 2, 0) == (set(NOBODY), True)
+
+
+@pytest.mark.regression("fault 110")
+def test_a_timekeeper_that_has_just_started_counts_from_then():
+    partitions = Partitions()
+    look(partitions, START)
+    assert applied(partitions, START + 1) == (set(), True)
+    assert applied(partitions, START + LIMITS.call_unstarted) == (set(NOBODY), True)
+
+
+def test_a_partition_whose_effects_are_held_is_not_judged():
+    partitions = Partitions()
+    look(partitions, START)
+    assert judged(partitions, START + 1, {0: 5, 2: 5}) == ({0, 2}, set())
+    partitions.looked({0: 0, 1: 0, 2: 0}, START + 2)
+    assert judged(partitions, START + 3, {0: 0, 2: 0}) == ({0, 2}, set())

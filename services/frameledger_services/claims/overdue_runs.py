@@ -28,7 +28,8 @@ class OverdueRun:
 async def unclaimed(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueRun]:
     """Returns open runs that have not started, and that no live worker had in the last `limit` seconds.
 
-    A worker that claims one before its end is folded is asked to stop, as by an interruption.
+    A worker that claims one before its end is folded is asked to stop, as by an interruption. The tables do not tell
+    how long workers could claim a run of a partition whose effects were held; the timekeeper keeps that.
     """
     return await rows(
         connection,

@@ -83,7 +83,10 @@ async def unstarted(
     connection: Connection, unserved_secs: float | None, unstarted_secs: float | None, current: Sequence[int]
 ) -> list[UnstartedCall]:
     """Returns dispatched calls that no live worker had for `unserved_secs` if none serves the function, else for
-    `unstarted_secs`, and those that a dead timekeeper had begun to settle. None leaves calls of that kind alone."""
+    `unstarted_secs`, and those that a dead timekeeper had begun to settle. None leaves calls of that kind alone.
+
+    As with runs (`overdue_runs.unclaimed`), only the timekeeper knows how long workers could claim them.
+    """
     return await rows(
         connection,
         UnstartedCall,

@@ -54,6 +54,16 @@ class TimeLimits:
             bot_silent=_since(answers_secs, self.bot_silent),
         )
 
+    def after_release(self, released_secs: float) -> Self:
+        """Returns the limits of a partition whose effects have not been held for this long. Rules for work that nobody
+        took are off until workers could take it for the whole limit: while effects are held, none may."""
+        return replace(
+            self,
+            run_unclaimed=_since(released_secs, self.run_unclaimed),
+            call_unserved=_since(released_secs, self.call_unserved),
+            call_unstarted=_since(released_secs, self.call_unstarted),
+        )
+
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Returns the limits from the settings, in which 0 means off."""

@@ -1,8 +1,15 @@
-"""What the timekeeper knows of each partition: where its log ends, and since when it may be judged. Pure."""
+"""What the timekeeper knows of each partition: how far it is stored, where its log ends, and since when it may be
+judged. Pure.
+
+While a partition catches up with its log, its effects are held and no worker may take its work. Then the work is
+requested all at once, and some of it was stored long before. So rules for work that nobody took also count from the
+first sweep that saw the partition released (`TimeLimits.after_release`). A timekeeper that has just started does not
+know since when a partition is released, and counts from its own first sweep.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from frameledger_services.timekeeper.limits import TimeLimits
 
@@ -14,7 +21,14 @@ class Partitions:
         self.ends: dict[int, int] = {}
         """Where the logs ended at the last look; nothing of a partition without a leader, nor during an outage."""
 
-        self._known: set[int] = set()
+        self.known: set[int] = set()
+        """The partitions whose ends are to be looked up: those that are stored, and those that were before. One whose
+        effects are held may lose its leader meanwhile."""
+
+        self._reached: Mapping[int, int] = {}
+        self._released_since: dict[int, float] = {}
+        """Since when the effects of each partition are not held."""
+
         self._away: set[int] = set()
         """Partitions that did not answer at the last look."""
 
@@ -24,34 +38,34 @@ class Partitions:
         self._back_since: dict[int, float] = {}
         """When each partition came back that had been away alone."""
 
-    def to_ask(self, reached: Iterable[int]) -> set[int]:
-        """Returns the partitions whose ends are to be looked up: those that are stored, and those that were before. One
-        whose effects are held may lose its leader meanwhile."""
-        self._known.update(reached)
-        return self._known
+    def stored(self, reached: Mapping[int, int], now: float) -> None:
+        """Note the next offset of each partition whose effects are not held."""
+        self._reached = reached
+        self._released_since = {one: self._released_since.get(one, now) for one in reached}
+        self.known.update(reached)
 
-    def looked(self, reached: Iterable[int], answers: Mapping[int, int], now: float) -> set[int]:
+    def judged(self, limits: TimeLimits, now: float) -> dict[TimeLimits, list[int]]:
+        """Returns the partitions that are stored up to the end that their log had at the last look, by the limits that
+        apply to them now."""
+        found: dict[TimeLimits, list[int]] = {}
+        for partition, end in self.ends.items():
+            if self._answers_since is not None and self._reached.get(partition, -1) >= end:
+                since = max(self._answers_since, self._back_since.get(partition, self._answers_since))
+                ours = limits.after_outage(now - since)
+                ours = ours.after_release(now - self._released_since[partition])
+                found.setdefault(ours, []).append(partition)
+        return found
+
+    def looked(self, answers: Mapping[int, int], now: float) -> set[int]:
         """Note the answers of a look at the ends. Returns the partitions that answer no more."""
         if self._answers_since is None:
             self._answers_since = now
         self._back_since |= dict.fromkeys(self._away & answers.keys(), now)
-        away = self._known - answers.keys()
+        away = self.known - answers.keys()
         lost, self._away = away - self._away, away
-        self.ends = {partition: answers[partition] for partition in reached if partition in answers}
+        self.ends = {partition: answers[partition] for partition in self._reached if partition in answers}
         return lost
 
     def outage(self) -> None:
         """Note that no partition answers."""
         self.ends, self._answers_since = {}, None
-
-    def judged(
-        self, reached: Mapping[int, int], limits: TimeLimits, now: float
-    ) -> dict[TimeLimits, list[int]]:
-        """Returns the partitions that are stored up to the end that their log had at the last look, by the limits that
-        apply to them now."""
-        found: dict[TimeLimits, list[int]] = {}
-        for partition, end in self.ends.items():
-            if self._answers_since is not None and reached.get(partition, 0) >= end:
-                since = max(self._answers_since, self._back_since.get(partition, self._answers_since))
-                found.setdefault(limits.after_outage(now - since), []).append(partition)
-        return found

@@ -165,21 +165,23 @@ class Timekeeper:
             SERVICE,
             may_judge=await claims.may_judge(self._connection, self._registration.worker_id),
         )
-        now = asyncio.get_running_loop().time()
-        if now - self._purged_at > PURGE_SECONDS:
+        loop = asyncio.get_running_loop()
+        if (now := loop.time()) - self._purged_at > PURGE_SECONDS:
             await purge(self._connection, self._limits, self._registration.worker_id)
             self._purged_at = now
         reached = await projections.next_offsets(self._connection, self._log.topic)
+        now = loop.time()
+        self._partitions.stored(reached, now)
         # Also while nothing changes: then it shows the records that projectors do not store.
         self._metrics.saw(self._partitions.ends, reached)
         settlements: list[Settlement] = []
-        judged = self._partitions.judged(reached, self._limits, now)
+        judged = self._partitions.judged(self._limits, now)
         for limits, current in judged.items():
             settlements += await sweep(self._connection, limits, sweeper, current)
         if judged:
             await self._failpoint("after sweep")
             await self._log.publish(settlements)
             await self._failpoint("after publish")
-        answers = await self._log.ends(self._partitions.to_ask(reached))
-        for partition in self._partitions.looked(reached, answers, asyncio.get_running_loop().time()):
+        answers = await self._log.ends(self._partitions.known)
+        for partition in self._partitions.looked(answers, loop.time()):
             _log.warning("timekeeper.partition_away", partition=partition)
