@@ -89,10 +89,13 @@ def test_it_shows_what_the_readme_says_also_begun_again_at_once_after_a_signal_a
     joined = ["".join(line.split()) for line in printed]
     pictured = ["".join(without_chance(line).split()) for line in of_the_picture]
     assert len(pictured) > 40
-    # How much of an answer has come when the program makes a message of it is chance: its lines may be cut elsewhere.
-    said = "".join(joined)
+    # How much of an answer has come when the program makes a message of it is chance: its lines may be cut elsewhere,
+    # and other lines may stand between its parts.
+    said = "".join(joined), words_of_the_assistant(shown.stdout.splitlines())
     assert [
-        line for line in pictured if line not in joined and line.removeprefix("#assistant") not in said
+        line
+        for line in pictured
+        if line not in joined and not any(line.removeprefix("#assistant") in one for one in said)
     ] == []
 
 
@@ -371,6 +374,16 @@ def without_the_interrupted(lines):
         else:
             others.append(line)
     return others, answer
+
+
+def words_of_the_assistant(lines):
+    """All that the assistant says, without spaces."""
+    words, is_said = "", False
+    for line in lines:
+        is_said = re.match(r" *\d+ +assistant ", line) is not None or (is_said and is_continued(line))
+        if is_said:
+            words += "".join(without_chance(line).split()).removeprefix("#assistant")
+    return words
 
 
 def is_continued(line):
