@@ -108,7 +108,7 @@ class InferenceRequests:
             raise AskingError(f"The conversation cannot be followed: {error}") from error
         await self._ready.wait()
 
-    def ask(self, settings: Fields, tools: Iterable[Any]) -> UUID:
+    def ask(self, settings: Fields, tools: Iterable[Any] = ()) -> UUID:
         """Request an answer to the current messages, with these tools beside those of the context. Returns the id of
         the request."""
         self._capture.offer(tools)

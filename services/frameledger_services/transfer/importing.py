@@ -124,17 +124,23 @@ async def write(
                 [stored] = await transfer.presence(connection, [(header.context_id, header.version)])
                 _check_not_erased(stored)
                 await failpoint("before commit")
-        except (errors.UniqueViolation, errors.DeadlockDetected) as error:
-            # A batch in which it is erased, and begins, writes the erasing frame before the head.
+        except errors.UniqueViolation as error:
             if error.diag.constraint_name == "frames_frame_id_key":
                 raise BadFileError(header.line, f"{header.context_id!r} has two frames of one id") from error
-            raise ImportRefusedError(
-                f"{header.context_id!r} began in this database while it was being imported; nothing of it was written."
-            ) from error
+            raise _begun_meanwhile(header) from error
+        except errors.DeadlockDetected as error:
+            # A batch in which it is erased, and begins, writes the erasing frame before the head.
+            raise _begun_meanwhile(header) from error
         imported.conversations += 1
         imported.frames += header.version
         await failpoint("after commit")
     return imported
+
+
+def _begun_meanwhile(header: Header) -> ImportRefusedError:
+    return ImportRefusedError(
+        f"{header.context_id!r} began in this database while it was being imported; nothing of it was written."
+    )
 
 
 async def _write(
