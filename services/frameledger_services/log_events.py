@@ -74,7 +74,9 @@ EVENTS: Mapping[str, Event] = {
         "Find the crash in the log of the process manager; after the fix, `frameledger unpark`.",
     ),
     "projector.outbox_held_back": Event(
-        "warning", "A topic rejects records. Its rows stay in the outbox and are sent later.", _WAIT
+        "warning",
+        "A topic, or some of its partitions, rejects records. Its rows stay in the outbox and are sent later.",
+        _WAIT,
     ),
     "projector.too_large_to_publish": Event(
         "error",

@@ -18,8 +18,11 @@ from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.publish_errors import PublishError
-from frameledger_services.event_log.topics import TopicSpec, problems
+from frameledger_services.event_log.topics import TopicSpec, home_partition, problems
+from frameledger_services.projector import relay
+from frameledger_services.projector.stalled import PartlySentError
 from frameledger_services.settings import Settings
+from frameledger_services.store.outbox import OutboxRow
 
 pytestmark = pytest.mark.long
 
@@ -97,6 +100,32 @@ def test_publishing_waits_for_a_leader_that_comes_back(cluster, topic, monkeypat
             return [one.result() for one in publishing]
 
     assert [len(places) for places in asyncio.run(scenario())] == [len(RECORDS)] * 2
+
+
+@pytest.mark.regression("fault 109")
+def test_only_the_rows_of_partitions_without_a_leader_are_not_sent_by_the_relay(cluster, topic, monkeypatch):
+    monkeypatch.setattr(sender, "REQUEST_SECONDS", scaled(5))
+    settings, wanted = topic(4, 1, {})
+    rows = [
+        OutboxRow("frames", 0, 0, number, 0, "effect", wanted.name, None, one.key, one.value, ())
+        for number, one in enumerate(RECORDS)
+    ]
+
+    async def scenario():
+        async with Producer(settings) as ours:
+            assert await relay.sender(ours, PROGRAM)(rows) == []
+            await asyncio.to_thread(cluster.kill)
+            found = await until(settings, wanted.name, lambda found: found.leaderless)
+            with pytest.raises(PartlySentError, match="No broker leads partition") as partly:
+                await relay.sender(ours, scaled(10))(rows)
+            assert partly.value.partitions == 4
+            assert {home_partition(row.key, 4) for row in partly.value.unsent} == set(found.leaderless)
+            cluster.begin()
+            assert await relay.sender(ours, PROGRAM)(partly.value.unsent) == []
+            return found.leaderless, partly.value.unsent
+
+    leaderless, unsent = asyncio.run(scenario())
+    assert unsent == [row for row in rows if home_partition(row.key, 4) in leaderless]
 
 
 @pytest.mark.regression("trial C8")

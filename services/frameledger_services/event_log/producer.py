@@ -113,7 +113,10 @@ class Producer:
                         last_error = error
         except TimeoutError:
             why = await self._why_pending(batch)
-            raise publish_errors.unacknowledged(topic, batch.places, within, last_error, why) from last_error
+            known = self._topics.get(topic)
+            raise publish_errors.unacknowledged(
+                topic, batch.places, within, last_error, why, None if known is None else known.partitions
+            ) from last_error
         return batch
 
     async def _send_all(self, batch: PublishBatch, pending: Sequence[int]) -> BaseException | None:

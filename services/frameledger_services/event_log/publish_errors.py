@@ -13,6 +13,7 @@ from frameledger_services.transient import EventLogError
 
 class PublishError(EventLogError):
     """Not all records are known to be on the log. `places` says of each where it is, None of those not acknowledged.
+    `partitions` is how many partitions their keys are mapped to; None if that is not known.
 
     These may still arrive. What has an id can be published again without harm: a frame that comes twice counts
     once.
@@ -20,9 +21,12 @@ class PublishError(EventLogError):
     Remedy: `UnacknowledgedError`: publish them again. `RecordRefusedError`: correct them.
     """
 
-    def __init__(self, sentence: str, places: Sequence[LogPosition | None]) -> None:
+    def __init__(
+        self, sentence: str, places: Sequence[LogPosition | None], partitions: int | None = None
+    ) -> None:
         super().__init__(sentence)
         self.places = tuple(places)
+        self.partitions = partitions
 
 
 class UnacknowledgedError(PublishError, TransientError):
@@ -60,6 +64,7 @@ def unacknowledged(
     within: float,
     last_error: BaseException | None,
     why: str | None,
+    partitions: int | None,
 ) -> UnacknowledgedError:
     """Returns the error for records that have no place `within` the deadline. `why` is what a broker says about it, if
     one does."""
@@ -70,7 +75,7 @@ def unacknowledged(
         f"arrive.{because} "
         + (why or "Is the broker up, with as many copies in sync as min.insync.replicas asks for?")
     )
-    return UnacknowledgedError(sentence, places)
+    return UnacknowledgedError(sentence, places, partitions)
 
 
 def _refusal(topic: str, error: BaseException) -> str:

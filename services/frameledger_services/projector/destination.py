@@ -3,13 +3,15 @@
 A topic that does not exist, or must not be written, needs an operator; it is no reason to stop folding, or publishing
 to other topics. Rows of a batch are sent from memory. Rows that were in the outbox before, rows that a topic refuses,
 and rows that are committed faster than the broker acknowledges them are kept as pages of places, and each page is read
-from the outbox when its turn comes.
+from the outbox when its turn comes. What a partition does not acknowledge in time, and what comes later for that
+partition, is left to `stalled`; the rows of other partitions go on.
 
 | the process dies | what the next owner finds |
 | --- | --- |
 | before a page is read, or sent | its rows in the outbox, and publishes them |
 | after a page was sent, before it is deleted | the same, and publishes them again, which changes nothing (`relay`) |
 | between two pages | only the rows of the later ones |
+| while rows of a partition are kept back | these rows, and publishes them in the same order |
 """
 
 from __future__ import annotations
@@ -18,17 +20,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from frameledger_services import logs, transient
+from frameledger_services.projector.stalled import PartlySentError, StalledPartitions
 from frameledger_services.store.outbox import PAGE_BYTES, OutboxPage, OutboxPages, OutboxRow
 from frameledger_services.supervision import Backoff
 
 Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
-"""Publishes rows in their order. Returns, once the broker has acknowledged them, those that are too large."""
+"""Publishes rows in their order. Returns, once the broker has acknowledged them, those that are too large. Raises
+`PartlySentError` if it acknowledged only some, and what `transient.BROKER` has if it took none."""
 
 _log = logs.get_logger("projector")
 
 
 class Destination:
-    """The rows of one topic, sent in the order in which they were added."""
+    """The rows of one topic, those of each of its partitions sent in the order in which they were added.
+
+    A row of a partition that stalls comes after those in `stalled`, which has all that came before it: what is not sent
+    yet is handed over in its order, and a partition leaves `stalled` when nothing of it is there.
+    """
 
     def __init__(
         self,
@@ -46,10 +54,15 @@ class Destination:
         self._is_sending = False
         self._is_refused = False
         self._wake = asyncio.Event()
+        self.stalled = StalledPartitions(topic, send, read)
 
     def add(self, row: OutboxRow) -> None:
-        """Send this row after all that were added before. Its value is kept in memory while there is room."""
+        """Send this row after all of its partition that were added before. Its value is kept in memory while there is
+        room."""
         size = row.size
+        if not self._pages and self.stalled.has_partition_of(row):
+            self.stalled.add(row)
+            return
         if self._pages or (self._waiting and self._waiting_bytes + size > PAGE_BYTES):
             self._pages.add(row)
         else:
@@ -58,13 +71,13 @@ class Destination:
         self._wake.set()
 
     def add_page(self, page: OutboxPage) -> None:
-        """Send the rows of this page after all that were added before."""
+        """Send the rows of this page after all of their partitions that were added before."""
         self._pages.append(page)
         self._wake.set()
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing can be sent now: there are no rows, or the topic refuses them."""
+        """Whether nothing can be sent now: there are no rows, or the topic or their partition refuses them."""
         return not self._is_sending and (self._is_refused or not (self._waiting or self._pages))
 
     async def run(self) -> None:
@@ -85,10 +98,20 @@ class Destination:
         that is tried next."""
         if self._waiting:
             rows, self._waiting, self._waiting_bytes = self._waiting, [], 0
-            if not await self._try(rows):
-                self._put_back(rows)
-        elif await self._try(await self._read(self._pages.first())):
-            self._pages.done()
+            unsent = await self._try(rows)
+            if self._is_refused:
+                self._put_back(unsent)
+            else:
+                self._leave_to_stalled(unsent)
+        else:
+            rows = await self._read(self._pages.first())
+            behind = {row.place for row in rows if self.stalled.has_partition_of(row)}
+            unsent = await self._try([row for row in rows if row.place not in behind])
+            if not self._is_refused:
+                late = behind.union(row.place for row in unsent)
+                # In their order, so that they are few pages.
+                self._leave_to_stalled([row for row in rows if row.place in late])
+                self._pages.done()
 
     def _put_back(self, rows: Sequence[OutboxRow]) -> None:
         """Keep refused rows as pages, before those that were added meanwhile."""
@@ -99,24 +122,47 @@ class Destination:
             pages.append(page)
         self._pages, self._waiting, self._waiting_bytes = pages, [], 0
 
-    async def _try(self, rows: Sequence[OutboxRow]) -> bool:
-        """Returns whether the topic accepted these rows."""
+    def _leave_to_stalled(self, rows: Sequence[OutboxRow]) -> None:
+        """Hand over these rows, and those in memory that are behind them. What is on later pages follows when they are
+        read."""
+        if not rows:
+            return
+        for row in rows:
+            self.stalled.add(row)
+        waiting, self._waiting = self._waiting, []
+        for row in waiting:
+            if self.stalled.has_partition_of(row):
+                self.stalled.add(row)
+                self._waiting_bytes -= row.size
+            else:
+                self._waiting.append(row)
+
+    async def _try(self, rows: Sequence[OutboxRow]) -> Sequence[OutboxRow]:
+        """Returns the rows that were not sent: `_is_refused` says whether the topic refuses them; else their partitions
+        stall."""
         if not rows:
             self._is_refused = False
-            return True
+            return ()
+        unsent: Sequence[OutboxRow] = rows
         self._is_sending = True
         try:
             await self._send(rows)
         except transient.BROKER as error:
             self._is_refused = True
+            held_back = sum(page.rows for page in self._pages)
+            if isinstance(error, PartlySentError):
+                unsent = error.unsent
+                if error.partitions is not None:
+                    self._is_refused, held_back = False, 0
+                    self.stalled.partitions = error.partitions
             _log.warning(
                 "projector.outbox_held_back",
                 to=self._topic,
-                rows=sum(page.rows for page in self._pages) or len(rows),
+                rows=held_back or len(unsent),
                 reason=transient.reason(error),
             )
-            return False
+            return unsent
         finally:
             self._is_sending = False
         self._is_refused = False
-        return True
+        return ()

@@ -6,7 +6,9 @@ cause, so it is claimed once; a forwarded copy has the id of its original, so it
 deleted one by one: those of a short while go together.
 
 No row waits for a row of another topic, since no order between topics matters: a cancellation is not delayed by what
-was published before it, and a topic that is missing or forbidden delays only its own rows (`destination`).
+was published before it, and a topic that is missing or forbidden delays only its own rows (`destination`). Nor does it
+wait for a partition that has no leader: no order between keys matters, so only the rows of that partition are kept back
+(`stalled`). What a broker has acknowledged is not published again, whatever became of the rows beside it.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ from operator import attrgetter
 from frameledger.record import Outgoing
 from frameledger_services import logs, transient
 from frameledger_services.database_types import Connection
-from frameledger_services.event_log.producer import Producer
-from frameledger_services.event_log.publish_errors import TooLargeError
+from frameledger_services.event_log.producer import ACKNOWLEDGED_WITHIN, Producer
+from frameledger_services.event_log.publish_errors import PublishError, TooLargeError
+from frameledger_services.event_log.topics import home_partition
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Destination, Send
 from frameledger_services.projector.metrics import ProjectorMetrics
+from frameledger_services.projector.stalled import PartlySentError
 from frameledger_services.settings import SettingsError
 from frameledger_services.store import dead_letters, outbox
 from frameledger_services.store.outbox import OutboxPage, OutboxPlace, OutboxRow
@@ -33,12 +37,16 @@ DELETE_AFTER_SECONDS = 0.05
 DELETE_AT_ROWS = 500
 """Published rows are deleted after so long, or when there are so many, instead of in a transaction for each batch."""
 
+WAIT_SECONDS = 8.0
+"""How long a projector waits for acknowledgements: so long a partition that just lost its leader delays the other rows
+of its topic, once. Less than `sender.REQUEST_SECONDS`, after which the producer would be replaced."""
+
 _log = logs.get_logger("projector")
 _to_topic = attrgetter("to_topic")
 
 
 class Relay:
-    """Publishes rows in the background, those of each topic in the order in which they were enqueued, and deletes them.
+    """Publishes rows in the background, those of each key in the order in which they were enqueued, and deletes them.
 
     Its connection is used for nothing else.
     """
@@ -70,6 +78,8 @@ class Relay:
         self._idle.clear()
         for row in rows:
             self._destination(row.to_topic).add(row)
+        # Perhaps all of them wait for a leader, which `until_drained` does not wait for.
+        self._wake.set()
 
     def enqueue_pages(self, pages: Iterable[OutboxPage]) -> None:
         """Publish rows that are in the outbox and not in memory. Never blocks."""
@@ -87,7 +97,7 @@ class Relay:
 
     async def until_drained(self) -> None:
         """Returns when all rows are published and deleted, without further delay, except those that their topic
-        refuses: they stay in the outbox for the next owner."""
+        refuses, and those of partitions without a leader: they stay in the outbox for the next owner."""
         self._hurry = True
         self._wake.set()
         await self._idle.wait()
@@ -98,7 +108,9 @@ class Relay:
             while True:
                 await self._until_woken()
                 while self._new:
-                    tasks.create_task(self._new.pop().run())
+                    destination = self._new.pop()
+                    tasks.create_task(destination.run())
+                    tasks.create_task(destination.stalled.run())
                 if self._sent and self._left_to_gather() <= 0:
                     places, self._sent = self._sent, []
                     await outbox.delete(self._connection, places)
@@ -120,28 +132,40 @@ class Relay:
         return self._sent_since + DELETE_AFTER_SECONDS - asyncio.get_running_loop().time()
 
     async def _send_some(self, rows: Sequence[OutboxRow]) -> None:
-        """Publish rows of one topic, which are deleted a little later."""
+        """Publish rows of one topic. Those that are acknowledged are deleted a little later, also if this raises
+        `PartlySentError`; if we die before that, the next owner publishes them again."""
         try:
             await self._failpoint("before send")
-            too_large = await self._send(rows)
+            try:
+                too_large = await self._send(rows)
+            except PartlySentError as error:
+                unsent = {row.place for row in error.unsent}
+                await self._settle([row for row in rows if row.place not in unsent], error.too_large)
+                raise
             await self._failpoint("after send")
-            if too_large:
-                await self._keep_as_dead_letters(too_large)
-                refused = {one.place for one in too_large}
-                self._metrics.sent(row for row in rows if row.place not in refused)
-            else:
-                self._metrics.sent(rows)
-            if not self._sent:
-                self._sent_since = asyncio.get_running_loop().time()
-            self._sent += (row.place for row in rows)
+            await self._settle(rows, too_large)
         finally:
             self._wake.set()
 
+    async def _settle(self, rows: Sequence[OutboxRow], too_large: Sequence[OutboxRow]) -> None:
+        """Have these rows deleted, which are acknowledged, or too large."""
+        if too_large:
+            await self._keep_as_dead_letters(too_large)
+            refused = {one.place for one in too_large}
+            self._metrics.sent(row for row in rows if row.place not in refused)
+        else:
+            self._metrics.sent(rows)
+        if not self._sent:
+            self._sent_since = asyncio.get_running_loop().time()
+        self._sent += (row.place for row in rows)
+
     async def _read(self, page: OutboxPage) -> list[OutboxRow]:
-        rows = await outbox.read(self._connection, page)
-        if not rows:
-            # Nothing is sent for this page, which may have been all that `drained` waits for.
-            self._wake.set()
+        """Returns the rows of a page that are still to be sent."""
+        # What was acknowledged by now is not deleted yet. What is being deleted is so before the page is read.
+        sent = set(self._sent)
+        rows = [row for row in await outbox.read(self._connection, page) if row.place not in sent]
+        # Perhaps none of them is sent now, and the page is all that `until_drained` waits for.
+        self._wake.set()
         return rows
 
     async def _keep_as_dead_letters(self, too_large: Sequence[OutboxRow]) -> None:
@@ -157,25 +181,55 @@ class Relay:
         await dead_letters.keep_unsendable(self._connection, too_large)
 
 
-def sender(producer: Producer) -> Send:
-    """Returns a `Send` that uses this producer. A row that is too large does not delay the others."""
+def sender(producer: Producer, within: float = ACKNOWLEDGED_WITHIN) -> Send:
+    """Returns a `Send` that uses this producer, and waits `within` seconds. A row that is too large does not delay the
+    others."""
 
     async def send(rows: Sequence[OutboxRow]) -> list[OutboxRow]:
         too_large: list[OutboxRow] = []
         for topic, some in groupby(sorted(rows, key=_to_topic), key=_to_topic):
             group = list(some)
             try:
-                await producer.publish(topic, [_outgoing(row) for row in group])
-            except TooLargeError:
-                # Publishing the others a second time does no harm; see above.
-                for row in group:
-                    try:
-                        await producer.publish(topic, [_outgoing(row)])
-                    except TooLargeError:
-                        too_large.append(row)
+                await publish(topic, group)
+            except TooLargeError as error:
+                await one_by_one(topic, _without_place(group, error), too_large)
+            except PublishError as error:
+                unsent = _without_place(group, error)
+                raise PartlySentError(str(error), unsent, too_large, error.partitions) from error
         return too_large
 
+    async def one_by_one(topic: str, rows: Sequence[OutboxRow], too_large: list[OutboxRow]) -> None:
+        """Publish rows of one topic. None overtakes one of its partition that is not acknowledged."""
+        failure: transient.EventLogError | None = None
+        partitions: int | None = None
+        unsent: list[OutboxRow] = []
+        stalled: set[int] = set()
+        for row in rows:
+            # Of a topic that refuses a row for another reason, as before its partitions are known, all rows wait.
+            if failure and (partitions is None or home_partition(row.key or b"", partitions) in stalled):
+                unsent.append(row)
+                continue
+            try:
+                await publish(topic, [row])
+            except TooLargeError:
+                too_large.append(row)
+            except transient.EventLogError as error:
+                failure = error
+                partitions = error.partitions if isinstance(error, PublishError) else None
+                unsent.append(row)
+                if partitions is not None:
+                    stalled.add(home_partition(row.key or b"", partitions))
+        if failure:
+            raise PartlySentError(str(failure), unsent, too_large, partitions) from failure
+
+    async def publish(topic: str, rows: Sequence[OutboxRow]) -> None:
+        await producer.publish(topic, [_outgoing(row) for row in rows], within=within)
+
     return send
+
+
+def _without_place(rows: Sequence[OutboxRow], error: PublishError) -> list[OutboxRow]:
+    return [row for row, place in zip(rows, error.places, strict=True) if place is None]
 
 
 def _outgoing(row: OutboxRow) -> Outgoing:

@@ -78,6 +78,8 @@ class OutboxPage:
     last: Position
     rows: int = 1
     size: int = 0
+    partitions: frozenset[int] = frozenset()
+    """Of `to_topic`: those of its rows, where somebody keeps count of them."""
 
     def takes(self, topic: str, position: Position, size: int) -> bool:
         """Whether a row may be added: it lies behind the last one in the same generation, and the page has room."""
@@ -104,18 +106,22 @@ class OutboxPages:
     def __iter__(self) -> Iterator[OutboxPage]:
         return iter(self._pages)
 
-    def add(self, row: OutboxRow) -> None:
-        """Add a row by its place; its value is read again."""
+    def add(self, row: OutboxRow) -> OutboxPage:
+        """Add a row by its place; its value is read again. Returns its page."""
         position = row.generation, row.offset, row.ordinal
-        self.add_place(row.topic, row.partition, row.to_topic, position, row.size)
+        return self.add_place(row.topic, row.partition, row.to_topic, position, row.size)
 
-    def add_place(self, topic: str, partition: int, to_topic: str, position: Position, size: int) -> None:
-        """Add a row that is not in memory, given its size in bytes."""
+    def add_place(
+        self, topic: str, partition: int, to_topic: str, position: Position, size: int
+    ) -> OutboxPage:
+        """Add a row that is not in memory, given its size in bytes. Returns its page."""
         page = self._open.get((partition, to_topic))
         if page is not None and page.takes(topic, position, size):
             page.last, page.rows, page.size = position, page.rows + 1, page.size + size
         else:
-            self.append(OutboxPage(topic, partition, to_topic, position, position, size=size))
+            page = OutboxPage(topic, partition, to_topic, position, position, size=size)
+            self.append(page)
+        return page
 
     def append(self, page: OutboxPage) -> None:
         self._pages.append(page)
@@ -123,14 +129,18 @@ class OutboxPages:
 
     def first(self) -> OutboxPage:
         """Returns the first page, to which nothing is added from now on. It stays in the queue until `done`."""
-        page = self._pages[0]
+        return self.closed(0)
+
+    def closed(self, index: int) -> OutboxPage:
+        """Returns the page at this index, to which nothing is added from now on."""
+        page = self._pages[index]
         if self._open.get((page.partition, page.to_topic)) is page:
             del self._open[page.partition, page.to_topic]
         return page
 
-    def done(self) -> None:
-        """Remove the first page."""
-        self._pages.popleft()
+    def done(self, index: int = 0) -> None:
+        """Remove a page to which nothing is added: the first one, or another."""
+        del self._pages[index]
 
 
 COLUMNS = tuple(OutboxRow.__dataclass_fields__)
