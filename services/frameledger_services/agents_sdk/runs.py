@@ -85,7 +85,8 @@ class Runs:
     def answer_started(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
         """Called when a model is requested. An open answer of another run was interrupted, unless the end of that run
         is still to be reported: by its scope."""
-        run, frames = self._run(scope, context), list[Fields]()
+        run = self._run(scope, context)
+        frames: list[Fields] = []
         answer = self._answer
         if answer is not None and answer.run is not run and answer.run.scope is None:
             frames += self.interrupted([answer.run])

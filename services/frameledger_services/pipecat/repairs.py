@@ -142,6 +142,11 @@ class _Words:
         return text.strip()
 
 
+def _is_for_a_voice(frame: LLMTextFrame | LLMFullResponseEndFrame) -> bool:
+    """Returns whether a worker wrote this for a voice to speak, if there is one."""
+    return frame.run_id is not None and not frame.skip_tts
+
+
 @dataclass(slots=True)
 class Unrecorded:
     """The content of frames that is not in the messages."""
@@ -177,12 +182,12 @@ class Unrecorded:
             case LLMMirrorFrame():
                 # Another process, whose user is not muted.
                 self.is_muted = False
-            case LLMTextFrame() if frame.run_id is not None and self.is_spoken and not frame.skip_tts:
+            case LLMTextFrame() if self.is_spoken and _is_for_a_voice(frame):
                 # Written by a worker. Its spoken words are frames of their own.
                 pass
             case TextFrame() if frame.append_to_context:
                 if isinstance(frame, LLMTextFrame):
-                    self.is_written = self.is_written or (frame.run_id is not None and not frame.skip_tts)
+                    self.is_written = self.is_written or _is_for_a_voice(frame)
                 elif self.is_written:
                     # The worker's text is being spoken.
                     self.heard = _Words(is_complete=self.heard.is_complete)
@@ -198,9 +203,7 @@ class Unrecorded:
                 if (frame.attempt or 1) > 1:
                     # A new attempt repeats the text of the previous one.
                     self.heard.clear()
-            case LLMFullResponseEndFrame() if (
-                frame.run_id is not None and self.is_spoken and not frame.skip_tts
-            ):
+            case LLMFullResponseEndFrame() if self.is_spoken and _is_for_a_voice(frame):
                 # Of a worker. Its words are being spoken.
                 pass
             case LLMFullResponseEndFrame():

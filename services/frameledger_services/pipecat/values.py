@@ -116,7 +116,7 @@ def tools_to_json(tools: Any, more: Iterable[Any] = ()) -> list[Any]:
         *(_tool(one) for one in _each(standard)),
         *(_tool(one) for one in more),
         *(
-            {"llm": str(getattr(name, "value", name)), "tool": to_json(one)}
+            {"llm": _key(name), "tool": to_json(one)}
             for name, several in by_provider
             for one in _each(several)
         ),

@@ -14,7 +14,8 @@ from frameledger_services import extras
 from frameledger_services.audit import proof_files
 from frameledger_services.cli.audit import verify_files
 from frameledger_services.cli.terminal import backend, options, output
-from frameledger_services.cli.terminal.input_file import is_pipe, readable
+from frameledger_services.cli.terminal.input_file import readable
+from frameledger_services.cli.terminal.whole_file import is_device
 
 commands = typer.Typer()
 
@@ -40,7 +41,7 @@ def _is_file(one: str) -> bool:
 def _ids_or_files(values: list[str] | None) -> list[str] | None:
     """Typer callback that validates the ids, which are whatever is no file."""
     for one in values or ():
-        if is_pipe(one):
+        if is_device(one):
             raise typer.BadParameter(
                 f"{one} is a pipe or a device, and is read more than once: save it as a file"
             )

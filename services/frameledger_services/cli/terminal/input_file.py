@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from frameledger_services.cli.terminal import output
-
-
-def is_pipe(path: str | Path) -> bool:
-    """Returns whether there is something of that name that can be read once only: a pipe or a device."""
-    # Not the methods of a path, which raise for a name that is too long.
-    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+from frameledger_services.cli.terminal.whole_file import is_device
 
 
 def refuse_pipe(path: Path) -> None:
     """End the command with exit code 1 if the path of a file that is read more than once is that of a pipe."""
-    if is_pipe(path):
+    if is_device(path):
         output.fail(f"{path} is a pipe or a device, and is read more than once.", "Save it as a file first.")
 
 

@@ -35,10 +35,11 @@ def refuse_folder(path: Path) -> None:
         output.fail(f"{path} cannot be written: it is a folder.", "Give the path of a file.")
 
 
-def is_device(path: Path) -> bool:
-    """Returns whether it is a pipe or a device, which is written as it is: renaming would put a file
-    in its place."""
-    return path.exists() and not path.is_file()
+def is_device(path: str | Path) -> bool:
+    """Returns whether it is a pipe or a device. It is written as it is: renaming would put a file in its place. What is
+    read of it cannot be read again."""
+    # Not the methods of a path, which raise for a name that is too long.
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 @contextmanager
