@@ -50,16 +50,17 @@ def running() -> list[Path]:
     with suppress(OSError):
         for note in sorted(_notes().iterdir()):
             directory = Path(note.read_text(encoding="utf-8"))
-            if _is_held(directory / RUN / LOCK):
+            if is_running(directory):
                 directories.append(directory)
             else:
                 note.unlink(missing_ok=True)
     return directories
 
 
-def _is_held(lock: Path) -> bool:
+def is_running(directory: Path) -> bool:
+    """Returns whether an `up` runs in this data directory. What one that was killed left there says nothing."""
     try:
-        file = os.open(lock, os.O_RDONLY)
+        file = os.open(directory / RUN / LOCK, os.O_RDONLY)
     except OSError:
         return False
     try:

@@ -206,12 +206,15 @@ def running_file(data_dir: Path) -> Path:
 
 
 def read_running(data_dir: Path) -> dict[str, str]:
-    """Returns the addresses of a running `up`; empty if none runs."""
+    """Returns the addresses of a running `up`; empty if none runs.
+
+    One that was killed leaves its file. Its ports may be those of another `up` by now, whose broker takes every frame.
+    """
     try:
         addresses: dict[str, str] = json.loads(running_file(data_dir).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return addresses
+    return addresses if data_directory.is_running(data_dir) else {}
 
 
 def _is_ours(variable: str) -> bool:

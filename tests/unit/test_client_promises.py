@@ -3,7 +3,6 @@
 import asyncio
 import builtins
 import inspect
-import json
 import multiprocessing
 import os
 import re
@@ -12,6 +11,7 @@ import warnings
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
+from tests.support.data_directories import running_in
 
 from frameledger.frames import LLMRunFrame
 from frameledger_services import client
@@ -37,7 +37,6 @@ from frameledger_services.event_log.publish_errors import (
     TooLargeError,
     UnacknowledgedError,
 )
-from frameledger_services.settings_sources import running_file
 from frameledger_services.store.connections import failure
 
 NAME = re.compile(r"\b\w+(?:Error|Warning)\b")
@@ -120,14 +119,12 @@ def test_what_cannot_be_a_conversation_is_one_that_does_not_exist(kind):
 
 
 def test_without_settings_a_client_finds_a_stack_that_runs_in_a_folder_above(monkeypatch, tmp_path):
-    running = running_file(tmp_path / ".frameledger")
-    running.parent.mkdir(parents=True)
     addresses = {"kafka_bootstrap_servers": "127.0.0.1:1", "database_url": "dbname=embedded"}
-    running.write_text(json.dumps(addresses), encoding="utf-8")
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
-    settings = Client()._settings
+    with running_in(tmp_path / ".frameledger", addresses):
+        settings = Client()._settings
     assert settings.kafka_bootstrap_servers == "127.0.0.1:1"
     assert settings.database_url.get_secret_value() == "dbname=embedded"
 

@@ -1,13 +1,12 @@
 """Which data directory is meant, and what is said where none is."""
 
-import fcntl
-import json
 import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.data_directories import running_in
 from typer.testing import CliRunner
 
 from frameledger_services import access, data_directory
@@ -31,14 +30,10 @@ def made(folder):
 
 @contextmanager
 def held(directory):
-    """As by an `up` that runs in it."""
-    file = os.open(directory / "run" / "lock", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(file, fcntl.LOCK_EX)
-    data_directory.remember(directory)
-    try:
+    """As by an `up` that runs in it, of which other folders are told."""
+    with running_in(directory):
+        data_directory.remember(directory)
         yield
-    finally:
-        os.close(file)
 
 
 @pytest.fixture(autouse=True)
@@ -49,12 +44,12 @@ def state_of_its_own(monkeypatch, tmp_path):
 def test_the_data_directory_is_looked_for_upwards_as_git_looks_for_its_own(tmp_path, monkeypatch):
     directory = made(tmp_path)
     addresses = {"kafka_bootstrap_servers": "127.0.0.1:1", "database_url": "dbname=embedded"}
-    running_file(directory).write_text(json.dumps(addresses), encoding="utf-8")
     examples = tmp_path / "infra" / "examples"
     examples.mkdir(parents=True)
 
     monkeypatch.chdir(examples)
-    loaded = load({})
+    with running_in(directory, addresses):
+        loaded = load({})
     assert loaded.settings.kafka_bootstrap_servers == "127.0.0.1:1"
     assert loaded.settings.data_dir == directory
     assert loaded.sources["data_dir"] == f"found in {tmp_path}"
@@ -162,6 +157,20 @@ def test_what_was_stopped_is_forgotten_and_what_was_killed_too(tmp_path):
         data_directory.forget(stopped)
         assert data_directory.running() == [runs]
     assert data_directory.running() == []
+
+
+@pytest.mark.regression("journey 90")
+def test_the_addresses_that_a_killed_up_left_are_those_of_nobody(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    addresses = {"kafka_bootstrap_servers": "127.0.0.1:1", "database_url": "dbname=embedded"}
+    with running_in(tmp_path / ".frameledger", addresses):
+        assert load({}).settings.kafka_bootstrap_servers == "127.0.0.1:1"
+    assert running_file(tmp_path / ".frameledger").exists()
+    loaded = load({})
+    assert (loaded.settings.kafka_bootstrap_servers, loaded.settings.database_url) == (None, None)
+    assert loaded.sources["kafka_bootstrap_servers"] == "default"
+    with pytest.raises(SettingsError, match="frameledger up"):
+        access.kafka_options(loaded.settings)
 
 
 def test_nothing_is_said_where_nothing_can_be_noted(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.support.data_directories import running_in
 
 from frameledger_services.cli.doctor import processes
 from frameledger_services.embedded.record import Phase, Process, Record, State, write_record
@@ -13,13 +14,20 @@ from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 
 
 def findings(directory, *running):
-    (directory / "run").mkdir()
     record = Record(pid=1, started=0.0, phase=Phase.READY, processes=running)
-    write_record(directory, record)
-    return asyncio.run(processes.findings(Settings(data_dir=directory)))
+    with running_in(directory):
+        write_record(directory, record)
+        return asyncio.run(processes.findings(Settings(data_dir=directory)))
 
 
 def test_without_an_up_there_is_nothing_to_say(tmp_path):
+    assert asyncio.run(processes.findings(Settings(data_dir=tmp_path))) == []
+
+
+@pytest.mark.regression("journey 90")
+def test_the_ports_that_a_killed_up_left_are_not_asked(tmp_path):
+    projector = Process(name="projector", state=State.RUNNING, metrics="http://127.0.0.1:1/metrics")
+    assert findings(tmp_path, projector) != []
     assert asyncio.run(processes.findings(Settings(data_dir=tmp_path))) == []
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from tests.support.data_directories import running_in
 from typer.testing import CliRunner
 
 from frameledger_services import access
@@ -175,17 +176,15 @@ def test_an_error_does_not_show_the_value_that_was_refused():
 
 
 def test_a_running_up_fills_in_what_nobody_set_and_nothing_else(tmp_path):
-    file = running_file(tmp_path)
-    file.parent.mkdir()
     addresses = {"kafka_bootstrap_servers": "127.0.0.1:1", "database_url": "dbname=embedded"}
-    file.write_text(json.dumps(addresses), encoding="utf-8")
     environment = {"FRAMELEDGER_DATA_DIR": str(tmp_path), "FRAMELEDGER_DATABASE_URL": "dbname=mine"}
-    loaded = load(environment)
+    with running_in(tmp_path, addresses):
+        loaded = load(environment)
+        assert load(environment, look_for_running=False).settings.kafka_bootstrap_servers is None
     assert loaded.settings.kafka_bootstrap_servers == "127.0.0.1:1"
     assert loaded.sources["kafka_bootstrap_servers"] == "frameledger up"
     assert loaded.settings.database_url.get_secret_value() == "dbname=mine"
     assert loaded.sources["database_url"] == "environment"
-    assert load(environment, look_for_running=False).settings.kafka_bootstrap_servers is None
 
 
 def beside(tmp_path, *lines):
@@ -223,10 +222,8 @@ def test_the_file_in_the_data_directory_says_what_the_environment_does_not(tmp_p
 @pytest.mark.regression("journey 22")
 def test_the_settings_file_comes_before_a_running_up(tmp_path):
     environment, file = beside(tmp_path, "FRAMELEDGER_DATABASE_URL=dbname=mine")
-    running = running_file(tmp_path)
-    running.parent.mkdir()
-    running.write_text(json.dumps({"database_url": "dbname=embedded"}), encoding="utf-8")
-    assert load(environment).sources["database_url"] == f"file {file}"
+    with running_in(tmp_path, {"database_url": "dbname=embedded"}):
+        assert load(environment).sources["database_url"] == f"file {file}"
 
 
 @pytest.mark.regression("journey 22")
@@ -395,9 +392,9 @@ def test_the_settings_file_of_another_user_counts_only_where_its_directory_was_n
 def anothers(tmp_path, monkeypatch):
     """A data directory in the working folder, of another user, with the addresses of an `up`."""
     directory = tmp_path / ".frameledger"
-    running_file(directory).parent.mkdir(parents=True)
     addresses = {"kafka_bootstrap_servers": "elsewhere.example:9092", "pager": "touch ran"}
-    running_file(directory).write_text(json.dumps(addresses), encoding="utf-8")
+    with running_in(directory, addresses):
+        pass
     monkeypatch.chdir(tmp_path)
     theirs, stat = os.stat_result((0o40755, 0, 0, 0, 4711, 0, 0, 0, 0, 0)), Path.stat
     monkeypatch.setattr(
@@ -413,7 +410,8 @@ def test_the_addresses_of_another_user_count_only_where_their_directory_was_name
         ".frameledger belongs to another user; to use it anyway, set FRAMELEDGER_DATA_DIR=.frameledger."
     )
     named = {"FRAMELEDGER_DATA_DIR": str(anothers)}
-    assert load(named).settings.kafka_bootstrap_servers == "elsewhere.example:9092"
+    with running_in(anothers):
+        assert load(named).settings.kafka_bootstrap_servers == "elsewhere.example:9092"
 
 
 @pytest.mark.regression("fault 86")

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 
+from frameledger_services import data_directory
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal import suggestion
 from frameledger_services.settings import Settings
@@ -57,7 +58,8 @@ def _services(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
         from frameledger_services.embedded.record import State, read_record
     except ImportError:
         return {}, {}
-    record = read_record(settings.directory)
+    # The record of one that was killed names ports that may be those of another `up` by now.
+    record = read_record(settings.directory) if data_directory.is_running(settings.directory) else None
     services = () if record is None else record.processes
     addresses = {
         one.name: one.metrics.removesuffix("/metrics") + "/readyz"

@@ -9,11 +9,9 @@ from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection
-from pydantic import SecretStr
 
 from frameledger_services.cli.doctor.finding import Finding
-from frameledger_services.settings import PREFIX, Settings
-from frameledger_services.settings_sources import read_running
+from frameledger_services.settings import Settings
 from frameledger_services.store import server
 from frameledger_services.store.server import Server
 
@@ -50,13 +48,6 @@ def start_it(settings: Settings, variable: str) -> str:
     """Returns the remedy for a server that does not answer at the address of this variable."""
     if _is_up(settings.directory):
         return "`frameledger up` is running and restarts it: `frameledger status` says why it is down."
-    name = variable.removeprefix(PREFIX).lower()
-    address = getattr(settings, name)
-    if isinstance(address, SecretStr):
-        address = address.get_secret_value()
-    if read_running(settings.data_dir).get(name) == address:
-        # The address that an `up` left, which was killed.
-        return "Start it: `frameledger up`."
     return f"Start it, or set {variable} to its address. `frameledger config` shows where the address comes from."
 
 
