@@ -59,29 +59,10 @@ class ChangingRows:
         last: int,
         still_open: set[Key],
     ) -> None:
-        stored_by_key = {}
-        for version, *values in await self._rows.upto(last):
-            row = dict(zip(self._columns, values, strict=True))
-            key = tuple(row[name] for name in self._key)
-            if version < first:
-                self._older[key] = _Pair({}, row)
-            else:
-                stored_by_key[key] = row
-        for key, columns in new.items():
-            expected = {**self._defaults, **columns}
-            if (stored_row := stored_by_key.pop(key, None)) is None:
-                self._add(int(expected["requested_version"]), key, ROW, None, _shown(expected))
-            else:
-                self._open[key] = _Pair(expected, stored_row)
-        for key, row in stored_by_key.items():
-            self._add(int(row["requested_version"]), key, ROW, _shown(row), None)
-        for key, columns in patches.items():
-            if (pair := self._open.get(key)) is not None:
-                for name, value in columns.items():
-                    pair.expected[name] = pair.expected[name] + value if name in COUNTED else value
-            elif (pair := self._older.get(key)) is not None:
-                pair.expected.update((name, value) for name, value in columns.items() if name not in COUNTED)
-            # Else its row is missing, which was reported, or began before the fold did.
+        """Compare the rows of a folded piece, from the version `first` to `last`, that are over behind it: of those
+        that begin in it (`new`) and that it changes (`patches`), all but the ones that are `still_open`."""
+        self._begin(new, await self._read(first, last))
+        self._patch(patches)
         for key in [key for key in self._open if key not in still_open]:
             self._compare_row(key, self._open.pop(key))
 
@@ -89,19 +70,47 @@ class ChangingRows:
         """Compare what is left; the fold began behind the version `after`."""
         for key, pair in self._open.items():
             self._compare_row(key, pair)
-        for version, *values in await self._rows.upto(FOR_EVER):
-            row = dict(zip(self._columns, values, strict=True))
-            key = tuple(row[name] for name in self._key)
-            if version <= after:
-                self._older[key] = _Pair({}, row)
-            else:
-                self._add(version, key, ROW, _shown(row), None)
+        for row in (await self._read(after + 1, FOR_EVER)).values():
+            self._add_unexpected(row)
         for key, pair in self._older.items():
             row = pair.stored
             since = {
                 name: row[name] for name in row if name.endswith("_version") and (row[name] or 0) > after
             }
             self._compare_row(key, _Pair({**dict.fromkeys(since), **pair.expected}, row))
+
+    async def _read(self, first: int, last: int) -> dict[Key, dict[str, Any]]:
+        """Returns the next stored rows, up to the version `last`. Those from before `first`, where the fold began, are
+        kept as older ones instead."""
+        rows: dict[Key, dict[str, Any]] = {}
+        for version, *values in await self._rows.upto(last):
+            row = dict(zip(self._columns, values, strict=True))
+            key = tuple(row[name] for name in self._key)
+            if version < first:
+                self._older[key] = _Pair({}, row)
+            else:
+                rows[key] = row
+        return rows
+
+    def _begin(self, new: Mapping[Key, Mapping[str, Any]], stored: dict[Key, dict[str, Any]]) -> None:
+        """Pair the rows that should begin with those that are `stored`."""
+        for key, columns in new.items():
+            expected = {**self._defaults, **columns}
+            if (row := stored.pop(key, None)) is None:
+                self._add(int(expected["requested_version"]), key, ROW, None, _shown(expected))
+            else:
+                self._open[key] = _Pair(expected, row)
+        for row in stored.values():
+            self._add_unexpected(row)
+
+    def _patch(self, patches: Mapping[Key, Mapping[str, Any]]) -> None:
+        for key, columns in patches.items():
+            if (pair := self._open.get(key)) is not None:
+                for name, value in columns.items():
+                    pair.expected[name] = pair.expected[name] + value if name in COUNTED else value
+            elif (pair := self._older.get(key)) is not None:
+                pair.expected.update((name, value) for name, value in columns.items() if name not in COUNTED)
+            # Else its row is missing, which was reported, or began before the fold did.
 
     def _compare_row(self, key: Key, pair: _Pair) -> None:
         expected, row = pair.expected, pair.stored
@@ -114,57 +123,39 @@ class ChangingRows:
             if was != value and not (was is None and name in NULL_BEFORE) and name != "context_id":
                 self._add(_version_of(name, expected, row), key, name, was, value)
 
-    def _add(self, version: int, key: tuple[Any, ...], field: str, was: object, expected: object) -> None:
+    def _add_unexpected(self, row: Mapping[str, Any]) -> None:
+        key = tuple(row[name] for name in self._key)
+        self._add(int(row["requested_version"]), key, ROW, _shown(row), None)
+
+    def _add(self, version: int, key: Key, field: str, was: object, expected: object) -> None:
         self._differences.add(
             version, self._name, field, was, expected, dict(zip(self._key, key, strict=True))
         )
 
 
-_WRITTEN_AT = (
-    ("settled_version", {"settled_version", "settled_at", "status", "result"}),
+_WRITTEN_AT: tuple[tuple[str, str], ...] = (
+    ("settled_version", "settled_version settled_at status result"),
     (
         "closed_version",
-        {
-            *("closed_version", "closed_at", "status", "finish_reason", "said", "usage_partial", "error"),
-            *("error_code", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"),
-            "reasoning_tokens",
-        },
+        "closed_version closed_at status finish_reason said usage_partial error error_code input_tokens output_tokens "
+        "cache_read_tokens cache_write_tokens reasoning_tokens",
     ),
-    ("resolved_version", {"resolved_version"}),
-    ("interrupted_version", {"interrupted_version"}),
+    ("resolved_version", "resolved_version"),
+    ("interrupted_version", "interrupted_version"),
     (
         "started_version",
-        {
-            *(
-                "started_version",
-                "started_at",
-                "first_text_at",
-                "attempt",
-                "claim",
-                "worker",
-                "provider",
-                "model",
-            ),
-            *(
-                "request_sha256",
-                "synchronous",
-                "safe_to_retry",
-                "timeout_secs",
-                "waiting_for",
-                "waiting_deadline",
-            ),
-            *("progress_count", "status", "error", "error_code", "is_copy"),
-        },
+        "started_version started_at first_text_at attempt claim worker provider model request_sha256 synchronous "
+        "safe_to_retry timeout_secs waiting_for waiting_deadline progress_count status error error_code is_copy",
     ),
-    ("opened_version", {"opened_version", "opened_at", "status"}),
-    ("dispatched_version", {"dispatched_version", "dispatched_at", "status"}),
+    ("opened_version", "opened_version opened_at status"),
+    ("dispatched_version", "dispatched_version dispatched_at status"),
 )
 """By which version a column was written last, as far as the row says it."""
 
 
 def _version_of(name: str, expected: Mapping[str, Any], row: Mapping[str, Any]) -> int:
     for version, columns in _WRITTEN_AT:
-        if name in columns and (at := expected.get(version) or row.get(version)) is not None:
+        if name in columns.split() and (at := expected.get(version) or row.get(version)) is not None:
             return int(at)
     return int(row["requested_version"])
 

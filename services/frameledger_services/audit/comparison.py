@@ -1,6 +1,6 @@
 """Compares the tables of one conversation with the fold of its frames, piece by piece, in bounded memory.
 
-    comparison = Comparison(stored_rows.rows(connection, context_id), found)
+    comparison = TableComparison(stored_rows.rows(connection, context_id), Differences())
     async for page in stored_rows.frames(connection, context_id):
         await comparison.compare(refold.fold(page), refold.head)
     await comparison.finish(refold.head)
