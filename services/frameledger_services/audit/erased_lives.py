@@ -31,6 +31,7 @@ class Life:
         self._refold = Refold(head, unknown_again=True)
         self._state: State = head.state
         self._upto = FOR_EVER if parked_version is None else parked_version - 1
+        self.context_id = head.context_id
         self.first_version = head.version + 1
         self.first_chain = head.chain
 

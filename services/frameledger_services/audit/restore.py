@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from uuid import UUID
 
 from frameledger.chain import next_link
@@ -28,17 +29,42 @@ from frameledger_services.event_log.reader import records_between
 from frameledger_services.event_log.topics import home_partition
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.decoded import decode_record
-from frameledger_services.projector.frame_row import named_id
+from frameledger_services.projector.frame_row import frame_row, logged_at_of
+from frameledger_services.projector.head import Head
 from frameledger_services.projector.rebuild_fold import DamagedFramesError
-from frameledger_services.projector.rows import FrameRow, at, clean, clean_or_none, time_of
+from frameledger_services.projector.rows import FrameRow
 from frameledger_services.recovery.diagnosis import NO_END, generation_at, spans
 from frameledger_services.settings import Settings
 from frameledger_services.store import dead_letters, frame_ids, missing_frames, recovery, tables, topics
 from frameledger_services.store import rebuild as statements
 from frameledger_services.store.batch import Insert, insert_values
-from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
+from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.missing_frames import Neighbor, VersionGap
 from frameledger_services.store.recovery import RecoveryReceipt
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """Missing frames of a life, and the stored frames at both ends: None for the beginning of the life, and behind its
+    newest frame."""
+
+    life: Life
+    versions: VersionGap
+    before: Neighbor | None
+    behind: Neighbor | None
+
+    @property
+    def missing(self) -> int:
+        return self.versions.behind - self.versions.before - 1
+
+    def is_closed_by(self, rows: Sequence[FrameRow], newest_chain: bytes) -> bool:
+        """Whether these rows are all that is missing: the chain goes on from the last of them."""
+        if len(rows) < self.missing:
+            return False
+        chain, behind = rows[-1].chain, self.behind
+        if behind is None:
+            return chain == newest_chain
+        return next_link(chain, behind.version, behind.source, behind.payload) == behind.chain
 
 
 class Restoring:
@@ -62,91 +88,65 @@ class Restoring:
         """
         life = await Life.load(connection, context_id)
         restored = 0
-        for gap in await missing_frames.gaps(connection, context_id, life.first_version):
-            await life.advance(gap.before)
-            restored += await self._close(connection, context_id, gap, life)
+        for versions in await missing_frames.gaps(connection, context_id, life.first_version):
+            await life.advance(versions.before)
+            before = await missing_frames.neighbor(connection, context_id, versions.before)
+            behind = await missing_frames.neighbor(connection, context_id, versions.behind)
+            restored += await self._close(connection, _Gap(life, versions, before, behind))
         return restored
 
-    async def _close(self, connection: Connection, context_id: ContextId, gap: VersionGap, life: Life) -> int:
-        before = await missing_frames.neighbor(connection, context_id, gap.before)
-        behind = await missing_frames.neighbor(connection, context_id, gap.behind)
-        rows = [row async for row in self._rows(connection, context_id, gap, before, behind, life)]
+    async def _close(self, connection: Connection, gap: _Gap) -> int:
+        context_id = gap.life.context_id
+        rows = [row async for row in self._rows(connection, gap)]
         await self._failpoint("before hold")
         async with connection.transaction():
             held = await statements.hold(connection, context_id)
-            if held is None or await life.is_over():
+            if held is None or await gap.life.is_over():
                 return 0  # erased meanwhile; in the second case another life has begun
-            chain = rows[-1].chain if rows else b""
-            closes = (
-                chain == held.chain
-                if behind is None
-                else next_link(chain, behind.version, behind.source, behind.payload) == behind.chain
-            )
-            missing = gap.behind - gap.before - 1
-            if len(rows) < missing or not closes:
-                problem = f"{missing} frames are missing, and the log does not have the ones that were there"
-                raise DamagedFramesError(context_id, gap.before + 1, problem)
+            if not gap.is_closed_by(rows, held.chain):
+                problem = (
+                    f"{gap.missing} frames are missing, and the log does not have the ones that were there"
+                )
+                raise DamagedFramesError(context_id, gap.versions.before + 1, problem)
             restored = [_as_parked(row, held.parked_version) for row in rows]
             await insert_values(connection, Insert(tables.frames, FrameRow._fields, restored))
         return len(rows)
 
-    async def _rows(
-        self,
-        connection: Connection,
-        context_id: ContextId,
-        gap: VersionGap,
-        before: Neighbor | None,
-        behind: Neighbor | None,
-        life: Life,
-    ) -> AsyncIterator[FrameRow]:
+    async def _rows(self, connection: Connection, gap: _Gap) -> AsyncIterator[FrameRow]:
         """Yields the rows of the gap's frames, from the records that lie between those of its neighbors."""
-        version, chain, logged_at = gap.before, life.first_chain, None
-        if before is not None:
-            chain, logged_at = before.chain, before.logged_at
-        async with aclosing(self._candidates(connection, context_id, before, behind, life)) as candidates:
+        life, head = gap.life, Head.new(gap.life.context_id)
+        head.version, head.chain = gap.versions.before, life.first_chain
+        if gap.before is not None:
+            head.chain, head.last_at = gap.before.chain, gap.before.logged_at
+        async with aclosing(self._candidates(connection, gap)) as candidates:
             async for record, logged in candidates:
-                if version + 1 == gap.behind:
+                if head.version + 1 == gap.versions.behind:
                     return
-                if life.is_left_out(version + 1, logged):
+                if life.is_left_out(head.version + 1, logged):
                     continue
-                version += 1
-                chain = next_link(chain, version, logged.source, record.value or b"")
-                time = at(record.timestamp_ms or 0)
-                logged_at = time if logged_at is None else max(time, logged_at)
-                if behind is not None:
+                logged_at = logged_at_of(record, head)
+                if gap.behind is not None:
                     # A copy of a record that the log lost is younger than the frame.
-                    logged_at = min(logged_at, behind.logged_at)
-                life.fold(version, logged, logged_at)
-                yield FrameRow(
-                    context_id=context_id,
-                    version=version,
-                    frame_id=frame_uuid(logged.frame_id),
-                    logged_at=logged_at,
-                    produced_at=time_of(logged.frame.produced_at),
-                    offset=record.offset,
-                    partition=record.partition,
-                    type=clean(logged.frame.type),
+                    logged_at = min(logged_at, gap.behind.logged_at)
+                head.version += 1
+                head.chain = next_link(head.chain, head.version, logged.source, record.value or b"")
+                head.last_at = logged_at
+                life.fold(head.version, logged, logged_at)
+                yield frame_row(
+                    record,
+                    logged,
+                    head,
+                    frame_uuid(logged.frame_id),
+                    logged_at,
                     outcome="unknown",
                     reason=None,
-                    run_id=named_id(logged.frame, "run_id"),
-                    tool_call_id=named_id(logged.frame, "tool_call_id"),
-                    source=clean_or_none(logged.source),
-                    trace_id=logged.trace_id,
-                    chain=chain,
-                    payload=record.value or b"",
-                    generation=record.generation,
-                    causation_id=None if logged.causation_id is None else cause_uuid(logged.causation_id),
                 )
 
     async def _candidates(
-        self,
-        connection: Connection,
-        context_id: ContextId,
-        before: Neighbor | None,
-        behind: Neighbor | None,
-        life: Life,
+        self, connection: Connection, gap: _Gap
     ) -> AsyncGenerator[tuple[Record, LoggedFrame], None]:
-        """Yields the conversation's records between two of its frames that are frames and not stored."""
+        """Yields the conversation's records in a gap that are frames and not stored."""
+        context_id = gap.life.context_id
         topic = await topics.newest(connection, self._topic)
         if topic is None:
             return
@@ -154,13 +154,7 @@ class Restoring:
         partition = home_partition(key, topic.partitions)
         receipts = await recovery.receipts(connection, self._topic)
         on_log = _OnLog([one for one in receipts if one.partition == partition], topic.generation)
-        async with self._probing:
-            first, end = await self._probe.offsets(partition)
-        if before is not None:
-            first = max(first, on_log.first_behind(before.generation, before.offset))
-        elif (place := await life.place_before(self._topic, partition)) is not None:
-            first = max(first, on_log.first_behind(place.generation, place.offset))
-        end = end if behind is None else min(end, on_log.end_before(behind))
+        first, end = await self._offsets(gap, partition, on_log)
         rejected = await dead_letters.places_within(
             connection, self._topic, context_id, partition, first, end
         )
@@ -182,6 +176,17 @@ class Restoring:
                     continue
                 seen.add(pair)
                 yield record, logged
+
+    async def _offsets(self, gap: _Gap, partition: int, on_log: _OnLog) -> tuple[int, int]:
+        """Returns the first offset at which a record of the gap may lie, and the end of these offsets."""
+        async with self._probing:
+            first, end = await self._probe.offsets(partition)
+        place = gap.before or await gap.life.place_before(self._topic, partition)
+        if place is not None:
+            first = max(first, on_log.first_behind(place.generation, place.offset))
+        if gap.behind is not None:
+            end = min(end, on_log.end_before(gap.behind))
+        return first, end
 
 
 def _as_parked(row: FrameRow, parked_version: int | None) -> FrameRow:
