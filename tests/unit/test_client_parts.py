@@ -6,6 +6,7 @@ import gc
 import itertools
 import json
 import math
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -391,6 +392,47 @@ def test_whoever_comes_just_before_the_loop_of_a_client_is_closed_is_told(monkey
             # If it was not told, its thread would never end, and so the test.
             for waiting in list(client._waiting):
                 waiting.cancel()
+
+
+@pytest.mark.regression("journey 91")
+def test_an_iteration_that_is_collected_in_the_thread_of_the_client_does_not_stop_it():
+    """Python ends what was left half way in whichever thread collects garbage."""
+    client = SyncClient(Settings())
+    ended = threading.Event()
+
+    async def frames():
+        try:
+            while True:
+                yield "a frame"
+        finally:
+            ended.set()
+
+    iteration = client._iterate(frames())
+    assert next(iteration) == "a frame"
+    client._loop.call_soon_threadsafe(iteration.close)
+    try:
+        assert ended.wait(IN_PROCESS)
+    finally:
+        # If it waits for itself, it could not be closed either.
+        for waiting in list(client._waiting):
+            waiting.cancel()
+        client.close()
+
+
+@pytest.mark.regression("journey 91")
+def test_an_iteration_that_outlives_its_client_is_ended_without_a_word(recwarn):
+    client = SyncClient(Settings())
+
+    async def frames():
+        while True:
+            yield "a frame"
+
+    iteration = client._iterate(frames())
+    assert next(iteration) == "a frame"
+    client.close()
+    iteration.close()
+    gc.collect()
+    assert [str(one.message) for one in recwarn] == []
 
 
 @pytest.mark.regression("journey 23")

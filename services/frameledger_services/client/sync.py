@@ -155,8 +155,19 @@ class Threaded(Generic[_C]):
             while (frame := self._do(_next(frames))) is not None:
                 yield frame
         finally:
-            with suppress(RuntimeError):
-                self._do(_end(frames))
+            self._leave(frames)
+
+    def _leave(self, frames: AsyncGenerator[StoredFrame, None]) -> None:
+        """End an iteration, without waiting for it. Python does so with one that was left half way wherever it collects
+        garbage: in any thread, also in the loop's own and in one that has our lock."""
+        if os.getpid() != self._process:
+            return
+        end = _end(frames)
+        try:
+            asyncio.run_coroutine_threadsafe(end, self._loop)
+        except RuntimeError:
+            # The loop is closed, and has ended it.
+            end.close()
 
 
 class SyncClient(Threaded[Client]):
