@@ -8,13 +8,14 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from frameledger.frames import AnyFrame
 from frameledger_services.cli.publish import given_frames, render
-from frameledger_services.cli.terminal import backend, options, output, suggestion
+from frameledger_services.cli.terminal import backend, options, output, stdin, suggestion
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.client import (
     Client,
@@ -112,7 +113,7 @@ async def _publish(
         count, outcomes = 0, Counter[str | None]()
         last: PublishedFrame | None = None
         # In a thread, because standard input may block while acknowledgements arrive.
-        while frames := await asyncio.to_thread(next, batches, None):
+        while frames := await stdin.in_thread(partial(next, batches, None)):
             try:
                 published = await client.publish(
                     context,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from frameledger.frames import AnyFrame
 from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
-from frameledger_services.cli.terminal import output
+from frameledger_services.cli.terminal import output, stdin
 from frameledger_services.client import with_defaults
 
 AT_ONCE = 1_000
@@ -68,10 +66,8 @@ def _inputs(argument: str) -> Iterator[_Input]:
 
 def _lines_of_standard_input() -> Iterator[list[_Input]]:
     """Yields the lines that are available, and at the end of input the rest. A line that is too long is split."""
-    # Typed as Any for `read1`, which returns the available bytes instead of waiting for more.
-    standard_input: Any = sys.stdin.buffer
     rest, number = b"", 0
-    while chunk := standard_input.read1(1 << 16):
+    while chunk := stdin.read_available():
         *lines, rest = (rest + chunk).split(b"\n")
         if len(rest) > MAX_VALUE_BYTES:
             lines, rest = [*lines, rest], b""

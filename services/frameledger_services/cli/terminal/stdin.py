@@ -1,13 +1,50 @@
-"""Lines of standard input (terminal, pipe or file), read by a thread for an event loop."""
+"""Standard input (terminal, pipe or file), read by a thread for an event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import os
+import sys
 import threading
 from collections.abc import Callable
+from concurrent import futures
+from typing import Any, TypeVar
 
 PIECE = 65_536
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Returns what `work` returns, which may wait for input. Unlike `asyncio.to_thread` it does not keep a command that
+    is interrupted from ending."""
+    done: futures.Future[T] = futures.Future()
+    # From now on the thread may set its result, also if nobody waits for it any more.
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    # A daemon thread, because a blocking read cannot be stopped.
+    threading.Thread(target=run, name="typed", daemon=True).start()
+    return await asyncio.wrap_future(done)
+
+
+def read_available() -> bytes:
+    """Waits for input, and returns what there is; nothing at its end. It reads the descriptor, because the interpreter
+    locks `sys.stdin` at exit, and may find a thread in it."""
+    try:
+        file = sys.stdin.fileno()
+    except io.UnsupportedOperation:
+        # Text that this process was given in place of its input.
+        buffer: Any = sys.stdin.buffer
+        available: bytes = buffer.read1(PIECE)
+        return available
+    return os.read(file, PIECE)
 
 
 def read_lines(file: int, tell: Callable[[str | None], None]) -> None:
