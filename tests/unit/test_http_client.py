@@ -3,6 +3,9 @@
 import asyncio
 import json
 import re
+import shutil
+import ssl
+import subprocess
 from contextlib import aclosing, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -113,6 +116,32 @@ class Scripted:
 
 
 BROKEN = b""
+
+
+@pytest.mark.regression("journey 93")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes its certificate with openssl")
+def test_a_certificate_that_nobody_vouches_for_is_told_as_that(tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    named = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    written = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*made, *named, *written], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def run():
+        server = await asyncio.start_server(Scripted([BROKEN]).serve, "localhost", 0, ssl=context)
+        url = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+        said = f"The certificate of {url} is not trusted: self.signed certificate."
+        async with asyncio.timeout(IN_PROCESS), server, HttpClient(url, token="") as client:
+            for asked in (client.newest_version("a"), anext(client.follow("a"))):
+                with pytest.raises(GatewayAnswerError, match=said):
+                    await asked
+            with pytest.raises(FramesUnacknowledgedError, match=said) as caught:
+                await client.publish("a", LLMRunFrame(id="mine"))
+            assert [frame.id for frame in caught.value.frames] == ["mine"]
+
+    asyncio.run(run())
 
 
 @pytest.fixture

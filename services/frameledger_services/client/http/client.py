@@ -59,7 +59,7 @@ class HttpClient(Conversations):
     Each method raises, in addition to its own errors: `GatewayUnavailableError` if the gateway cannot be reached or
     does not respond, after some seconds of retrying; `NotPermittedError` for a token that is unknown or lacks a
     permission; `SchemaError` if the gateway's database has the schema of another release; `GatewayAnswerError` if the
-    response does not come from a gateway.
+    response does not come from a gateway, or its certificate is not trusted.
     """
 
     def __init__(

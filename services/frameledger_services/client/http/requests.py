@@ -13,7 +13,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from yarl import URL
 
-from frameledger_services.client.errors import GatewayUnavailableError
+from frameledger_services.client.errors import GatewayAnswerError, GatewayUnavailableError
 from frameledger_services.client.http.answers import Answer
 from frameledger_services.client.http.problems import error_of, problem_of
 from frameledger_services.settings import SettingsError
@@ -161,6 +161,13 @@ class Requests:
             yield response
 
     def _unanswered(self, error: Exception) -> GatewayUnavailableError:
+        # Before ValueError, which it is too.
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            reason = error.certificate_error
+            raise GatewayAnswerError(
+                f"The certificate of {self.url} is not trusted: {getattr(reason, 'verify_message', '') or reason}. If "
+                "its authority is one of your own, set SSL_CERT_FILE to the file of its certificate."
+            ) from error
         if isinstance(error, ValueError):
             raise ValueError(f"This cannot be asked of {self.url}: {error}") from error
         # aiohttp names the certificates that it checks, also without TLS.
