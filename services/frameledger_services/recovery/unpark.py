@@ -148,41 +148,49 @@ class _Part:
                 if is_first:
                     raise NotParkedError(context_id)
                 return True  # another operator did the rest
-            stored = (await head_statements.load(connection, [context_id]))[context_id]
-            first = int(stored.row["parked_version"])
-            if int(stored.row["state_version"]) >= first:
-                raise ContradictoryHeadError(context_id, int(stored.row["state_version"]), first)
-            try:
-                self._head = loaded_head(context_id, stored)
-            except RefoldError as behind:
-                self.parked_version, self.error = first, str(behind)
+            first = await self._load()
+            if first is None:
                 return True
             # From here on it is folded like any other conversation.
             self._head.parked_version = None
             before, newest = self._head.state, self._head.version
-            reached = first - 1
-            frames = await self._next_frames(first)
-            while (erasing := _first_erasure(frames)) is not None:
-                await self._erase(frames[erasing])
-                if frames[erasing].version == newest:
-                    self.folded = newest - first + 1
-                    self.outbox = [] if is_held else self._wanted_work(before, now)
-                    await write(connection, Rows(outbox=self.outbox), ())
-                    await connection.execute(f"NOTIFY {projections.CHANNEL}")
-                    return True
-                reached, frames = frames[erasing].version, frames[erasing + 1 :]
-                if not frames:
-                    # A stored head has at least one frame, so some of the next life are folded with the erasure.
-                    frames = await self._next_frames(reached + 1)
-            if frames:
-                self._head.started_at = self._head.started_at or frames[0].logged_at
-                reached = await self._fold_all(frames)
+            reached = await self._fold_from(first)
             self.folded = reached - first + 1
             # Of a partition that is held, what is open is asked for when it has caught up.
             self.outbox = [] if is_held else self._wanted_work(before, now)
             await self._write_end(newest, reached)
             await connection.execute(f"NOTIFY {projections.CHANNEL}")
         return self.error is not None or self.parked_version is None
+
+    async def _load(self) -> int | None:
+        """Load the head. Returns the version from which it is parked; None, with an error, if what is stored before
+        that cannot be folded."""
+        stored = (await head_statements.load(self._connection, [self._context_id]))[self._context_id]
+        first, state_version = int(stored.row["parked_version"]), int(stored.row["state_version"])
+        if state_version >= first:
+            raise ContradictoryHeadError(self._context_id, state_version, first)
+        try:
+            self._head = loaded_head(self._context_id, stored)
+        except RefoldError as behind:
+            self.parked_version, self.error = first, str(behind)
+            return None
+        return first
+
+    async def _fold_from(self, version: int) -> int:
+        """Fold the next frames, from this version on, as far as possible. Returns the version that was reached."""
+        reached = version - 1
+        frames = await self._next_frames(version)
+        while (erasing := _first_erasure(frames)) is not None:
+            await self._erase(frames[erasing])
+            reached, frames = frames[erasing].version, frames[erasing + 1 :]
+            if not frames:
+                # A stored head has at least one frame, so some of the next life are folded with the erasure, if it
+                # has any.
+                frames = await self._next_frames(reached + 1)
+        if not frames:
+            return reached
+        self._head.started_at = self._head.started_at or frames[0].logged_at
+        return await self._fold_all(frames)
 
     async def _next_frames(self, version: int) -> list[ParkedFrame]:
         return await parked.next_frames(
@@ -199,16 +207,17 @@ class _Part:
         self._caused += [Caused(erasing, effect) for effect in react(before, frame, after, erasing.frame_id)]
         erasure = erasure_of(self._context_id, erasing.version, frame, erasing.partition, erasing.offset)
         await erasures.erase(self._connection, [erasure])
-        new_head = Head.new(self._context_id)
-        new_head.state, new_head.erased_at, new_head.stored, new_head.rebuilt = (
+        self._head = Head(
+            self._context_id,
             after,
-            erasing.logged_at,
-            True,
-            head.rebuilt,
+            # As they are: only the fold is behind.
+            chain=head.chain,
+            version=head.version,
+            last_at=head.last_at,
+            stored=True,
+            rebuilt=head.rebuilt,
+            erased_at=erasing.logged_at,
         )
-        # As they are: only the fold is behind.
-        new_head.version, new_head.chain, new_head.last_at = head.version, head.chain, head.last_at
-        self._head = new_head
 
     async def _fold_all(self, frames: Sequence[ParkedFrame]) -> int:
         """Fold as far as possible. Returns the version that was reached."""
@@ -262,6 +271,10 @@ class _Part:
         """Write the head, the rows of the outbox, and from which version on the conversation is still parked, if it
         is."""
         rows = Rows(outbox=self.outbox)
+        if self._head.is_blank:
+            # Its newest frame has erased it: there is no head.
+            await write(self._connection, rows, ())
+            return
         self._head.saved_version = None
         # A loaded head writes no parked columns: they are written here.
         await write(self._connection, rows, [self._head])
