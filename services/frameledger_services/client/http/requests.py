@@ -163,10 +163,11 @@ class Requests:
     def _unanswered(self, error: Exception) -> GatewayUnavailableError:
         # Before ValueError, which it is too.
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
-            reason = error.certificate_error
+            refused = error.certificate_error
+            why = getattr(refused, "verify_message", "") or refused
             raise GatewayAnswerError(
-                f"The certificate of {self.url} is not trusted: {getattr(reason, 'verify_message', '') or reason}. If "
-                "its authority is one of your own, set SSL_CERT_FILE to the file of its certificate."
+                f"The certificate of {self.url} is not trusted: {why}. If its authority is one of your own, set "
+                "SSL_CERT_FILE to the file of its certificate."
             ) from error
         if isinstance(error, ValueError):
             raise ValueError(f"This cannot be asked of {self.url}: {error}") from error
