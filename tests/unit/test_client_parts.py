@@ -31,6 +31,7 @@ from frameledger_services.client.frame_inputs import FramePreparation, expecting
 from frameledger_services.client.publication import Publications
 from frameledger_services.client.spelling import is_one_edit, warn_of_misspelled
 from frameledger_services.event_log import frame_defaults
+from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.settings import Settings
 from frameledger_services.store.contexts import loads
 
@@ -433,6 +434,26 @@ def test_an_iteration_that_outlives_its_client_is_ended_without_a_word(recwarn):
     iteration.close()
     gc.collect()
     assert [str(one.message) for one in recwarn] == []
+
+
+@pytest.mark.regression("journey 94")
+def test_a_client_of_an_event_loop_that_has_ended_says_so():
+    client = Client(
+        Settings(kafka_bootstrap_servers="127.0.0.1:1", database_url="postgresql://127.0.0.1:1/no")
+    )
+    with pytest.raises(BrokerError):
+        asyncio.run(client.publish("ctx-1", LLMRunFrame()))
+    for asked in (
+        client.publish("ctx-1", LLMRunFrame()),
+        client.until_stored("ctx-1", ()),
+        anext(client.follow("ctx-1")),
+    ):
+
+        async def work(asked=asked):
+            return await asked
+
+        with pytest.raises(RuntimeError, match="on another event loop"):
+            asyncio.run(work())
 
 
 @pytest.mark.regression("journey 23")

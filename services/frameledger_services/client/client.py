@@ -47,7 +47,8 @@ LISTEN_SECONDS = 1.0
 
 
 class Client(Conversations):
-    """Publishes frames and reads conversations, on one event loop.
+    """Publishes frames and reads conversations, on one event loop: on another one `publish` and what waits for frames
+    raise RuntimeError.
 
     Kafka is connected to by the first `publish`, the database by the first query: a client that only reads needs no
     broker, and one that only publishes no database. Tasks may share a client. Close it with `close`, or use it in
@@ -82,6 +83,9 @@ class Client(Conversations):
         self._metrics = PublishMetrics(metrics)
         # In no task group: one would cancel the caller when listening fails.
         self._listening: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop on which the client publishes and listens; None before it has begun to."""
+
         self._closed = False
 
     async def close(self) -> None:
@@ -139,6 +143,7 @@ class Client(Conversations):
         `FramesRefusedError`, `NotVisibleError`, and `ContextChangedError`.
         """
         self._check_open()
+        self._check_loop()
         deadline = asyncio.get_running_loop().time() + within
         publication = self._publications.prepare(
             context_id,
@@ -358,6 +363,7 @@ class Client(Conversations):
         """Start to receive notifications. Returns when they are received, or cannot be for now: polling replaces
         them. Raises `SettingsError` if no database is set."""
         self._check_open()
+        self._check_loop()
         if self._listening is None or self._listening.done():
             # The task could not raise it to the caller.
             access.database_address(self._settings)
@@ -365,6 +371,17 @@ class Client(Conversations):
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._notifications.until_started()
+
+    def _check_loop(self) -> None:
+        """Raise RuntimeError on another event loop than the first one: what runs there would never answer here."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise RuntimeError(
+                "This client is used on another event loop, as with an earlier asyncio.run(). Make a client in each, "
+                "or a SyncClient, which has one of its own."
+            )
 
     def _check_open(self) -> None:
         if self._closed:
