@@ -19,7 +19,7 @@ from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.publish_errors import PublishError
 from frameledger_services.event_log.topics import TopicSpec, home_partition, problems
-from frameledger_services.projector import relay
+from frameledger_services.projector.row_sender import RowSender
 from frameledger_services.projector.stalled import PartlySentError
 from frameledger_services.settings import Settings
 from frameledger_services.store.outbox import OutboxRow
@@ -113,15 +113,15 @@ def test_only_the_rows_of_partitions_without_a_leader_are_not_sent_by_the_relay(
 
     async def scenario():
         async with Producer(settings) as ours:
-            assert await relay.sender(ours, PROGRAM)(rows) == []
+            assert await RowSender(ours, PROGRAM)(rows) == []
             await asyncio.to_thread(cluster.kill)
             found = await until(settings, wanted.name, lambda found: found.leaderless)
             with pytest.raises(PartlySentError, match="No broker leads partition") as partly:
-                await relay.sender(ours, scaled(10))(rows)
+                await RowSender(ours, scaled(10))(rows)
             assert partly.value.partitions == 4
             assert {home_partition(row.key, 4) for row in partly.value.unsent} == set(found.leaderless)
             cluster.begin()
-            assert await relay.sender(ours, PROGRAM)(partly.value.unsent) == []
+            assert await RowSender(ours, PROGRAM)(partly.value.unsent) == []
             return found.leaderless, partly.value.unsent
 
     leaderless, unsent = asyncio.run(scenario())

@@ -18,7 +18,8 @@ from frameledger_services.event_log import publish_errors
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
 from frameledger_services.projector import destination
-from frameledger_services.projector.relay import Relay, sender
+from frameledger_services.projector.relay import Relay
+from frameledger_services.projector.row_sender import RowSender
 from frameledger_services.projector.stalled import PartlySentError
 from frameledger_services.store import dead_letters, outbox
 from frameledger_services.store.outbox import OutboxRow
@@ -142,7 +143,7 @@ async def relaying(cluster):
     async def nothing(_):
         pass
 
-    relay = Relay(None, sender(cluster), nothing)
+    relay = Relay(None, RowSender(cluster), nothing)
     running = asyncio.create_task(relay.run())
     async with asyncio.timeout(IN_PROCESS):
         yield relay
@@ -421,11 +422,11 @@ def test_of_what_is_sent_one_by_one_no_row_overtakes_another_of_its_partition(mo
         rows = cluster.commit([row(1, 1), row(2, 2, TOO_LARGE), row(5, 1), row(0, 0)])
         cluster.leaderless = {1}
         with pytest.raises(PartlySentError, match="No broker leads it") as partly:
-            await sender(cluster)(rows)
+            await RowSender(cluster)(rows)
         assert (numbers(partly.value.unsent), numbers(partly.value.too_large)) == ([1, 5], [2])
         assert (partly.value.partitions, cluster.numbers) == (PARTITIONS, [0])
         cluster.is_away = True
         with pytest.raises(BrokerError):
-            await sender(cluster)(rows)
+            await RowSender(cluster)(rows)
 
     asyncio.run(scenario())

@@ -26,7 +26,7 @@ from frameledger_services.projector.outbox_rows import effect_topics
 from frameledger_services.projector.rebuild import Rebuilt, rebuild
 from frameledger_services.projector.rebuild_fold import STAGED_ABOVE, DamagedFramesError
 from frameledger_services.projector.refold import UnfoldableFrameError
-from frameledger_services.projector.relay import publish_committed
+from frameledger_services.projector.row_sender import publish_committed
 from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.store import rebuilds
 from frameledger_services.store.rebuilds import Candidate, RebuildKind, RebuildProgress, Selection, Source

@@ -31,7 +31,8 @@ from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.outbox_rows import effect_topics
 from frameledger_services.projector.ownership import ProjectorTopics
-from frameledger_services.projector.relay import WAIT_SECONDS, Relay, sender
+from frameledger_services.projector.relay import Relay
+from frameledger_services.projector.row_sender import WAIT_SECONDS, RowSender
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, schema
 from frameledger_services.store.topics import TopicChangedError
@@ -128,7 +129,7 @@ async def _project(
         client = consumer(
             settings, group=topics.group, name=NAME, group_instance_id=settings.projector_instance_id
         )
-        relay = Relay(connections.relay, sender(producer, WAIT_SECONDS), failpoint, metrics)
+        relay = Relay(connections.relay, RowSender(producer, WAIT_SECONDS), failpoint, metrics)
         notifier = Notifier(connections.notifier, topics.frames, failpoint, metrics)
         await instance_id.wait(connections.batches, topics.frames, instance, stopping)
         commits = Commits(

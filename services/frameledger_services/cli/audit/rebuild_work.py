@@ -17,7 +17,7 @@ from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.projector import service
 from frameledger_services.projector.destination import Send
-from frameledger_services.projector.relay import sender
+from frameledger_services.projector.row_sender import RowSender
 from frameledger_services.settings import Settings
 from frameledger_services.store import rebuilds, schema
 from frameledger_services.store.outbox import OutboxRow
@@ -83,7 +83,7 @@ async def _connected(
             yield pairs, _nothing_to_send
             return
         producer = await stack.enter_async_context(Producer(settings, name="frameledger-rebuild"))
-        yield pairs, sender(producer)
+        yield pairs, RowSender(producer)
 
 
 async def _nothing_to_send(rows: Sequence[OutboxRow]) -> list[OutboxRow]:

@@ -16,7 +16,7 @@ from frameledger_services.cli.terminal import backend, options, output, render_c
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.projector.relay import sender
+from frameledger_services.projector.row_sender import RowSender
 from frameledger_services.recovery.unpark import ContradictoryHeadError, NotParkedError, Unparked
 from frameledger_services.recovery.unpark import unpark as unpark_context
 from frameledger_services.settings import Settings
@@ -133,4 +133,4 @@ async def _unpark(settings: Settings, context: str, why: str) -> Unparked:
         await schema.check(connection)
         binary_copy.prepare(connection)
         names = TopicNames(settings.topic_prefix)
-        return await unpark_context(connection, names, context, why, sender(producer))
+        return await unpark_context(connection, names, context, why, RowSender(producer))
