@@ -283,5 +283,8 @@ class Looked:
     async def offsets(self, partition):
         return 0, sum(record.partition == partition for record in self._records)
 
+    async def ends(self, partitions, until):
+        return {partition: (await self.offsets(partition))[1] for partition in partitions}
+
     async def record_at(self, partition, offset):
         return next(one for one in self._records if (one.partition, one.offset) == (partition, offset))

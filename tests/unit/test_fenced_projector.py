@@ -5,7 +5,7 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from aiokafka.errors import LeaderNotAvailableError, TopicAuthorizationFailedError
+from aiokafka.errors import KafkaConnectionError, LeaderNotAvailableError, TopicAuthorizationFailedError
 from tests.support.log_in_memory import Feed, Group
 
 from frameledger.record import Record
@@ -108,7 +108,23 @@ def rows(monkeypatch):
     return found
 
 
-def member(feed=None, relay=None):
+class Log:
+    """The logs of partitions, of which some have a leader that does not answer: it is waited for, as long as may be."""
+
+    def __init__(self, silent=()):
+        self.silent = set(silent)
+        self.waited = []
+
+    async def ends(self, partitions, until):
+        found = {one: 0 for one in partitions if one not in self.silent}
+        if len(found) < len(partitions):
+            self.waited.append(until - asyncio.get_running_loop().time())
+        if not found:
+            raise TimeoutError
+        return found
+
+
+def member(feed=None, relay=None, log=None):
     """A member of a group of two partitions, without a database."""
     return group_member.GroupMember(
         Group(TOPIC, 2),
@@ -116,7 +132,7 @@ def member(feed=None, relay=None):
         Commits(None, TOPICS, HeadCache()),
         relay or SimpleNamespace(enqueue_pages=list),
         None,
-        None,
+        log or Log(),
         Instance("here"),
     )
 
@@ -224,6 +240,54 @@ def test_an_outage_and_what_is_no_outage_end_the_projector(answering, away):
         await projector.on_partitions_assigned(PLACES)
         with pytest.raises(type(away[1])):
             await projector._take_over_assigned()
+
+    asyncio.run(run())
+
+
+class CutOff(Feed):
+    """Cannot reach the leaders of some partitions."""
+
+    def __init__(self, unreachable):
+        super().__init__(RECORDS)
+        self._unreachable = unreachable
+
+    async def topic(self, partition):
+        if partition in self._unreachable:
+            raise KafkaConnectionError
+        return await super().topic(partition)
+
+
+@pytest.mark.regression("fault 116")
+@pytest.mark.parametrize("away", [0, 1])
+def test_a_partition_whose_leader_cannot_be_reached_holds_up_no_other(answering, monkeypatch, away):
+    """Its leader goes on as such, for all others."""
+    monkeypatch.setattr(group_member, "LEADER_AGAIN_SECONDS", 0.0)
+
+    async def run():
+        log = Log({away})
+        projector = member(CutOff(log.silent), log=log)
+        await projector.on_partitions_assigned(PLACES)
+        await projector._take_over_assigned()
+        assert set(projector._owned) == {0, 1} - {away}
+        # It is not waited for as long again, now that another one is to be stored.
+        await projector._take_over_assigned()
+        assert log.waited[1] <= group_member.ANSWER_SECONDS < log.waited[0]
+        assert set(projector._owned) == {0, 1} - {away}
+        log.silent.clear()
+        await projector._take_over_assigned()
+        assert set(projector._owned) == {0, 1}
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 116")
+def test_partitions_that_were_waited_for_are_tried_again_after_longer():
+    async def run():
+        now = asyncio.get_running_loop().time()
+        projector = member()
+        for waited, again in ((0.0, 2.0), (1.0, 6.0), (60.0, 10.0)):
+            projector._try_again([0], now - waited, "its leader does not answer")
+            assert projector._not_before[0] - now == pytest.approx(again, abs=0.5)
 
     asyncio.run(run())
 

@@ -79,10 +79,11 @@ def test_partitions_of_a_leader_that_does_not_answer_are_left_out_of_the_ends(tr
     ("client", "error"),
     [
         (Client(dict.fromkeys(range(4), NO_LEADER)), LeaderNotAvailableError),
+        (Client({}), LeaderNotAvailableError),
         (Client(dict.fromkeys(range(4), 1), silent=[1]), TimeoutError),
         (Client(dict.fromkeys(range(4), 1), refused=[1]), TopicAuthorizationFailedError),
     ],
-    ids=["no leader", "silent", "refused"],
+    ids=["no leader", "no topic", "silent", "refused"],
 )
 def test_without_any_answer_there_is_an_error(client, error):
     with pytest.raises((KafkaError, TimeoutError)) as raised:

@@ -70,15 +70,18 @@ class LogProbe:
         return {place.partition: int(end) for place, end in ends.items()}
 
     async def _by_leader(self, places: Iterable[TopicPartition]) -> dict[Any, list[TopicPartition]]:
-        """Returns these partitions by their leaders, without those that have none, also not in new metadata."""
+        """Returns these partitions by their leaders, without those that have none, or are not there, also in new
+        metadata."""
         wanted = list(places)
-        if any(self.cluster.leader_for_partition(place) == NO_LEADER for place in wanted):
+        if not all(map(self._is_led, wanted)):
             await self._client._client.force_metadata_update()
         led: dict[Any, list[TopicPartition]] = {}
-        for place in wanted:
-            if (leader := self.cluster.leader_for_partition(place)) != NO_LEADER:
-                led.setdefault(leader, []).append(place)
+        for place in filter(self._is_led, wanted):
+            led.setdefault(self.cluster.leader_for_partition(place), []).append(place)
         return led
+
+    def _is_led(self, place: TopicPartition) -> bool:
+        return self.cluster.leader_for_partition(place) not in (None, NO_LEADER)
 
     async def record_at(self, partition: int, offset: int) -> Record | None:
         """Returns the record at an offset, None if there is none. Raises TimeoutError if the broker does not answer."""

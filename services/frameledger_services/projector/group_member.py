@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from random import random
 from typing import Any
 
@@ -50,8 +51,15 @@ SESSION_CHECK_SECONDS = 2.0
 """How often the session is asked whether it lives. Otherwise only the next frame would notice that the database was
 restarted, and wait until this projector is back in its group; until then nobody would own its partitions."""
 
+ANSWER_SECONDS = 2.0
+ALONE_ANSWER_SECONDS = 15.0
+"""How long the logs of partitions that are to be taken over have to answer: while others are owned, which are not
+stored meanwhile, and while none is."""
+
 LEADER_AGAIN_SECONDS = 2.0
-"""After this time a partition whose log did not answer is taken over again."""
+WAITED_AGAIN_TIMES = 5
+"""After this time a partition whose log did not answer is taken over again; up to so many times as long if the answer
+was waited for, so that the others have most of the time."""
 
 MAX_FENCED_BACKOFF = 0.5
 """Upper bound in seconds of the random back-off after fencing, so that the new owner makes progress."""
@@ -167,27 +175,52 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return sorted(one for one in self._to_take_over if self._not_before.get(one, now) <= now)
 
     async def _take_over_assigned(self) -> None:
-        """Take over what is due. A partition without a leader is tried again later, and holds up no other; if no
-        partition answers, that is an outage of the broker, and raised as one."""
+        """Take over what is due. A partition without a leader, or whose leader does not answer, is tried again later,
+        and holds up no other; if no partition answers, that is an outage of the broker, and raised as one."""
         if not (due := self._due()):
             return
-        await self._check_topic(due[0])
-        await instance_id.check(self._connection, self._topics.frames, self._instance)
-        failure: Exception | None = None
-        for partition in due:
-            try:
-                await self._take_over(partition)
-            except transient.BROKER as error:
-                if not (isinstance(error, TimeoutError) or transient.is_retriable(error)):
-                    raise
-                failure = error
-                if partition not in self._not_before:
-                    _log.warning(
-                        "projector.partition_away", partition=partition, reason=transient.reason(error)
-                    )
-                self._not_before[partition] = asyncio.get_running_loop().time() + LEADER_AGAIN_SECONDS
-        if failure is not None and not self._owned:
-            raise failure
+        failures: list[Exception] = []
+        with self._tried_again(due, failures):
+            answering = await self._answering(due)
+            await self._check_topic(answering[0])
+            await instance_id.check(self._connection, self._topics.frames, self._instance)
+            for partition in answering:
+                with self._tried_again([partition], failures):
+                    await self._take_over(partition)
+        if failures and not self._owned:
+            raise failures[-1]
+
+    async def _answering(self, due: Sequence[int]) -> Sequence[int]:
+        """Returns those of these partitions whose logs answer: one at least, or raises why none does. All are asked at
+        once, since each of those of one broker that cannot be reached would be waited for alone."""
+        began = asyncio.get_running_loop().time()
+        patience = ANSWER_SECONDS if self._owned else ALONE_ANSWER_SECONDS
+        ends = await self._log.ends(due, began + patience)
+        self._try_again([one for one in due if one not in ends], began, "its leader does not answer")
+        return [one for one in due if one in ends]
+
+    @contextmanager
+    def _tried_again(self, partitions: Sequence[int], failures: list[Exception]) -> Iterator[None]:
+        """If the broker does not answer in this block, have these partitions tried again later, and add the error to
+        `failures`."""
+        began = asyncio.get_running_loop().time()
+        try:
+            yield
+        except transient.BROKER as error:
+            if not (isinstance(error, TimeoutError) or transient.is_retriable(error)):
+                raise
+            failures.append(error)
+            self._try_again(partitions, began, transient.reason(error))
+
+    def _try_again(self, partitions: Sequence[int], began: float, reason: str) -> None:
+        """Have partitions tried again later whose logs have not answered since `began`."""
+        now = asyncio.get_running_loop().time()
+        waited = min((now - began) / ANSWER_SECONDS, 1.0)
+        pause = LEADER_AGAIN_SECONDS * (1 + waited * (WAITED_AGAIN_TIMES - 1))
+        for partition in partitions:
+            if partition not in self._not_before:
+                _log.warning("projector.partition_away", partition=partition, reason=reason)
+            self._not_before[partition] = now + pause
 
     async def _take_over(self, partition: int) -> None:
         # A revocation waits for it: afterwards it would fence the partition's next owner, which notices that only with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal, Protocol
@@ -41,6 +42,11 @@ class LogReader(Protocol):
 
     async def offsets(self, partition: int) -> tuple[int, int]:
         """Returns the first offset that a partition still has, and the one that its next record will get."""
+        ...
+
+    async def ends(self, partitions: Iterable[int], until: float) -> Mapping[int, int]:
+        """Returns the offsets that the next records of those of these partitions will get whose leaders answer until
+        this time of the loop's clock. Raises the error of one of them if none answers."""
         ...
 
     async def record_at(self, partition: int, offset: int) -> Record | None:
