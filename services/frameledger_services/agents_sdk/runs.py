@@ -134,11 +134,17 @@ class Runs:
         return [{"type": "FunctionCallInProgressFrame", **call, **how, **_about(run)}]
 
     def call_ended(self, scope: Any, context: Any, tool: Any, result: Any, failed: bool) -> list[Fields]:
-        call = self._run(scope, context).calls.pop(_key(context, tool), None)
-        if call is None:
-            return []
+        """Called when a tool has returned. An agent that is a tool starts before its run waits for an approval, and
+        ends in the run that is resumed: with another usage object, and maybe after its block or in another process.
+        There it starts again, which the fold ignores for a call that is open."""
+        run, key = self._run(scope, context), _key(context, tool)
+        frames: list[Fields] = []
+        started_in = next((one for one in (run, *self._runs.values()) if key in one.calls), None)
+        if started_in is None:
+            frames, started_in = self.call_started(scope, context, tool), run
+        call = started_in.calls.pop(key)
         settled = {"settled_as": "failed" if failed else "done"}
-        return [{"type": "FunctionCallResultFrame", **call, "result": bounded(result), **settled}]
+        return [*frames, {"type": "FunctionCallResultFrame", **call, "result": bounded(result), **settled}]
 
     def end(self, scope: Any, error: str | None, is_run_error: bool = False) -> list[Fields]:
         """End the runs of a scope: open answers and calls were interrupted, or failed with an error of this name.

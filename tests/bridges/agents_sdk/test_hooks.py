@@ -8,7 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from agents import Agent, RunConfig, Runner, SQLiteSession, Usage, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    RunConfig,
+    Runner,
+    RunState,
+    SQLiteSession,
+    Usage,
+    function_tool,
+    set_tracing_disabled,
+)
 from agents.tracing import set_trace_processors
 from tests.bounds import IN_PROCESS
 from tests.bridges.agents_sdk.apps import (
@@ -315,6 +324,56 @@ def test_an_answer_of_a_tool_that_failed_while_another_one_was_open_is_reported_
     told = asyncio.run(scenario())
     assert [one.type for one in told if one.type not in CALL] == [START, END, *ANSWER, *ANSWER]
     assert sorted(one.settled_as for one in told if one.type == CALL[1]) == ["done", "failed"]
+
+
+@function_tool(needs_approval=True)
+def refund(order: str) -> str:
+    """Refunds an order, if a person approves."""
+    return f"{order} is refunded."
+
+
+@pytest.mark.regression("bridge 44")
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same process", "another process"])
+@pytest.mark.parametrize("scopes", [0, 1, 2], ids=["no scope", "one scope", "a scope each"])
+def test_an_agent_that_is_a_tool_and_waited_for_an_approval_ends_with_its_result(scopes, elsewhere):
+    # The SDK keeps what waits by the ids of calls, beyond a run.
+    asks, refunds = (f"{name}-{scopes}-{elsewhere}" for name in ("c1", "c2"))
+
+    async def scenario():
+        ledger = Recorded()
+        helper_steps = [[calls(refunds, "refund", '{"order": "7"}')], [says("I refunded it.")]]
+        hooks = FrameledgerRunHooks("s", ledger)
+        helper = Agent(name="helper", model=ScriptedModel(helper_steps), tools=[refund])
+        tool = helper.as_tool("helper", "Helps.", hooks=hooks)
+        agent = answered([calls(asks, "helper", '{"input": "x"}')], [says("Done.")], tools=[tool])
+        async with hooks if scopes == 1 else nullcontext():
+            async with hooks if scopes == 2 else nullcontext():
+                paused = await Runner.run(agent, "Refund it", hooks=hooks, run_config=CONFIG)
+            state = paused.to_state()
+            later = hooks
+            if elsewhere:
+                assert await hooks.flush(IN_PROCESS)
+                state, later = (
+                    await RunState.from_json(agent, state.to_json()),
+                    FrameledgerRunHooks("s", ledger),
+                )
+            for one in state.get_interruptions():
+                state.approve(one)
+            async with later if scopes == 2 else nullcontext():
+                result = await Runner.run(agent, state, hooks=later, run_config=CONFIG)
+        assert result.final_output == "Done."
+        assert await later.flush(IN_PROCESS)
+        assert await hooks.flush(IN_PROCESS)
+        return ledger
+
+    ledger = asyncio.run(scenario())
+    settled = [
+        (one.tool_call_id, wire(one)["result"])
+        for one in ledger.told()
+        if one.type == CALL[1] and ledger.became[one.id].outcome == "applied"
+    ]
+    assert settled == [(refunds, "7 is refunded."), (asks, "I refunded it.")]
+    assert not ledger.folding.state.calls.open
 
 
 def deep(levels):
