@@ -42,6 +42,8 @@ _ANSWER_TEXT = {_START, _TOKENS}
 _INTERRUPTION, _SETTINGS = "InterruptionFrame", "LLMUpdateSettingsFrame"
 _FROM_THE_MODEL = {"MetricsFrame", "ErrorFrame", "FunctionCallsStartedFrame", "FunctionCallInProgressFrame"}
 _VOICE = {"BotStartedSpeakingFrame", "BotStoppedSpeakingFrame", _WORDS}
+# The user's aggregator passes these on unless the user is muted.
+_UNLESS_MUTED = {_INTERRUPTION, "UserStartedSpeakingFrame", "UserStoppedSpeakingFrame"}
 # Objects that an application can change after handing them over: translated at once instead of in the thread.
 _NOW = _FROM_THE_MODEL | {"FunctionCallResultFrame", "LLMThoughtEndFrame", "LLMUpdateSettingsFrame"}
 _NOW -= {"MetricsFrame"}
@@ -183,6 +185,8 @@ class Capture:
             return name in _FROM_THE_MODEL or (pushes and self.speaks and name in _ANSWER_TEXT)
         if at == OUTPUT:
             return name in _VOICE
+        if at == USER and name in _UNLESS_MUTED:
+            return pushes
         if name in _ANSWER or name in _ANSWER_TEXT or name == _WORDS:
             return at == ASSISTANT and not pushes
         return True

@@ -170,6 +170,9 @@ class Bot:
     context: LLMContext = field(default_factory=LLMContext)
     observers: list[Any] = field(default_factory=list)
     extra: Sequence[FrameProcessor] = ()
+    mutes: Sequence[Any] = ()
+    """Strategies that mute the user."""
+
     ended: bool = False
     service: Any = None
     """Replaces the scripted model."""
@@ -181,7 +184,9 @@ class Bot:
         self.model = self.service or ScriptedModel(self.answers)
         self.speaker = self.voice or Speaker()
         self.last = Passing()
-        params = LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies())
+        params = LLMUserAggregatorParams(
+            user_turn_strategies=ExternalUserTurnStrategies(), user_mute_strategies=list(self.mutes)
+        )
         self.user, self.assistant = LLMContextAggregatorPair(self.context, user_params=params)
         middle = [self.speaker] if self.speaks else []
         self.pipeline = Pipeline([self.user, *self.extra, self.model, *middle, self.assistant, self.last])

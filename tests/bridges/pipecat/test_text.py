@@ -5,15 +5,23 @@ import asyncio
 import pytest
 from pipecat.frames.frames import (
     FunctionCallResultProperties,
+    InterruptionFrame,
     LLMConfigureOutputFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
     LLMMessagesAppendFrame,
     LLMTextFrame,
     MetricsFrame,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
 )
 from pipecat.metrics.metrics import LLMTokenUsage, LLMUsageMetricsData
 from pipecat.processors.frame_processor import FrameProcessor
+from pipecat.turns.user_mute.base_user_mute_strategy import BaseUserMuteStrategy
 from tests.bridges.pipecat.bots import Answer, Bot, Speaker
 from tests.bridges.pipecat.recording import Recording
+
+from frameledger.fold import Conversation, Folding
 
 SPEAKS = pytest.mark.parametrize("speaks", [False, True], ids=["text", "speech"])
 
@@ -138,6 +146,42 @@ def test_text_that_no_voice_speaks_is_recorded_as_the_aggregator_gets_it():
     recording.run(bot, play)
     texts = [(one.text, one.append_to_context) for one in recording.of("LLMTextFrame")]
     assert texts == [("One", False), (" two", False), ("Three", True), (" four", True)]
+
+
+class MutedOnceAsked(BaseUserMuteStrategy):
+    is_muted = False
+
+    async def process_frame(self, frame):
+        return self.is_muted
+
+
+@pytest.mark.regression("bridge 45")
+@SPEAKS
+def test_what_a_muted_user_does_interrupts_no_recorded_answer(speaks):
+    recording, mute = Recording(), MutedOnceAsked()
+    bot = Bot(speaks=speaks, mutes=[mute])
+    told = UserStartedSpeakingFrame, InterruptionFrame, UserStoppedSpeakingFrame
+    names = [one.__name__ for one in told]
+
+    async def play(bot):
+        await bot.queue(*(one() for one in told))
+        await bot.settle()
+        mute.is_muted = True
+        await bot.settle()
+        await bot.model.push_frame(LLMFullResponseStartFrame())
+        await bot.model.push_frame(LLMTextFrame("Welcome"))
+        await bot.queue(*(one() for one in told))
+        await bot.settle()
+        await bot.model.push_frame(LLMTextFrame(" to you."))
+        await bot.model.push_frame(LLMFullResponseEndFrame())
+        await bot.settle()
+
+    conversation = recording.run(bot, play)
+    assert [one["content"] for one in conversation.messages] == ["Welcome to you."]
+    assert sorted(one.type for one in recording.of(*names)) == sorted(names)
+    folding = Folding(Conversation.new("call-1"))
+    ignored = [one.type for one in recording.broker.frames if folding.step(one).outcome == "ignored"]
+    assert ignored == []
 
 
 def test_a_thought_with_a_signature_of_bytes_is_kept():
