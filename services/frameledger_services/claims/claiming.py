@@ -90,16 +90,16 @@ def _run(claim: _GrantedClaim[effects.RunInference], traceparents: Mapping[str, 
 
 def _call(claim: _GrantedClaim[effects.CallFunction], traceparents: Mapping[str, str]) -> ClaimedCall:
     effect = claim.effect
-    return rules.claimed_call(
-        rules.CallColumns(*claim.columns),
+    return ClaimedCall(
+        *claim.columns,
         effect_id=effect.id,
         context_id=effect.context_id,
         version=effect.version,
         requested_version=effect.requested_version,
         ordinal=effect.ordinal,
         tool_call_id=effect.tool_call_id,
-        attempt=claim.attempt,
-        token=claim.token,
+        call_attempt=claim.attempt,
+        claim=claim.token,
         deaths=claim.deaths,
         causation_id=effect.causation_id,
         traceparent=traceparents.get(effect.id),
@@ -227,9 +227,8 @@ _CLAIM_CALLS = f"""
         ORDER BY effect_id
         {_CLAIM_AGAIN}
     )
-    SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token, taken.deaths, mine.function_name,
-        mine.arguments, mine.group_id, mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted,
-        mine.builtin, mine.started_by
+    SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token, taken.deaths,
+        {rules.call_columns_of("mine")}
     FROM (VALUES (true)) AS always
     LEFT JOIN mine ON true
     LEFT JOIN taken ON taken.effect_id = mine.effect_id

@@ -5,13 +5,10 @@ In all of them `me` is the row of the worker that executes the statement, which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
-from uuid import UUID
+from dataclasses import fields
 
-from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
 from frameledger_services.cancel_tools import PREFIX
-from frameledger_services.claims.values import ClaimedCall, WorkerDeadError
+from frameledger_services.claims.values import CallColumns, WorkerDeadError
 from frameledger_services.store.server import THIS_DATABASE
 
 RECENTLY = "5 minutes"
@@ -240,7 +237,12 @@ CALL_COLUMNS = f"""
     tool_calls.status, tool_calls.safe_to_retry, tool_calls.interrupted_version IS NOT NULL AS interrupted,
     tool_calls.builtin, {frame_id_at("tool_calls.started_version", of="tool_calls")} AS started_by
 """
-"""The columns of `tool_calls` in a `ClaimedCall`, in the order of `CallColumns`."""
+"""The columns of `tool_calls` in a `ClaimedCall`: its `CallColumns`."""
+
+
+def call_columns_of(row: str) -> str:
+    """SQL: the columns that were selected as `CALL_COLUMNS` into this row."""
+    return ", ".join(f"{row}.{column.name}" for column in fields(CallColumns))
 
 
 def dead(worker_id: str) -> WorkerDeadError:
@@ -248,63 +250,4 @@ def dead(worker_id: str) -> WorkerDeadError:
     return WorkerDeadError(
         f"The worker {worker_id} is dead by the database's clock: its row is gone, it has stopped, or its last "
         "heartbeat is older than its lease. It has to register again as another worker."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class CallColumns:
-    """A row of `CALL_COLUMNS`."""
-
-    function_name: str
-    arguments: Any
-    group_id: GroupId | None
-    run_id: RunId | None
-    age_secs: float
-    status: Literal["dispatched", "running"]
-    safe_to_retry: bool | None
-    interrupted: bool
-    builtin: bool
-    started_by: UUID | None
-
-
-def claimed_call(
-    columns: CallColumns,
-    *,
-    effect_id: str,
-    context_id: ContextId,
-    version: Version,
-    requested_version: Version,
-    ordinal: int,
-    tool_call_id: ToolCallId,
-    attempt: int,
-    token: str,
-    deaths: int,
-    causation_id: UUID | None,
-    traceparent: str | None,
-    taken_over: bool = False,
-) -> ClaimedCall:
-    """Returns a call that was just claimed, from what identifies it, its claim, and its row."""
-    return ClaimedCall(
-        effect_id=effect_id,
-        context_id=context_id,
-        version=version,
-        requested_version=requested_version,
-        ordinal=ordinal,
-        tool_call_id=tool_call_id,
-        function_name=columns.function_name,
-        arguments=columns.arguments,
-        group_id=columns.group_id,
-        run_id=columns.run_id,
-        call_attempt=attempt,
-        age_secs=columns.age_secs,
-        status=columns.status,
-        safe_to_retry=columns.safe_to_retry,
-        interrupted=columns.interrupted,
-        builtin=columns.builtin,
-        started_by=columns.started_by,
-        claim=token,
-        deaths=deaths,
-        causation_id=causation_id,
-        traceparent=traceparent,
-        taken_over=taken_over,
     )

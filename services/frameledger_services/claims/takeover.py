@@ -72,16 +72,16 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
                 *columns,
             ) = row
             calls.append(
-                rules.claimed_call(
-                    rules.CallColumns(*columns),
+                ClaimedCall(
+                    *columns,
                     effect_id=effect_id,
                     context_id=ContextId(context_id),
                     version=Version(version),
                     requested_version=Version(requested_version),
                     ordinal=ordinal,
                     tool_call_id=ToolCallId(call),
-                    attempt=attempt,
-                    token=token,
+                    call_attempt=attempt,
+                    claim=token,
                     deaths=deaths,
                     causation_id=cause,
                     traceparent=tracing.of_stored(trace_id, cause),
@@ -187,9 +187,8 @@ _TAKE_CALLS = f"""
     ), taken AS (
         {_TAKE}
         RETURNING claims.effect_id, claims.context_id, claims.version, claims.requested_version, claims.ordinal,
-            claims.tool_call_id, claims.attempt, claims.token, claims.deaths, mine.function_name, mine.arguments,
-            mine.group_id, mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin,
-            mine.started_by
+            claims.tool_call_id, claims.attempt, claims.token, claims.deaths,
+            {rules.call_columns_of("mine")}
     )
     SELECT EXISTS (SELECT FROM me), {rules.frame_id_at("taken.version", of="taken")},
         {rules.trace_id_at("taken.version", of="taken")}, taken.*

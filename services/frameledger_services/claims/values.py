@@ -96,24 +96,15 @@ class ClaimedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimedCall:
-    """A call that this worker runs or settles, as `call_attempt`, with everything that is needed for that."""
+class CallColumns:
+    """What `tool_calls` has of a call when it is claimed. `rules.CALL_COLUMNS` has its fields, in this order."""
 
-    effect_id: str
-    context_id: ContextId
-    version: Version
-    """The version that dispatched it."""
-
-    requested_version: Version
-    ordinal: int
-    tool_call_id: ToolCallId
     function_name: str
     arguments: Any
     """As the model gave them: text, or a JSON value."""
 
     group_id: GroupId | None
     run_id: RunId | None
-    call_attempt: int
     age_secs: float
     """Seconds since it was dispatched, by the database's clock."""
 
@@ -133,6 +124,20 @@ class ClaimedCall:
     """The frame of its first start: the cause of the settlement if a worker settles it for another one. None before it
     started."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedCall(CallColumns):
+    """A call that this worker runs or settles, as `call_attempt`, with everything that is needed for that."""
+
+    effect_id: str
+    context_id: ContextId
+    version: Version
+    """The version that dispatched it."""
+
+    requested_version: Version
+    ordinal: int
+    tool_call_id: ToolCallId
+    call_attempt: int
     claim: str
     """The claim's token. Every frame that is published under the claim contains it. No two claims have the same."""
 
