@@ -1,5 +1,6 @@
 """`frameledger up`, `down`, `status` and `config` as a person runs them, in folders of their own."""
 
+import fcntl
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from tests.support.shared_memory import segments_of
 from tests.support.tiers import long
 from typer.testing import CliRunner
 
+from frameledger_services import data_directory
 from frameledger_services.cli import application
 from frameledger_services.embedded import directory, kafka, ports
 from frameledger_services.embedded.program import EmbeddedError
@@ -360,6 +362,20 @@ def test_a_directory_of_another_user_is_an_error_with_its_remedy(tmp_path, monke
     ):
         pytest.fail("it is closed")
     assert "--data-dir" in caught.value.remedy
+
+
+@pytest.mark.regression("journey 100")
+def test_a_process_that_asks_whether_an_up_runs_is_taken_for_none(tmp_path, monkeypatch):
+    """Every client and command asks, and has the lock for a moment."""
+    with directory.claimed(tmp_path):
+        pass
+    asking = os.open(tmp_path / data_directory.RUN / data_directory.LOCK, os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)
+    assert not directory.is_claimed(tmp_path)
+    assert not data_directory.is_running(tmp_path)
+    monkeypatch.setattr(time, "sleep", lambda _: os.close(asking))
+    with directory.claimed(tmp_path):
+        assert data_directory.is_running(tmp_path)
 
 
 def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path):

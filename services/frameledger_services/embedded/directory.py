@@ -6,6 +6,7 @@ It is a kernel lock, which is released when the process ends, however it ends.
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ from frameledger_services.embedded.program import EmbeddedError
 from frameledger_services.embedded.record import read_record
 
 LEAST_SPACE = 256 * 1024 * 1024
+
+LOOKS, LOOK_SECONDS = 20, 0.01
+"""How often, and at which intervals, a lock that is held is tried: a process that only asks whether an `up` runs
+(`is_claimed`, `data_directory.is_running`) has it for a moment."""
 
 
 def make(directory: Path) -> None:
@@ -81,19 +86,30 @@ def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[Clai
             "Use a data directory with write permission (--data-dir or FRAMELEDGER_DATA_DIR).",
         ) from error
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _take(lock):
             record = read_record(directory)
             holder = f" (process {record.pid})" if record else ""
             raise EmbeddedError(
                 f"`frameledger up` is already running in {directory}{holder}.",
                 "See `frameledger status`; stop it with `frameledger down`. A second one needs another --data-dir.",
-            ) from None
+            )
         require_space(directory, least_space)
         yield Claim(directory, lock)
     finally:
         os.close(lock)
+
+
+def _take(lock: int) -> bool:
+    """Returns whether this process has the lock now."""
+    for look in range(LOOKS):
+        if look:
+            time.sleep(LOOK_SECONDS)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        return True
+    return False
 
 
 def free(directory: Path) -> None:
@@ -113,7 +129,8 @@ def is_claimed(directory: Path) -> bool:
             f"{directory} belongs to another user.", "Run the command as that user or as root."
         ) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Shared, so that two that ask at once do not take each other for an `up`.
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     else:
