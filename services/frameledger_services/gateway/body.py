@@ -79,7 +79,7 @@ async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
 async def received(request: Request, most: int, too_large: str) -> bytes:
     """Returns the body of a request as it comes. Raises `too-large`, with this sentence, for one of more bytes,
     `too-slow` for one that is not there `MOST_SECONDS` and a second for each `LEAST_RATE` bytes after its head, and
-    `bad-parameter` for one that ends early: nobody reads that, and it is no failure of ours."""
+    `bad-parameter` for one that ends early: its client is gone, and the gateway did not fail."""
     pieces, size = [], 0
     began_at = asyncio.get_running_loop().time()
     try:

@@ -27,7 +27,7 @@ PIECE_BYTES = 1 << 20
 """Frames that are read together for NDJSON, and about how many bytes of them: what one slow client holds in memory."""
 
 PAGE_BYTES = 4 << 20
-"""A page ends early when its frames have about so many bytes. `Link` leads to the next one."""
+"""A page ends early once its frames have about this many bytes. `Link` leads to the next page."""
 
 MOST_IDS = 500
 

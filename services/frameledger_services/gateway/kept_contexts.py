@@ -30,7 +30,7 @@ class KeptContexts:
         self._most_bytes = most_bytes
         self._seconds = seconds
         self._entries: dict[str, _Entry] = {}
-        """In the order in which they were kept, which is that in which their time is over."""
+        """In the order in which they were added, in which they also expire."""
 
         self._timer: asyncio.TimerHandle | None = None
 

@@ -39,7 +39,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         published = await _published(request, topic)
         seconds = preferences.wait_seconds(request, parts.settings.gateway_request_secs)
         if not seconds:
-            # Whoever does not wait is told what there is, however long it takes to look.
+            # A client that does not wait gets what is stored now, however long the query takes.
             outcome = await parts.database.read(client_outcomes.stored, context_id, published)
             if outcome is None:
                 return accepted(request, context_id, published, "They are not stored yet.")
@@ -121,7 +121,7 @@ def accepted(
     why: str | None = None,
     **also: Any,
 ) -> Response:
-    """Returns the answer for frames that are on the log. `why` they are not seen stored; None if nobody waited."""
+    """Returns the answer for frames that are on the log. `why` they are not known to be stored; None without a wait."""
     about = {
         "context_id": context_id,
         "detail": why,
@@ -135,7 +135,7 @@ def accepted(
 
 
 def appended(context_id: str, stored: Sequence[PublishedFrame], **also: Any) -> dict[str, Any]:
-    """Returns what is said of frames that are stored."""
+    """Returns the answer for stored frames, as a JSON object."""
     return {
         "context_id": context_id,
         "version": max((one.version for one in stored if one.version is not None), default=None),

@@ -85,7 +85,7 @@ def time(name: str, description: str) -> Parameter[datetime]:
 
 
 def read_time(text: str) -> datetime:
-    """Returns the time that a text is. Raises ValueError for text that is none."""
+    """Parse a time. Raises ValueError for text that is not a time."""
     try:
         value = datetime.fromisoformat(text.upper())
         # The years at both ends have no form in every zone.
@@ -141,7 +141,7 @@ def read_text(text: str, most: int = 255) -> str:
 # A client that polls asks for the same one again and again.
 @lru_cache(maxsize=1_024)
 def read_id(segment: str) -> str:
-    """Returns the id of a conversation that is written percent-encoded. Raises ValueError for what is none."""
+    """Decode the percent-encoded id of a conversation. Raises ValueError for text that is not an id."""
     try:
         context_id = unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:
@@ -167,7 +167,7 @@ def in_path(parameter: Parameter[_T], name: str, description: str, example: str 
 
 
 def required(parameter: Parameter[_T], example: str | int) -> Parameter[_T]:
-    """Returns a parameter that has to be given. Whoever reads it refuses a request without it."""
+    """Returns a required parameter. Without it, reading it raises `bad-parameter`."""
     return replace(parameter, is_required=True, example=example)
 
 

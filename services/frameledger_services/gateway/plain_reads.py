@@ -63,7 +63,7 @@ class PlainReads:
             if name == b"if-none-match":
                 known = value if known is None else known + b"," + value
             elif name == b"origin":
-                # Who else may read it is decided by what knows the other origins.
+                # The long way decides which other origins may read it.
                 return False
         try:
             self._guard.admit(scope)

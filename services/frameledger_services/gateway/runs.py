@@ -103,7 +103,7 @@ async def _run_request(parts: Parts, request: Request) -> Response:
 
 
 async def _whole_run_id(parts: Parts, context_id: str, beginning: str) -> str:
-    """Returns the id of the one run that begins so. Raises the problem `not-found` if there is none or more."""
+    """Returns the id of the one run whose id begins with this. Raises the problem `not-found` for none or several."""
     run_ids = await parts.database.read(history.runs_named, context_id, beginning)
     if not run_ids:
         await contexts.head_of(parts, context_id)

@@ -90,7 +90,7 @@ async def connected(
     )
     hub = Hub(settings, StreamMetrics(metrics))
     async with (
-        # A warning would be for nobody here: what is published are the words of others.
+        # The gateway publishes frames of its clients: they would not see its warnings.
         Client(
             settings, source=SOURCE, connections=most, metrics=metrics, warns_of_misspelled=False
         ) as client,

@@ -95,7 +95,7 @@ class Guard:
         return not self._tokens.are_required()
 
     def _is_unchanged(self, token: Token) -> bool:
-        """Whether the token is good for the same as when its request came."""
+        """Whether the token permits the same as when its request came."""
         return self._tokens.of_id(token.id) == token
 
 

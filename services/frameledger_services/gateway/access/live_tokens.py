@@ -88,13 +88,13 @@ class LiveTokens:
             return
         self._look_at = moment + self._look_seconds
         if self._file_state is None and not os.access(self._path, os.F_OK):
-            # There still is none. To hear that from `stat` takes twice the time, for its exception.
+            # There is still no file. `stat` would take twice the time, because it raises an exception.
             return
         try:
             # `Path.stat` takes twice the time.
             stat = os.stat(self._path)
         except OSError:
-            # Also a file that cannot be reached; `_required` stays as it is.
+            # This includes a file that cannot be reached; `_required` is not changed.
             file_state = None
         else:
             file_state = (stat.st_mtime_ns, stat.st_ino, stat.st_size)

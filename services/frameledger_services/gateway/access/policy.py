@@ -59,7 +59,7 @@ OPENAI_ELSEWHERE = frozenset(
         "videos",
     )
 )
-"""Parts of OpenAI's API that the gateway does not have. Its clients are told so, whatever they may."""
+"""Parts of OpenAI's API that the gateway does not have. Its clients get that answer whatever their scopes are."""
 
 OPENAI_CONVERSATIONS = "/v1/conversations"
 _OPENAI_CONVERSATION = re.compile(rf"{OPENAI_CONVERSATIONS}(/[^/]+(/items(/[^/]+)?)?)?")
@@ -69,8 +69,8 @@ OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag", MODELS))
 """Lists that name no conversation."""
 
 NAMED_WITHIN = frozenset((COMPLETIONS, RESPONSES, AG_UI))
-"""Their conversation is named in the body or a header: they find out themselves whether the caller may see it. They
-publish, and answer with what is said."""
+"""Their conversation is named in the body or a header, so these routes check themselves whether the caller may see it.
+They publish, and answer with content."""
 
 
 @value
@@ -84,21 +84,21 @@ class Need:
     """The conversation that its path names."""
 
     keeps_to_prefix: bool = True
-    """Whether it shows nothing beyond the caller's prefix. Otherwise it is not there for who has one."""
+    """Whether it shows nothing beyond the caller's prefix. Otherwise it does not exist for a caller with a prefix."""
 
     needs_token: bool = True
     """Whether it needs a token, whatever its scopes."""
 
     def is_there_for(self, caller: Caller) -> bool:
-        """Returns whether the caller is answered anything but that nothing is there."""
+        """Returns whether it exists for the caller, who else gets the answer of a path that does not exist."""
         if self.context_id is not None:
             return caller.may_see(self.context_id)
         return self.keeps_to_prefix or not caller.prefix
 
 
 MOST_KEPT = 2 * 3 * MAX_KEY_BYTES
-"""Of paths of so many characters it is kept what they need: there is room for the longest id of a conversation, each of
-its bytes percent-encoded, and as much behind it. Anybody may send longer ones, also without a token."""
+"""Up to this length the need of a path is cached: enough for the longest id of a conversation, with each byte
+percent-encoded, and as much behind it. Longer paths, which any client can send without a token, are not cached."""
 
 
 def needed(method: str, path: str) -> Need:
@@ -131,7 +131,7 @@ def _needed(method: str, path: str) -> Need:
 
 
 def is_of_the_process(path: str) -> bool:
-    """Returns whether what is there names no conversation."""
+    """Returns whether a path is one that names no conversation."""
     return path in OF_THE_PROCESS or path.startswith(f"{MODELS}/")
 
 
@@ -147,8 +147,8 @@ def is_openai_elsewhere(path: str) -> bool:
 
 
 def is_misnamed(path: str) -> bool:
-    """Returns whether a path is none of OpenAI's, and below its name for conversations. Nothing is there, whatever the
-    caller may."""
+    """Returns whether a path is below OpenAI's name for conversations and is not one of its paths. It does not exist,
+    whatever the caller's scopes are."""
     return _top(path) == OPENAI_CONVERSATIONS and _OPENAI_CONVERSATION.fullmatch(path) is None
 
 

@@ -16,7 +16,7 @@ from frameledger_services.gateway.raw_paths import path_of
 from frameledger_services.logs import FrequentEvent
 
 VERSIONS = ("version", "at", "from", "to", "after", "before", "era", "limit", "prefix")
-"""Parameters that say which part was read. What was searched for is not among them: it may be somebody's words."""
+"""Parameters that say which part was read. Text that was searched for is left out: it may quote a conversation."""
 
 _TRACEPARENT = record_headers.TRACEPARENT.encode()
 

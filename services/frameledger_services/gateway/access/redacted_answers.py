@@ -148,7 +148,7 @@ class _Answer:
 
 
 def _without_words(text: bytes, shape: Shape) -> bytes:
-    """JSON in, JSON out. What is none is as much as a text."""
+    """Returns redacted JSON. Text that is not JSON is redacted as one JSON string."""
     try:
         value: Any = json.loads(text)
     except ValueError:

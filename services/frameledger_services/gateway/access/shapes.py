@@ -129,7 +129,7 @@ PROBLEM = Shape(
 """Why a request was not done. `detail` is the gateway's own sentence, which quotes the request at most."""
 
 _STORED_FRAME = Shape(ANSWER.shown, {"frame": ANSWER}, ANSWER.shown_too)
-"""Beside what is told of it: what the tables say of a frame, not what its publisher said in it."""
+"""A stored frame with further fields beside it: here `frame` has columns of the table, not what was published."""
 
 _CALL = Shape(
     ANSWER.shown,

@@ -29,8 +29,8 @@ FILE = "gateway-tokens.json"
 """The file's name in the data directory, unless a setting names another."""
 
 LOOK_SECONDS = 0.01
-"""How often a running gateway looks whether the file has changed, at most. Who changes the file waits as long, so that
-the change holds everywhere on this machine when that is done."""
+"""The shortest time between two checks of a running gateway whether the file has changed. A command that changes the
+file waits as long before it returns, so that every gateway on this machine applies the change by then."""
 
 ID_BYTES = 5
 SECRET_BYTES = 32
@@ -68,7 +68,7 @@ class Token(BaseModel):
 
     scopes: Annotated[frozenset[Scope], Field(min_length=1)]
     prefix: Annotated[str, Field(max_length=255, pattern=r"^[^\x00]*$")] = ""
-    """It is good for conversations whose id begins so."""
+    """It is valid for conversations whose id begins with this."""
 
     redact: bool = False
     created_at: AwareDatetime
@@ -203,7 +203,7 @@ def _write(path: Path, tokens: Sequence[Token]) -> None:
     unfinished = path.with_name(f"{path.name}.unfinished")
     text = _File(tokens=tuple(tokens)).model_dump_json(indent=1) + "\n"
     try:
-        # Who may read it learns the names of tokens and what they are good for.
+        # Private, because the file tells the names of tokens and what they permit.
         with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(text)
             file.flush()

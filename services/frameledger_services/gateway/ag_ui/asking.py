@@ -75,7 +75,7 @@ class Question:
         results = answers.of_calls(thread, conversation)
         facts = await self._client_calls()
         if not results and (settled_version := await self._settled_by_another(thread, facts)) is not None:
-            # Somebody else answered first. What came of that is what there is to tell.
+            # Another client answered first: this client gets what followed from that answer.
             return AskedRun(settled_version, self.run_request.run_id, is_answer=True)
         thread = await self._without_abandoned(thread, results, facts)
         rest = answers.without(conversation, {one.tool_call_id for one in results.values()})
@@ -105,7 +105,7 @@ class Question:
     async def _plan(
         self, stored: Sequence[ShownMessage], sent: Sequence[Message], facts: Collection[str]
     ) -> history.Plan:
-        # Both may have megabytes: not in the event loop.
+        # In a thread: both may have megabytes.
         return await asyncio.to_thread(history.plan, stored, sent, facts)
 
     async def _thread(self) -> Thread:
@@ -255,7 +255,7 @@ class Question:
             named = call_of_interrupt(entry.interrupt_id)
             call = None if named is None else waiting.get(named)
             if named is None or call is None:
-                # Answered before, or by somebody else, or never asked: the run goes on without it.
+                # Answered before, or by another client, or never asked: the run continues without it.
                 _log.warning("gateway.unknown_interrupt", context_id=self.run_request.thread_id)
                 continue
             frames.append(self.frames.resumed(entry, call))

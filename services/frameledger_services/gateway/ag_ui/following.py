@@ -1,4 +1,4 @@
-"""Follows a run of a client as events, over our attempts, calls and runs, until nothing goes on."""
+"""Follows a run of a client as events, over our attempts, calls and runs, until none of them is in progress."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class FollowedRun:
         return self._follower.is_closed
 
     def let_go(self) -> EventBatch:
-        """Returns the event for a client of a run that goes on without this gateway, which is stopping."""
+        """Returns the event for a client whose run continues while this gateway stops."""
         stopping = "The gateway is stopping. The run continues: reconnect to it."
         version = self._follower.cursor.version
         return EventBatch(
@@ -170,7 +170,7 @@ class FollowedRun:
     async def _read(
         self, read: Callable[Concatenate[Connection, _P], Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
-        """Read from the database. Outages are waited out, as the hub does: what was told so far would be lost."""
+        """Read from the database. Waits out outages, as the hub does: an error would end a stream that has begun."""
         while True:
             try:
                 return await self._parts.database.read(read, *args, **kwargs)

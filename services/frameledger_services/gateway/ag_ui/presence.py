@@ -93,7 +93,7 @@ class Presence:
     async def _wait(self, thread_id: str, run_id: str, source: str) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._parts.settings.gateway_ag_ui_reconnect_secs):
-                # A process that stops leaves its runs alone: their clients go on at another one.
+                # A process that stops interrupts no run: the clients reconnect to another process.
                 await self._parts.stopping.wait()
                 return
         self._wait_no_more(thread_id)
@@ -114,7 +114,7 @@ class Presence:
             task.cancel()
 
     async def _interrupt(self, thread_id: str, run_id: str, source: str) -> None:
-        """Interrupt a run if it is still the one that goes on. Several interruptions of a run are one frame."""
+        """Interrupt a run if it is still the one in progress. Interrupting it several times publishes one frame."""
         goes_on, _ = await self._parts.database.read(conversation_state.goes_on, thread_id)
         last_run = await self._parts.database.read(client_requests.last_asked_run, thread_id)
         if goes_on and last_run is not None and last_run.run_id == run_id:

@@ -102,11 +102,11 @@ class ClientRuns:
     async def run(self, request: Request) -> Response:
         """Answer a client that runs a conversation."""
         _check(self._parts, request)
-        # It may have megabytes, and functions whose schemas take seconds to check: not in the event loop.
+        # In a thread: the body may have megabytes, and functions whose schemas take seconds to check.
         run_request = await asyncio.to_thread(run_input.read, await body.read_bytes(request, body.JSON_TYPES))
         _check_thread(request, run_request.thread_id)
         tools = await asyncio.to_thread(brought, run_request) if run_request.tools else ()
-        # Before anything is said: without room for a follower nobody could tell the run.
+        # Before anything is published: without room for a follower the run could not be sent.
         self._parts.hub.check_room()
         presence, thread_id, run_id = self._presence, run_request.thread_id, run_request.run_id
         await presence.asks(thread_id, run_id)

@@ -1,4 +1,4 @@
-"""The answer to a client of AG-UI: its run as server-sent events, and what becomes of the run when the client goes.
+"""The answer to a client of AG-UI: a run as server-sent events, and what happens to it if the client disconnects.
 
 The protocol has no word for stopping: a client that stops a run closes its connection, as does one that was cut off.
 So a run without its client goes on for a while in which the client may come back, and is interrupted then.

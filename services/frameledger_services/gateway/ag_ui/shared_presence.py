@@ -23,8 +23,8 @@ from frameledger_services.store import client_marks, connections
 from frameledger_services.supervision import Backoff
 
 MOST_MARKS = 1_000
-"""Of this process: PostgreSQL has room for some thousand locks of all sessions. What is beyond is not marked, and its
-client has to come back to this process."""
+"""The maximum of this process: PostgreSQL has room for some thousand locks of all sessions. Further runs are not
+marked, and their clients have to reconnect to this process."""
 
 Kind = Literal["followed", "left"]
 """A client follows the run; its client has left it and is waited for."""
@@ -47,7 +47,7 @@ class SharedPresence:
         self._working: asyncio.Task[None] | None = None
 
     def add(self, kind: Kind, thread_id: str, run_id: str) -> None:
-        """Mark a run. As often as it is marked it has to be removed."""
+        """Mark a run. Each mark has to be removed once."""
         self._change(kind, thread_id, run_id, 1)
 
     def remove(self, kind: Kind, thread_id: str, run_id: str) -> None:

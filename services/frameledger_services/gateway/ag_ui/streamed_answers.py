@@ -31,8 +31,8 @@ class StreamedAnswers:
         self._text: OpenText | None = None
         self._thought: OpenThought | None = None
         self._answers: str | None = None
-        """The run of the response that is open, or was last. None before one has started: what an earlier one goes on
-        with is not shown before it is stored."""
+        """The run of the open response, or of the last one. None before the first start: text of an earlier
+        response is shown only when it is stored."""
 
         self._name = ""
         """The name of its first message of text: its run's, which has it stored, unless it is not stored under that."""
@@ -47,7 +47,7 @@ class StreamedAnswers:
         return self._text is not None and self._text.streamed.is_begun
 
     def is_open_for(self, run_id: str | None) -> bool:
-        """Returns whether what is open may be of this run; None is a run that nobody names."""
+        """Returns whether the open response may be of this run; None if a frame names no run."""
         return run_id is None or self._answers in (None, run_id) or self._is_unnamed
 
     def may_have_said(self, message: Written) -> bool:

@@ -61,7 +61,7 @@ class EventStream(Response):
                 why = "ended"
             await timed_send.send_end(send)
         except TimeoutError:
-            # It comes back, and goes on from its version.
+            # The client reconnects, and continues from its version.
             why = "slow"
             if protocol.abort(scope):
                 # The server treats the response as broken until it has noticed that the client disconnected.

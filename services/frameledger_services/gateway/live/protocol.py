@@ -47,7 +47,7 @@ MOST_HEAD_BYTES = 64 * 1024
 since it may have the body of the request before."""
 
 MOST_WAITING = 20
-"""So many requests wait for the answers before theirs, and beyond them only those that came in the same piece."""
+"""The maximum number of pipelined requests that wait for earlier answers, and beyond it those of the same piece."""
 
 PIECE_BYTES = 2048
 """What is parsed at once, since the parser cannot be stopped: about a hundred requests without any field."""
@@ -58,7 +58,7 @@ without a request stays open. Many clients read no answer before they have sent 
 
 UNREAD_SECONDS = 45.0
 LEAST_RATE = 1_000
-"""A client that reads less than so many bytes a second, for so long, is not waited for. Streams, which write at least
+"""A connection is aborted if its client reads fewer bytes a second than this for so long. Streams, which write at least
 every 15 s and wait 20 s then, notice it before, and count it as slow (`timed_send`)."""
 
 _INVALID = "Invalid HTTP request received."
@@ -93,7 +93,7 @@ class AbortableProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called when there is no connection any more."""
-        # uvicorn's tells the newest request alone, and those before it would be answered for ever.
+        # uvicorn notifies only the newest request; the tasks of earlier ones would never end.
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()
@@ -195,7 +195,7 @@ class AbortableProtocol(HttpToolsProtocol):
                 self._unparsed = data[begin:]
                 break
             self._parse(data[begin : begin + PIECE_BYTES])
-        # Requests that wait are not asked for their bodies, so nobody else stops that of the last one.
+        # The bodies of waiting requests are not read, so only this limits how much of the last one is buffered.
         self.flow.is_enough = bool(self.pipeline) and (
             len(self.pipeline) >= MOST_WAITING or len(self.cycle.body) > HIGH_WATER_LIMIT
         )
@@ -217,7 +217,7 @@ class AbortableProtocol(HttpToolsProtocol):
                 self.transport.close()
 
     def _watch(self, most: float = math.inf) -> None:
-        """Abort the connection if its client has not read enough, until at most so many bytes are left."""
+        """Abort the connection if more than `most` bytes are still unread by its client; else check again later."""
         self._watch_no_longer()
         left = self.transport.get_write_buffer_size()
         if left > most:
@@ -241,7 +241,7 @@ class AbortableProtocol(HttpToolsProtocol):
     ) -> None:
         await app(scope, _Receiving(self, receive), send)
         if self.is_half_closed and not cycle.response_complete:
-            # It was told that its client is gone. uvicorn does not know that, and would report it as a failure.
+            # The app was told that its client is gone. uvicorn does not know that, and would report a failure.
             cycle.disconnected = True
             cycle.transport.close()
 

@@ -206,10 +206,10 @@ class Answer:
 
     def _is_about_this(self, frame: ErrorFrame) -> bool:
         if self.has_begun:
-            # Of runs only one is open: a fatal error of another than this one's, which is over, is that of the run that
-            # was to go on with the answer. It comes behind calls, and behind an input that interrupts (R7.4).
+            # Only one run is open at a time. This one's is closed, so a fatal error of another run is of the one that
+            # should have continued the answer: after calls, or after an input that interrupts (R7.4).
             return self._is_of_this_run(frame) or (frame.fatal and self._current is not None)
-        # Before a worker begins, only the end of the run that waits for one is told.
+        # Before a worker begins, the only error of interest is the one that ends the waiting run.
         return frame.fatal
 
     def _cut_short(self) -> None:

@@ -26,7 +26,7 @@ class AnswerWriter(Protocol):
     """Writes one answer in the form of an API."""
 
     def whole(self) -> bytes:
-        """Returns an answer that is over, as one body."""
+        """Returns an answer that has ended, as one body."""
 
     def begin(self) -> bytes:
         """Returns the first events of a streamed answer."""
@@ -35,7 +35,7 @@ class AnswerWriter(Protocol):
         """Returns the events for what was said since the last call; nothing if nothing was."""
 
     def end(self) -> bytes:
-        """Returns the last events of an answer that is over."""
+        """Returns the last events of an answer that has ended."""
 
     def broken(self, error: Mapping[str, Any]) -> bytes:
         """Returns the last event of an answer that breaks off; `error` is OpenAI's."""
@@ -75,7 +75,7 @@ class AnswerStream(Response):
         except (Exception, asyncio.CancelledError):
             raise
         except BaseException:
-            # The guard breaks it off: the token of its client is no longer good, and nobody reads the rest.
+            # The guard breaks the response off, because the client's token is no longer valid.
             self._listening.is_gone = True
             raise
         finally:

@@ -53,12 +53,12 @@ class Answers(Generic[R]):
         """How many requests follow an answer: one that is sent again follows it too."""
 
     async def answer(self, request: Request, chat_request: R, named: Named) -> Response:
-        """Ask the conversation, and answer with what comes of it.
+        """Ask the conversation, and return its answer.
 
-        What was published stays if the process dies anywhere behind that: the same request again finds its question,
-        and is given the answer to it.
+        If the process dies after the question was published, a repeated request finds the question, and gets the answer
+        to it.
         """
-        # Before anything is said: without room for a follower nobody could tell the answer.
+        # Before anything is published: without room for a follower the answer could not be sent.
         self._parts.hub.check_room()
         await models.check(self._parts, chat_request.model)
         question = await Asking(self._parts, request, chat_request, named).ask()
@@ -122,6 +122,6 @@ class Answers(Generic[R]):
         if listening.is_refused:
             return ProblemError("unauthorised", "The token was revoked, changed or has expired meanwhile.")
         if listening.is_gone:
-            # Nobody reads this, but it is counted: not as a failure of the gateway.
+            # Not sent to anyone, but counted, and not as a failure of the gateway.
             return ProblemError("client-gone", "The client disconnected.")
         return problems.draining()

@@ -156,11 +156,11 @@ class Asking:
         calls = await self._parts.database.read(
             client_calls.of_clients, context_id, client_answers.call_ids(sent)
         )
-        # Both may have megabytes: not in the event loop.
+        # In a thread: both may have megabytes.
         stored, plan, results = await asyncio.to_thread(self._compared, readiness, calls)
         settling = CallSettling(self._parts, self._request, self._frames)
         if not results:
-            # Who is told what came of another's answer leaves no call behind: it may be the other's to do.
+            # A client that gets the answer to another one's result cancels no calls: the other may still settle them.
             elsewhere = await settling.answered_elsewhere(readiness, stored, plan, calls)
             if elsewhere is not None:
                 return elsewhere
@@ -206,7 +206,7 @@ class Asking:
             return plan
         if plan.kind == "replace":
             return history.plan(held, client_answers.in_pairs(sent, stored, calls))
-        # What somebody took out of the history stays out, unless it is among what is new.
+        # Calls that were removed from the history stay out, unless the new messages have them.
         placed = client_answers.placed(stored, calls)
         full_plan = (
             plan if len(placed) == len(calls) else history.plan(held, client_answers.rest(sent, placed))

@@ -128,7 +128,7 @@ def _all_of_one(
 
 
 def _behind(sent: str, count: int) -> str:
-    """Returns the text behind so many words, of which there are more."""
+    """Returns the text after this number of words; the text has more words than that."""
     word = next(islice(_WORD.finditer(sent), count, None))
     return sent[word.start() :].strip()
 

@@ -63,7 +63,7 @@ class CallSettling:
             return None
         since = min(call.requested_version for call, _ in results)
         counting = [one.version for one in stored if one.outcome == "applied" and one.version is not None]
-        # Without any that counts, somebody else answered: what came of that is behind the version that was read.
+        # If none counts, another client answered: what followed is after the version that was read.
         return AskedQuestion(
             self.frames.context_id, min(counting, default=version), since, is_own=bool(counting)
         )
@@ -84,13 +84,13 @@ class CallSettling:
                 client_calls.others_waiting_since, context_id, call.requested_version
             )
             if others or any(not one.interrupted for one in left):
-                # Of one answer's calls some are still open, and the model goes on when all have their results; or it
-                # went on, and made others.
+                # Either some calls of the answer are still open, and the model continues when all have results; or it
+                # has continued, and made other calls.
                 return AskedQuestion(context_id, readiness.version, call.requested_version, is_own=False)
         if plan.kind == "replace" and call.settled_version is not None and value != call.result:
             behind = _behind_result(held, call.tool_call_id)
             if behind is not None and not any(one.get("role") == "user" for one in behind):
-                # Somebody else did the same and was first: what came of that is what there is to tell.
+                # Another client settled the call first: this client gets what followed from that.
                 return AskedQuestion(context_id, call.settled_version, call.requested_version, is_own=False)
         return None
 

@@ -28,7 +28,7 @@ class Completions:
         """Answer a request."""
         answering.check_may_read(request)
         content = await body.read_bytes(request, body.JSON_TYPES)
-        # It may have megabytes, and functions whose schemas take seconds to check: not in the event loop.
+        # In a thread: the body may have megabytes, and functions whose schemas take seconds to check.
         chat_request = await asyncio.to_thread(requests.read, content)
         named = conversation.named(
             request, chat_request.conversation, self._parts.settings.gateway_chat_id_headers

@@ -48,7 +48,7 @@ class Named:
 
 
 def named(request: Request, in_body: str | None, chat_id_headers: str) -> Named:
-    """Returns the conversation of a request. One that nobody names gets an id that is new, or that follows from the
+    """Returns the conversation of a request. If none is named, its id is a new one, or one that is derived from the
     request's `Idempotency-Key`, and lies within the prefix of its token; so does a chat of a front end.
 
     Raises `bad-parameter` for what is no id, and `NoSuchContextError` for a conversation that the caller may not see.

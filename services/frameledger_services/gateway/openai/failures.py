@@ -16,11 +16,11 @@ ERASED = "erased"
 
 
 def problem_of(failure: Failure) -> ProblemError:
-    """Returns the problem that an answer failed so."""
+    """Returns the problem for this failure of an answer."""
     if failure.code == ERASED:
-        # No 5xx: a client that tried again would say in the erased conversation what was erased.
+        # No 5xx: a client that tried again would write the erased history into the conversation again.
         return ProblemError("erased", failure.message)
     word = "answer-refused" if failure.code in REFUSED else "answer-failed"
-    # OpenAI's clients try again after a 5xx unless they are told not to.
+    # OpenAI's clients retry after a 5xx unless a header forbids it.
     headers = {"X-Should-Retry": "false"} if failure.code in HOPELESS else {}
     return ProblemError(word, failure.message, headers=headers, code=failure.code)

@@ -25,7 +25,7 @@ FIRST_SECONDS = 5.0
 be the status of the response."""
 
 OVER = ("quiet", "ended", "recording")
-"""Statuses of a conversation in which nothing goes on."""
+"""Statuses of a conversation in which nothing is in progress."""
 
 
 class Following:
@@ -57,7 +57,7 @@ class Following:
         self._until = until
         self._status: str | None = None
         self._is_unread = False
-        """Whether the last attempt to read if anything goes on failed."""
+        """Whether the last attempt to read whether anything is in progress failed."""
 
         self._follower = parts.hub.follow(question.context_id, question.version, TYPES)
 
@@ -94,7 +94,7 @@ class Following:
             )
             if others:
                 whom = ", ".join(f"{one.function_name} for {one.waiting_for or 'somebody'}" for one in others)
-                # To try again soon is of no use: a person takes time.
+                # Retrying soon does not help: a person takes time.
                 return ProblemError(
                     "conversation-busy",
                     f"The results are stored. The model continues when all calls have results; still waiting: {whom}.",
@@ -125,7 +125,7 @@ class Following:
         elif self.answer.failure is not None or self.answer.was_interrupted or self._is_gone(chunk):
             self.is_over = True
         elif chunk.is_all and not self.answer.is_open:
-            # With a call that is open it is no other status.
+            # While a call is open, the status is `calling`.
             self.is_over = self._status in OVER or (self._status == "calling" and await self._is_free())
         return True
 
@@ -219,7 +219,7 @@ class Following:
 
     async def _read_is_free(self) -> bool:
         if self._is_behind(self.version):
-            # What goes on is for the next question.
+            # What is in progress belongs to the next question.
             self.calls = await self._calls()
             return True
         database, context_id = self._parts.database, self.question.context_id

@@ -17,4 +17,4 @@ class AskedQuestion:
     """The version that announced the calls which it answers: of these some may still be open."""
 
     is_own: bool = True
-    """The request asked it, or what it says once more. Otherwise it follows what came of another client's request."""
+    """Whether this request asked it, now or when it was sent before. Otherwise another client's request did."""

@@ -101,8 +101,8 @@ class CompletionRequest:
 
     def changes(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """Returns what `LLMUpdateSettingsFrame` has to say so that a conversation with these settings has those of the
-        request. A parameter that the request does not name is no longer set: each request says all of them, and what
-        nobody says is the service's default."""
+        request. A parameter that the request does not name is unset, since each request names all of its own: then the
+        service's default applies."""
         extra = {k: v for k, v in (stored.get("extra") or {}).items() if k not in PASSED_ON}
         requested = {"model": self.model, **self.settings, "extra": {**extra, **self.passed_on} or None}
         names = ("model", *SETTINGS, "extra")

@@ -35,7 +35,7 @@ async def continued(
     end.
     """
     if response_request.previous_response_id is None:
-        # The header of a front end names a chat whose whole history is sent each time: that is none here.
+        # Without the header of a front end: it names a chat whose whole history is sent each time.
         named = conversation.named(request, response_request.conversation, "")
         latest = await parts.database.read(latest_request, named.context_id, INSTRUCTION)
         return replace(response_request, replaced_instruction=_instruction(latest)), named

@@ -29,8 +29,8 @@ MOST_RESPONSES = 500
 
 async def stored_items(parts: Parts, request: Request, value: Any) -> dict[str, Item]:
     """Returns, by their ids, the items that the `input` of a body refers to. Items that do not exist, that the caller
-    may not see, or of a response that is not over are left out. Raises `bad-parameter` for too many, `too-large` for
-    items that are larger than a body may be, each as often as it is referred to, and `erased`."""
+    may not see, or of a response in progress are left out. Raises `bad-parameter` for too many, `too-large` if the
+    items, each counted for every reference, are together larger than a body may be, and `erased`."""
     by_response: dict[str, Counter[str]] = {}
     for item_id in _references(value):
         if (response := response_ids.of_item(item_id)) is not None:

@@ -1,4 +1,4 @@
-"""A response as OpenAI's API has it, made of what its conversation has: the request, and the answer as far as it is."""
+"""A response of OpenAI's API, made of its conversation: the stored request, and the answer as it is now."""
 
 from __future__ import annotations
 
@@ -166,5 +166,5 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """Returns a mapping as it is, and an empty one for any other value: publishers may set anything."""
+    """Returns a mapping unchanged, and an empty one for any other value, because publishers may set any value."""
     return value if isinstance(value, Mapping) else {}

@@ -70,7 +70,7 @@ class ResponseEvents:
         return b"".join(self._written(self._of_piece(piece)) for piece in pieces)
 
     def end(self) -> bytes:
-        """Returns the last events of an answer that is over."""
+        """Returns the last events of an answer that has ended."""
         response = self._writer.response()
         last = LAST.get(response["status"], "response.incomplete")
         return (

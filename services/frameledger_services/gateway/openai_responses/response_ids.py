@@ -36,7 +36,7 @@ class ResponseId:
 
 
 def parse(text: str) -> ResponseId | None:
-    """Returns what an id says; None for text that is none."""
+    """Parse an id. Returns None for text that is not an id."""
     token = text.removeprefix(PREFIX)
     if token == text or len(text) > MOST_CHARACTERS or not text.isascii():
         return None
@@ -48,7 +48,7 @@ def parse(text: str) -> ResponseId | None:
     if not version.isdecimal() or not is_context_id(context_id):
         return None
     parsed = ResponseId(context_id, int(version))
-    # One response has one id: no other spelling of it is one.
+    # Each response has exactly one id, so another spelling of it is not an id.
     return parsed if str(parsed) == text and 0 < parsed.version < 2**63 else None
 
 

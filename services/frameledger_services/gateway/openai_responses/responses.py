@@ -35,7 +35,7 @@ class Responses:
         """Answer a request."""
         answering.check_may_read(request)
         content = await body.read_bytes(request, body.JSON_TYPES)
-        # It may have megabytes, and functions whose schemas take seconds to check: not in the event loop.
+        # In a thread: the body may have megabytes, and functions whose schemas take seconds to check.
         parsed = await asyncio.to_thread(requests.parse, content)
         stored = await stored_items(self._parts, request, parsed.given_input)
         response_request = await asyncio.to_thread(requests.read, parsed, stored)
@@ -51,7 +51,7 @@ def _follow(parts: Parts, response_request: ResponseRequest, question: AskedQues
 
 async def _write(parts: Parts, _: ResponseRequest, following: Following) -> ResponseEvents:
     question = following.question
-    # Of several results the last one asks, and somebody else may have given it.
+    # Of several results the last one requests the run, and another client may have sent it.
     version = question.version if question.since is None else following.version
     request = await parts.database.read(answered_request, question.context_id, version)
     if request is None:

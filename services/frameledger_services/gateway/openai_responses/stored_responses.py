@@ -72,7 +72,7 @@ async def find(parts: Parts, response_id: ResponseId, param: str | None = None) 
 
 
 async def read(parts: Parts, request: Request) -> Response:
-    """Answer with a response, as far as it is; with `stream`, with its events until it is over."""
+    """Answer with a response as it is now; with `stream`, with its events until it ends."""
     response_id, stored_request = await _stored_request(parts, request)
     last = STARTING_AFTER.of(request)
     if STREAM.of(request):
@@ -81,7 +81,7 @@ async def read(parts: Parts, request: Request) -> Response:
         writer = ResponseEvents(
             ResponseWriter(stored_request, following), answer, -1 if last is None else last
         )
-        # Who only looks on stops nothing by leaving.
+        # A client that only reads does not interrupt the answer when it disconnects.
         is_good = partial(caller.is_still_good, request.scope)
         listening = Listening(
             following, Counter(), str(response_id), request.receive, is_good, interrupts=False
@@ -95,18 +95,18 @@ async def read(parts: Parts, request: Request) -> Response:
 
 
 async def written(parts: Parts, response_id: ResponseId, stored_request: AnsweredRequest) -> ResponseWriter:
-    """Returns a response, as far as it is."""
+    """Returns a response as it is now."""
     with closing(_follow(parts, response_id, stored_request)) as following:
         await _catch_up(following)
         return ResponseWriter(stored_request, following)
 
 
 async def cancel(parts: Parts, request: Request) -> Response:
-    """Interrupt an answer that goes on, and answer with the response. One that is over stays as it is.
+    """Interrupt an answer in progress, and answer with the response. One that has ended is not changed.
 
-    It interrupts as a client does that leaves: not after another question, and not a call in the background. In these
-    cases the response is returned as it is, in progress. If the process dies after the interruption, the same request
-    again finds a response that is over, and interrupts nothing.
+    It interrupts what a client interrupts that disconnects: no answer after which another question was asked, and no
+    call in the background. In these cases the response is returned as it is, in progress. If the process dies after the
+    interruption, a repeated request finds that it has ended, and interrupts nothing.
     """
     response_id, stored_request = await _stored_request(parts, request)
     with closing(_follow(parts, response_id, stored_request)) as following:
@@ -142,7 +142,7 @@ async def _catch_up(following: Following) -> None:
 
 
 async def _interrupt(parts: Parts, following: Following) -> None:
-    """Interrupt the answer, and read it to its end; one that nothing interrupts, as far as it is now. Raises
+    """Interrupt the answer, and read it to its end; if it cannot be interrupted, read what is there now. Raises
     `not-visible-yet`."""
     context_id, newest = following.question.context_id, INT64_MAX
     if not await following.interrupt():
