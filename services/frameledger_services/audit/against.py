@@ -60,33 +60,26 @@ async def compare(
     """
     receipts: Counter[tuple[bytes, int, bytes]] = Counter()
     moved: list[Living] = []
-    async with aclosing(_by_context(connection)) as conversations:
-        now = await anext(conversations, None)
-        for head, own in _heads(written, receipts):
-            while now is not None and now.context_id < head.context_id:
-                for one in _passed(now, receipts):
-                    yield one
-                now = await anext(conversations, None)
-            if now is None or now.context_id != head.context_id:
-                yield ComparedHead(
-                    "missing", head.context_id, head.version, "it is gone, and no receipt says why"
-                )
+    async with (
+        aclosing(_by_context(connection)) as conversations,
+        aclosing(_side_by_side(_recorded(written, receipts), conversations)) as pairs,
+    ):
+        async for recorded, now in pairs:
+            for erased in () if now is None else now.receipts:
+                _add(receipts, erased, -1)
+            if recorded is None:
+                if now is not None and now.living is not None:
+                    yield ComparedHead("new", now.context_id, now.living.version)
                 continue
-            _count(now, receipts)
-            change = _judged(head, own, now)
+            change = _judged(recorded, now)
             if change is None:
-                moved.append(head)
+                moved.append(recorded.head)
             else:
                 yield change
             if len(moved) >= LOOKED_UP:
                 for one in await _looked_up(connection, moved):
                     yield one
                 moved.clear()
-            now = await anext(conversations, None)
-        while now is not None:
-            for one in _passed(now, receipts):
-                yield one
-            now = await anext(conversations, None)
     for one in await _looked_up(connection, moved):
         yield one
     for (name, version, _), count in receipts.items():
@@ -94,6 +87,15 @@ async def compare(
             yield ComparedHead(
                 "receipt_missing", None, version, f"the receipt whose leaf has the name {name.hex()} is gone"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A head that was written down."""
+
+    head: Living
+    receipts: list[Erased]
+    """Those of its own id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,29 @@ async def _by_context(connection: Connection) -> AsyncGenerator[_Now, None]:
         yield current
 
 
-def _heads(
+async def _side_by_side(
+    recorded: Iterable[_Recorded], conversations: AsyncGenerator[_Now, None]
+) -> AsyncGenerator[tuple[_Recorded | None, _Now | None], None]:
+    """Yields, for each id in their order, what was written down and what the database has; None where there is nothing.
+    Both are sorted by id."""
+    now = await anext(conversations, None)
+    for one in recorded:
+        while now is not None and now.context_id < one.head.context_id:
+            yield None, now
+            now = await anext(conversations, None)
+        if now is None or now.context_id != one.head.context_id:
+            yield one, None
+        else:
+            yield one, now
+            now = await anext(conversations, None)
+    while now is not None:
+        yield None, now
+        now = await anext(conversations, None)
+
+
+def _recorded(
     written: Iterable[Living | Erased], receipts: Counter[tuple[bytes, int, bytes]]
-) -> Iterator[tuple[Living, list[Erased]]]:
+) -> Iterator[_Recorded]:
     """Yields the heads of a file, each with the receipts of its own id, and counts all receipts."""
     before: list[Erased] = []
     for leaf in written:
@@ -136,7 +158,7 @@ def _heads(
             before.append(leaf)
         else:
             is_its_own = bool(before) and before[-1].name == erased_name(leaf.context_id)
-            yield leaf, before if is_its_own else []
+            yield _Recorded(leaf, before if is_its_own else [])
             before = []
 
 
@@ -147,24 +169,15 @@ def _add(receipts: Counter[tuple[bytes, int, bytes]], erased: Erased, count: int
         del receipts[key]
 
 
-def _count(now: _Now, receipts: Counter[tuple[bytes, int, bytes]]) -> None:
-    for erased in now.receipts:
-        _add(receipts, erased, -1)
-
-
-def _passed(now: _Now, receipts: Counter[tuple[bytes, int, bytes]]) -> Iterator[ComparedHead]:
-    """A conversation whose head was not written down."""
-    _count(now, receipts)
-    if now.living is not None:
-        yield ComparedHead("new", now.context_id, now.living.version)
-
-
-def _judged(head: Living, own: list[Erased], now: _Now) -> ComparedHead | None:
+def _judged(recorded: _Recorded, now: _Now | None) -> ComparedHead | None:
     """Returns what became of a conversation; None if its link at the old version says it."""
+    head = recorded.head
     name, version = head.context_id, head.version
+    if now is None:
+        return ComparedHead("missing", name, version, "it is gone, and no receipt says why")
     # Receipts are only ever added, and behind those that were there.
-    if len(now.receipts) > len(own):
-        return _erased(head, now.receipts[len(own)])
+    if len(now.receipts) > len(recorded.receipts):
+        return _erased(head, now.receipts[len(recorded.receipts)])
     if now.living is None:
         return ComparedHead("missing", name, version, "its head is gone, and no receipt says why")
     if now.living.version < version:
