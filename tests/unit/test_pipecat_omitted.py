@@ -14,7 +14,7 @@ from tests.bounds import ONE_ANSWER
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import LLMMirrorFrame
 from frameledger_services.client import FramesRefusedError
-from frameledger_services.pipecat.capture import CHANGES
+from frameledger_services.pipecat.capture import CHANGES, FIELDS
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.outgoing import Encoder
@@ -34,9 +34,14 @@ class Recorded:
         self.most, self.syncs = most, 0
 
     def sync(self, messages: list[Any]) -> None:
+        self._take(CHANGES, self.mirror.changes(messages))
+
+    def tell(self, **fields: Any) -> None:
+        self._take(FIELDS, [fields])
+
+    def _take(self, at: str, captured: Any) -> None:
         self.syncs += 1
-        changes = self.mirror.changes(messages)
-        for one in self.encoder.encode((self.syncs, 10**18, CHANGES, changes, None)):
+        for one in self.encoder.encode((self.syncs, 10**18, at, captured, None)):
             while one.size > self.most:
                 one = self.encoder.instead(one, "it is too large")
             step = self.folding.step(one.frame.frame)
@@ -48,8 +53,7 @@ class Recorded:
         return [dict(one) for one in self.folding.conversation().messages]
 
 
-@pytest.mark.regression("bridge 4")
-@pytest.mark.parametrize(
+NOT_STORABLE = pytest.mark.parametrize(
     ("content", "most"),
     [
         (LARGE, 2**30),
@@ -59,6 +63,10 @@ class Recorded:
     ],
     ids=["larger than a frame", "a number beyond a double", "too deep", "rejected by the broker"],
 )
+
+
+@pytest.mark.regression("bridge 4")
+@NOT_STORABLE
 def test_a_result_reaches_its_call_behind_a_message_that_cannot_be_stored(content, most):
     recorded, call = Recorded(most), {"role": "tool", "tool_call_id": "c1", "content": "IN_PROGRESS"}
     messages: list[Any] = [{"role": "user", "content": content}]
@@ -88,6 +96,16 @@ def test_messages_that_cannot_be_stored_name_their_calls_and_the_others_stay():
     assert recorded.messages[2]["tool_call_id"] == "c1"
     assert recorded.messages[2]["content"].startswith("(This message could not be stored: ")
     assert recorded.encoder.refused_here == 2
+
+
+@pytest.mark.regression("bridge 46")
+@NOT_STORABLE
+def test_a_call_ends_whose_result_cannot_be_stored(content, most):
+    recorded, call = Recorded(most), {"function_name": "weather", "tool_call_id": "c1"}
+    recorded.tell(type="FunctionCallInProgressFrame", **call, arguments="{}")
+    assert recorded.folding.state.calls.open
+    recorded.tell(type="FunctionCallResultFrame", **call, result={"a": content}, settled_as="failed")
+    assert not recorded.folding.state.calls.open
 
 
 @pytest.mark.regression("bridge 6")

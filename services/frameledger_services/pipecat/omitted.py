@@ -1,6 +1,7 @@
-"""What is published instead of messages that cannot be stored, such as of more than 8 MiB. Pure.
+"""What is published instead of messages and results that cannot be stored, such as of more than 8 MiB. Pure.
 
-A message takes a position on the log. If it were left out, later changes would reach other messages than theirs.
+A message takes a position on the log. If it were left out, later changes would reach other messages than theirs. And a
+call whose result were left out would be open for ever.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from frameledger_services.pipecat.captured_frame import Fields
+from frameledger_services.pipecat.pending import HISTORY
 
 WHY_CHARACTERS = 300
 
+SUBSTITUTED = HISTORY | {"FunctionCallResultFrame"}
+"""Frames that are published in part rather than not at all."""
+
 
 def with_omissions(fields: Fields, why: str, is_storable: Callable[[Fields], bool]) -> Fields | None:
-    """Returns the frame with a substitute for each message with which alone it is not storable; None for a frame
-    without messages."""
+    """Returns the frame with a substitute for its result, or for each message with which alone it is not storable; None
+    for a frame without these."""
     if "messages" in fields:
         messages = [
             one if is_storable({**fields, "messages": [one]}) else _omitted(one, why)
@@ -24,6 +29,8 @@ def with_omissions(fields: Fields, why: str, is_storable: Callable[[Fields], boo
         return {**fields, "messages": messages}
     if fields.get("message") is not None:
         return {**fields, "message": _omitted(fields["message"], why)}
+    if "result" in fields:
+        return {**fields, "result": f"(This result could not be stored: {why[:WHY_CHARACTERS]})"}
     return None
 
 

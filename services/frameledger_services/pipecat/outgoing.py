@@ -17,8 +17,8 @@ from frameledger_services.client import EncodedFrame
 from frameledger_services.pipecat.capture import CHANGES, FIELDS, ON_THE_LOG, Item
 from frameledger_services.pipecat.captured_frame import Fields, TranslationState
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Replaced, Rewritten
-from frameledger_services.pipecat.omitted import with_omissions
-from frameledger_services.pipecat.pending import GAP, HISTORY, Waiting
+from frameledger_services.pipecat.omitted import SUBSTITUTED, with_omissions
+from frameledger_services.pipecat.pending import GAP, Waiting
 from frameledger_services.pipecat.translate import translate
 
 SIZE_OF_ONE = 800_000
@@ -53,8 +53,8 @@ class Encoder:
         self._state = TranslationState()
         self._own = 0
         self.refused_here = 0
-        """Frames that cannot be encoded, such as larger than 8 MiB. Their messages are substituted; any other one is
-        replaced by a frame with its type and the error."""
+        """Frames that cannot be encoded, such as larger than 8 MiB. Their messages and results are substituted; any
+        other one is replaced by a frame with its type and the error."""
         self.positions = Positions()
 
     def encode(self, item: Item) -> Iterator[Waiting]:
@@ -90,9 +90,9 @@ class Encoder:
         return self.own({"type": GAP, **counts_and_times}, last_ns)
 
     def instead(self, rejected: Waiting, why: str) -> Waiting:
-        """Returns the frame that replaces one that the broker rejects: one with substitutes for its messages if it is
-        much smaller, otherwise one that describes it."""
-        if rejected.kind in HISTORY:
+        """Returns the frame that replaces one that the broker rejects: one with substitutes for its messages or result
+        if it is much smaller, otherwise one that describes it."""
+        if rejected.kind in SUBSTITUTED:
             fields = {key: value for key, value in json.loads(rejected.frame.encoded).items() if key != "id"}
             substitute = with_omissions(fields, why, lambda _: False)
             # A removal has no message to substitute.
@@ -155,8 +155,8 @@ class Encoder:
         return Waiting(str(frame.frame.type), ns, len(frame.encoded), frame)
 
     def _substitute(self, fields: Fields, why: str) -> EncodedFrame | None:
-        """Returns the frame with substitutes for the messages that cannot be encoded; None if it has no messages."""
-        if fields["type"] not in HISTORY:
+        """Returns the frame with substitutes for what cannot be encoded of it; None if it has no messages or result."""
+        if fields["type"] not in SUBSTITUTED:
             return None
         substitute = with_omissions(fields, why, _is_storable)
         return None if substitute is None or not _is_storable(substitute) else _encoded(substitute)
