@@ -71,8 +71,8 @@ class ServiceCalls:
 
     async def before_broadcast(self, kind: Any, fields: dict[str, Any]) -> None:
         """Called before a frame about a call is broadcast. With `group_parallel_tools`, all calls of an answer are one
-        group, whichever process runs them: a result waits until Pipecat knows the other calls. If these wait for it, it
-        does not request an answer. Without, each result requests one."""
+        group, whichever process runs them: a result, or the cancellation of a call that ran past its time limit, waits
+        until Pipecat knows the other calls. If these wait for it, it does not request an answer. Without, each does."""
         call = self._calls.get(fields["tool_call_id"])
         if call is None:
             return
@@ -82,12 +82,15 @@ class ServiceCalls:
             return
         properties = fields.get("properties")
         call.is_answered |= properties is None or properties.is_final
-        if kind is theirs.FunctionCallCancelFrame or not self._is_grouped:
+        # A call that ran past its time limit requests an answer, too.
+        requests_none = kind is theirs.FunctionCallCancelFrame and not fields.get("run_llm")
+        if requests_none or not self._is_grouped:
             return
+        is_chosen = kind is theirs.FunctionCallResultFrame and fields.get("run_llm") is not None
         for other in self._calls.others_open(fields["tool_call_id"]):
             if not call.is_sequential:
                 await other.has_started.wait()
-            elif fields.get("run_llm") is None:
+            elif not is_chosen:
                 fields["run_llm"] = False
 
     @property

@@ -12,6 +12,7 @@ import pytest
 from pipecat.adapters.schemas.function_schema import FunctionSchema
 from pipecat.adapters.schemas.tools_schema import ToolsSchema
 from pipecat.frames.frames import (
+    FunctionCallCancelFrame,
     FunctionCallFromLLM,
     FunctionCallInProgressFrame,
     FunctionCallResultFrame,
@@ -620,6 +621,30 @@ def test_a_result_requests_an_answer_of_its_own_if_calls_are_not_grouped(run_in_
         async with asyncio.timeout(IN_PROCESS):
             await calls.before_broadcast(FunctionCallResultFrame, result)
         assert "run_llm" not in result
+
+    asyncio.run(scene())
+
+
+@pytest.mark.regression("bridge 47")
+@pytest.mark.parametrize("run_in_parallel", [True, False], ids=["at once", "one after the other"])
+def test_a_call_that_ran_past_its_time_limit_requests_no_answer_before_the_others(run_in_parallel):
+    async def scene():
+        ledger = FrameledgerObserver("call-7", connect=Away)
+        calls = FrameledgerLLMService(ledger, run_in_parallel=run_in_parallel)._calls
+        calls._calls.begin(["one", "two"], "group", one_by_one=not run_in_parallel)
+        await calls.before_broadcast(FunctionCallInProgressFrame, {"tool_call_id": "one"})
+        timed_out: dict = {"tool_call_id": "one", "run_llm": True}
+        telling = asyncio.ensure_future(calls.before_broadcast(FunctionCallCancelFrame, timed_out))
+        await asyncio.wait([telling], timeout=0)
+        # Pipecat asks after the last of the calls of a group that it knows.
+        assert telling.done() is not run_in_parallel
+        assert timed_out["run_llm"] is run_in_parallel
+        await calls.before_broadcast(FunctionCallInProgressFrame, {"tool_call_id": "two"})
+        async with asyncio.timeout(IN_PROCESS):
+            await telling
+        last: dict = {"tool_call_id": "two", "run_llm": True}
+        await calls.before_broadcast(FunctionCallCancelFrame, last)
+        assert last["run_llm"] is True
 
     asyncio.run(scene())
 
