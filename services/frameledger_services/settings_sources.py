@@ -113,25 +113,33 @@ def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], l
     variables: dict[str, str] = {}
     problems = []
     for number, line in enumerate(lines, 1):
-        at = f"{file}, line {number}"
         words = shell_words.split(line)
         if words and words[0] == "export":
             del words[0]
         if words == []:
             continue
-        name, equals, value = words[0].partition("=") if words is not None else ("", "", "")
-        if words is None or len(words) > 1 or not equals:
-            # Does not quote the line: it may contain a secret.
-            problems.append(
-                f"{at}: it is not NAME=value; put a value with spaces or quotes in 'single quotes'."
-            )
-        elif name == _DATA_DIR:
-            problems.append(f"{at}: {_DATA_DIR} determines where this file is; set it in the environment.")
-        elif not _is_ours(name):
-            problems.append(f"{at}: {name} is not a setting.{_guess(PREFIX + name)}")
-        elif value:
-            variables[name] = value
+        try:
+            name, value = _assignment(words)
+        except ValueError as error:
+            problems.append(f"{file}, line {number}: {error}")
+        else:
+            if value:
+                variables[name] = value
     return variables, problems
+
+
+def _assignment(words: list[str] | None) -> tuple[str, str]:
+    """Returns the variable that a line sets, and its value. Raises ValueError for words that are no assignment, or one
+    that this file may not have."""
+    name, equals, value = words[0].partition("=") if words and len(words) == 1 else ("", "", "")
+    if not equals:
+        # Does not quote the line: it may contain a secret.
+        raise ValueError("it is not NAME=value; put a value with spaces or quotes in 'single quotes'.")
+    if name == _DATA_DIR:
+        raise ValueError(f"{_DATA_DIR} determines where this file is; set it in the environment.")
+    if not _is_ours(name):
+        raise ValueError(f"{name} is not a setting.{_guess(PREFIX + name)}")
+    return name, value
 
 
 def _read_text(file: Path) -> str:
@@ -165,16 +173,24 @@ def _settings_of(
                 problems.append(f"{PREFIX}{secret.upper()} and {variable} are both set; unset one of them.")
                 continue
             try:
-                values[secret] = _read_text(Path(variables[variable])).rstrip("\r\n")
+                values[secret] = _secret_in(variable, variables[variable])
                 sources[secret] = f"file {variables[variable]}"
-            except UnicodeDecodeError as error:
-                problems.append(f"{variable}: {_is_not_utf8(variables[variable], error)}")
-            except OSError as error:
-                problems.append(f"{variable} cannot be read: {error}.")
+            except ValueError as error:
+                problems.append(str(error))
         else:
             where = "" if place[variable] == "environment" else f" ({place[variable]})"
             problems.append(f"{variable} is not a setting{where}.{_guess(variable)}")
     return values, sources, problems
+
+
+def _secret_in(variable: str, file: str) -> str:
+    """Returns the secret in a file that this variable names. Raises ValueError, which says why it cannot be read."""
+    try:
+        return _read_text(Path(file)).rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{variable}: {_is_not_utf8(file, error)}") from None
+    except OSError as error:
+        raise ValueError(f"{variable} cannot be read: {error}.") from None
 
 
 def _data_directory_above() -> Path | None:
