@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -60,21 +61,21 @@ def read(addresses: Iterable[str]) -> Stages | None:
 
 def parsed(texts: Iterable[str]) -> Stages | None:
     """Returns the sums of these metrics texts, or None if none is a projector's."""
-    seconds: dict[str, float] = {}
-    batches: dict[str, float] = {}
-    frames = commits = 0.0
+    sums: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for text in texts:
         for family in text_string_to_metric_families(text):
             for name, labels, value, *_ in family.samples:
-                if name == f"{PROJECTOR_BATCH_DURATION.name}_sum":
-                    seconds[labels["stage"]] = seconds.get(labels["stage"], 0.0) + value
-                elif name == f"{PROJECTOR_BATCH_DURATION.name}_count":
-                    batches[labels["stage"]] = batches.get(labels["stage"], 0.0) + value
-                elif name == f"{PROJECTOR_BATCH_FRAMES.name}_sum":
-                    frames += value
-                elif name == f"{PROJECTOR_BATCH_FRAMES.name}_count":
-                    commits += value
-    return Stages(seconds, batches, frames, commits) if batches else None
+                stage = labels.get("stage", "")
+                sums[name][stage] = sums[name].get(stage, 0.0) + value
+    batches = sums[f"{PROJECTOR_BATCH_DURATION.name}_count"]
+    if not batches:
+        return None
+    return Stages(
+        seconds=sums[f"{PROJECTOR_BATCH_DURATION.name}_sum"],
+        batches=batches,
+        frames=sums[f"{PROJECTOR_BATCH_FRAMES.name}_sum"].get("", 0.0),
+        commits=sums[f"{PROJECTOR_BATCH_FRAMES.name}_count"].get("", 0.0),
+    )
 
 
 def _fetched(address: str) -> str | None:
