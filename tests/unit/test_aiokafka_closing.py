@@ -4,6 +4,8 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.consumer.group_coordinator import NoGroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import NodeNotReadyError
 from tests.bounds import IN_PROCESS
@@ -26,7 +28,19 @@ def test_closing_returns_when_nobody_is_cancelled():
     asyncio.run(closed(closing_as_aiokafka_does()))
 
 
-@pytest.mark.parametrize("after", range(5))
+@pytest.mark.regression("fault 133")
+def test_a_client_that_is_closed_as_soon_as_it_was_started_cancels_nobody():
+    """As when the database is found to be away right behind the start of a projector's client."""
+
+    async def run():
+        coordinator = NoGroupCoordinator(NoBroker(), SubscriptionState())
+        await closed(coordinator.close())
+        assert coordinator._reset_committed_task is None
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("after", range(6))
 def test_who_is_cancelled_while_closing_does_not_go_on(after):
     went_on = []
 
@@ -44,7 +58,7 @@ def test_who_is_cancelled_while_closing_does_not_go_on(after):
         assert task.cancelled()
 
     asyncio.run(run())
-    assert went_on == [] or after == 4
+    assert went_on == [] or after == 5
 
 
 def test_a_time_limit_that_passes_while_closing_is_told():
@@ -60,6 +74,7 @@ class NoBroker:
     """A client whose broker is away."""
 
     _loop = None
+    cluster = ClusterMetadata()
     _metadata_max_age_ms = 0
 
     async def send(self, node_id, request):

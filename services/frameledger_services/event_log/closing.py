@@ -1,7 +1,9 @@
 """Closing a client of aiokafka without losing a cancellation.
 
 aiokafka cancels a task of its own, waits for it, and takes any cancellation that comes meanwhile for that task's.
-The cancelled task would go on, and the one that cancelled it would wait for ever.
+The cancelled task would go on, and the one that cancelled it would wait for ever. And a task that it has only just
+created is cancelled before it begins: it raises that, as if whoever closes was cancelled, in place of the error for
+which the client is closed.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ async def closed(closing: Awaitable[None]) -> None:
     task = asyncio.current_task()
     assert task is not None, "an await is in a task"
     before = task.cancelling()
-    await closing
+    try:
+        # Lets every task of the client begin.
+        await asyncio.sleep(0)
+    finally:
+        await closing
     if task.cancelling() > before:
         raise asyncio.CancelledError
