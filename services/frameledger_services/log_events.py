@@ -228,8 +228,10 @@ EVENTS: Mapping[str, Event] = {
     ),
     "timekeeper.partition_away": Event(
         "warning",
-        "The log of this partition does not answer: what is overdue in it waits, and the other partitions are judged.",
-        "Check the partition's leader, for example with Kafka's `kafka-topics --describe`.",
+        "The log of this partition does not answer, or is shorter than what is stored of it: what is overdue in it "
+        "waits, and the other partitions are judged.",
+        "Check the partition's leader, for example with Kafka's `kafka-topics --describe`; `frameledger recover` shows "
+        "whether records are missing.",
     ),
     "timekeeper.root_published": Event(
         "info", "A root over all conversations was published to the topic `roots`."

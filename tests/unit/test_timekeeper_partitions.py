@@ -76,6 +76,20 @@ def test_a_partition_that_loses_its_leader_while_its_effects_are_held_has_time_w
     assert judged(partitions, START + 5) == ({0, 1, 2}, {1})
 
 
+@pytest.mark.regression("fault 117")
+def test_a_partition_whose_log_is_shorter_than_what_is_stored_is_not_judged():
+    """Nobody folds what it has by now, such as the end of a run, nor what the timekeeper would publish."""
+    partitions = Partitions()
+    longer = {0: 5, 1: 7, 2: 5}
+    assert look(partitions, START, reached=longer) == {1}
+    assert judged(partitions, START + 1, longer) == ({0, 2}, set())
+    look(partitions, START + 1, reached=longer)
+    assert judged(partitions, START + 2, longer) == ({0, 2}, set())
+    # It is recovered, and read on.
+    look(partitions, START + 3)
+    assert judged(partitions, START + 4) == ({0, 1, 2}, {1})
+
+
 NOBODY = ("run_unclaimed", "call_unserved", "call_unstarted")
 """The rules for what nobody took."""
 
@@ -130,5 +144,6 @@ def test_a_partition_whose_effects_are_held_is_not_judged():
     partitions = Partitions()
     look(partitions, START)
     assert judged(partitions, START + 1, {0: 5, 2: 5}) == ({0, 2}, set())
+    partitions.stored({0: 0, 2: 0}, START + 2)
     partitions.looked({0: 0, 1: 0, 2: 0}, START + 2)
     assert judged(partitions, START + 3, {0: 0, 2: 0}) == ({0, 2}, set())

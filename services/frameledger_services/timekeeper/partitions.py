@@ -19,7 +19,7 @@ class Partitions:
 
     def __init__(self) -> None:
         self.ends: dict[int, int] = {}
-        """Where the logs ended at the last look; nothing of a partition without a leader, nor during an outage."""
+        """Where the logs ended at the last look; nothing of a partition that is away, nor during an outage."""
 
         self.known: set[int] = set()
         """The partitions whose ends are to be looked up: those that are stored, and those that were before. One whose
@@ -30,7 +30,7 @@ class Partitions:
         """Since when the effects of each partition are not held."""
 
         self._away: set[int] = set()
-        """Partitions that did not answer at the last look."""
+        """Partitions that did not answer at the last look, or with another log than the one that was stored."""
 
         self._answers_since: float | None = float("-inf")
         """When the last outage of the broker ended; None while it is away."""
@@ -58,6 +58,9 @@ class Partitions:
 
     def looked(self, answers: Mapping[int, int], now: float) -> set[int]:
         """Note the answers of a look at the ends. Returns the partitions that answer no more."""
+        # A log that is shorter than what is stored of it has lost records, or its topic was recreated: no projector
+        # reads it before `frameledger recover`, so what it has by now is not known.
+        answers = {one: end for one, end in answers.items() if end >= self._reached.get(one, 0)}
         if self._answers_since is None:
             self._answers_since = now
         self._back_since |= dict.fromkeys(self._away & answers.keys(), now)
