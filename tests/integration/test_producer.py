@@ -248,6 +248,38 @@ def test_who_does_not_wait_long_enough_is_told_and_may_go_on(log):
     assert len(asyncio.run(scenario())) == 1
 
 
+@pytest.mark.regression("fault 118")
+def test_a_sender_that_is_replaced_is_stopped_also_if_its_publisher_is_cancelled(log_settings, monkeypatch):
+    """As at a deadline. What it has left open would go on until the process ends, and be sent at some later time."""
+    topic = f"{log_settings.topic_prefix}small"
+    monkeypatch.setattr(TopicDescription, "max_message_bytes", None)
+    began, may_end, clients = asyncio.Event(), asyncio.Event(), []
+
+    class Slow(sender.Sender):
+        async def stop(self):
+            clients.append(self.client)
+            began.set()
+            await may_end.wait()
+            await super().stop()
+
+    monkeypatch.setattr(producer, "Sender", Slow)
+
+    async def scenario():
+        await make_topic(log_settings, topic, 100_000)
+        async with Producer(log_settings) as ours:
+            refused = asyncio.create_task(ours.publish(topic, [record("a", incompressible(200_000))]))
+            await began.wait()
+            refused.cancel()
+            with suppress(asyncio.CancelledError):
+                await refused
+            may_end.set()
+            # There is another one for whoever publishes next.
+            await ours.publish(topic, [record("a", b"later")])
+        return [client._sync_task for client in clients]
+
+    assert asyncio.run(scenario()) == [None, None]
+
+
 def test_nothing_is_published_to_a_topic_that_is_not_there(log_settings):
     with pytest.raises(BrokerError, match="frameledger topics --create"):
         publish(log_settings, [record("a", b"1")])

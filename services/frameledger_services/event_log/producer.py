@@ -57,6 +57,9 @@ class Producer:
         self._sender: Sender | None = None
         self._connecting = asyncio.Lock()
         self._beginning: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        """Senders that were replaced, while they stop."""
+
         self._budget = Budget(BYTES_ON_THE_WAY)
         self._topics = {topic.name: topic for topic in topics}
 
@@ -70,6 +73,8 @@ class Producer:
             await asyncio.wait([self._beginning])
         if self._sender is not None:
             await self._replace(self._sender)
+        if self._ending:
+            await asyncio.wait(self._ending)
 
     def begin(self, topic: str) -> None:
         """Start connecting in the background, so that the first `publish` waits less. Errors are left to `publish`."""
@@ -220,12 +225,16 @@ class Producer:
         return None
 
     async def _replace(self, sender: Sender) -> None:
-        """Stop a sender, after what it has queued; the next `publish` makes another one."""
+        """Stop a sender, after what it has queued; the next `publish` makes another one. It is stopped also if this is
+        cancelled meanwhile, as at a deadline: what it has left open would go on, and be sent at some later time."""
         async with self._connecting:
             if self._sender is not sender:
                 return
             self._sender = None
-        await sender.stop()
+            ending = asyncio.create_task(sender.stop())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+        await asyncio.shield(ending)
 
     @property
     def _address(self) -> str:
