@@ -73,6 +73,41 @@ def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeyp
     assert feed.answer() == []
 
 
+class StoredBatches(FencedBatches):
+    """Each batch is stored."""
+
+    async def store(self, records, owned, positions):
+        return []
+
+    def end(self, positions):
+        """None is isolated."""
+
+
+@pytest.mark.regression("fault 119")
+def test_the_conversations_of_the_first_batch_of_a_partition_are_announced_too(monkeypatch):
+    """Its records are not decoded before the batch is, whose owner may crash by them."""
+    keys = (b"ctx", b"another", b"no \xff conversation", None)
+    feed = Feed([Record(TOPIC, 0, offset, key, b"{}", timestamp_ms=0) for offset, key in enumerate(keys)])
+    announced = []
+
+    def notify(offsets, context_ids, **_):
+        announced.append((offsets, context_ids))
+
+    async def run():
+        projector = member(feed, SimpleNamespace(enqueue=list))
+        monkeypatch.setattr(projector, "_isolation", StoredBatches())
+        monkeypatch.setattr(projector, "_notifier", SimpleNamespace(notify=notify))
+        projector._owned[0] = OwnedPartition(0, epoch=1, next_offset=0)
+        feed.follow(0, 0)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(projector._prefetch.receive(feed.answer()))
+            await projector._prefetch.until_ready()
+            await projector._store(projector._prefetch.read(100))
+
+    asyncio.run(run())
+    assert announced == [({0: len(keys)}, {"ctx", "another"})]
+
+
 class Partitions:
     """The rows of two partitions. To assign one begins when it is asked for, and ends when it may."""
 

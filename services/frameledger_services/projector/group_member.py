@@ -30,6 +30,7 @@ from frameledger_services.projector.decoded import FetchedRecord
 from frameledger_services.projector.log_check import LogReader
 from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.notifier import Notifier
+from frameledger_services.projector.outbox_rows import readable_key
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError
 from frameledger_services.projector.prefetch import Prefetch, RecordChunk
 from frameledger_services.projector.relay import Relay
@@ -266,7 +267,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             # Those of one partition are in their order, so the first is about the oldest.
             self._notifier.notify(
                 positions,
-                {logged.context_id for _, logged in batch if isinstance(logged, LoggedFrame)},
+                set(_conversations(batch)),
                 soon=len(batch) > 1 or self._prefetch.has_chunks,
                 logged_ms=batch[0][0].timestamp_ms if batch else None,
             )
@@ -325,6 +326,15 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._to_take_over.discard(partition)
         self._not_before.pop(partition, None)
         self._isolation.forget(partition)
+
+
+def _conversations(batch: Sequence[FetchedRecord]) -> Iterator[str]:
+    """Yields the conversations that a batch may have changed. Of a record that was decoded with it the key tells."""
+    for record, logged in batch:
+        if isinstance(logged, LoggedFrame):
+            yield logged.context_id
+        elif logged is None and (context_id := readable_key(record)) is not None:
+            yield context_id
 
 
 def _batches(
