@@ -17,6 +17,7 @@ from frameledger_services.client.errors import (
     GatewayAnswerError,
     GatewayUnavailableError,
     NotPermittedError,
+    NotPublishedError,
     NotVisibleError,
 )
 from frameledger_services.client.http import answers
@@ -47,73 +48,12 @@ class Appends:
         self, publication: Publication, headers: dict[str, str], until: float, *, wait: bool
     ) -> list[PublishedFrame]:
         """Returns the frames as they lie on the log, with outcomes where the gateway has waited for them."""
-        frames, published = publication.frames, list[PublishedFrame]()
+        append = _Append(self._requests, publication, headers, until)
         chunks = list(_chunks(publication.records))
         for records in chunks:
-            left = frames[len(published) :]
             # The last one's answer says that the others are stored too, and not what became of them.
-            seconds = _whole_seconds(until) if wait and len(chunks) == 1 else 0
-            prefer = f"wait={seconds}" if seconds else "respond-async"
-            published += await self._append_chunk(
-                publication.context_id,
-                records,
-                {**headers, "Prefer": prefer},
-                left,
-                until,
-                seconds,
-                is_first=not published,
-            )
-        return published
-
-    async def _append_chunk(
-        self,
-        context_id: str,
-        records: Sequence[Outgoing],
-        headers: dict[str, str],
-        left: Sequence[AnyFrame],
-        until: float,
-        waits: float,
-        *,
-        is_first: bool,
-    ) -> list[PublishedFrame]:
-        """Append the records of the first frames of `left`. After the first request the caller is known to be
-        permitted: a gateway that then refuses has taken some of the frames."""
-        values = [one.value for one in records]
-        content = values[0] if len(values) == 1 else b"[%s]" % b",".join(values)
-        acknowledged = set[str]()
-        try:
-            response = await self._requests.send(
-                "POST",
-                context_id,
-                "/frames",
-                until=until,
-                deadline=until,
-                waits=waits,
-                published=acknowledged,
-                content=content,
-                headers={**headers, "Content-Type": "application/json"},
-            )
-        except GatewayUnavailableError as error:
-            unknown = [one for one in left if one.id not in acknowledged]
-            raise FramesUnacknowledgedError(str(error), unknown) from error
-        except NoSuchContextError as error:
-            raise NotPermittedError(
-                f"{self._requests.url} refuses it. The token may not publish to {context_id!r}."
-            ) from error
-        except NotPermittedError as error:
-            if is_first:
-                raise
-            raise FramesRefusedError(str(error), left) from error
-        except GatewayAnswerError as error:
-            if isinstance(error, GatewayProblemError):
-                if error.word == "key-reused":
-                    return answers.published_frames(json.dumps(error.problem).encode(), left[: len(values)])
-                acknowledged |= set(error.problem.get("published", ()))
-            unknown = [one for one in left if one.id not in acknowledged]
-            if is_about_frames(error):
-                raise FramesRefusedError(f"The gateway refuses it. {error}", unknown) from error
-            raise FramesUnacknowledgedError(str(error), unknown) from error
-        return answers.published_frames(response.content, left[: len(values)])
+            await append.send(records, _whole_seconds(until) if wait and len(chunks) == 1 else 0)
+        return append.published
 
     async def until_stored(
         self,
@@ -140,10 +80,7 @@ class Appends:
                     deadline=until,
                     waits=seconds,
                     content=json.dumps({"frames": listed}).encode(),
-                    headers={
-                        "Content-Type": "application/json",
-                        "Prefer": f"wait={seconds}" if seconds else "respond-async",
-                    },
+                    headers={"Content-Type": "application/json", **_prefer(seconds)},
                 )
             except FrameledgerError as error:
                 raise NotVisibleError(
@@ -160,6 +97,70 @@ class Appends:
         return stored
 
 
+class _Append:
+    """The frames of one publication, sent in several requests."""
+
+    def __init__(
+        self, requests: Requests, publication: Publication, headers: dict[str, str], until: float
+    ) -> None:
+        self._requests = requests
+        self._publication = publication
+        self._headers = {**headers, "Content-Type": "application/json"}
+        self._until = until
+        self.published: list[PublishedFrame] = []
+
+    async def send(self, records: Sequence[Outgoing], seconds: int) -> None:
+        """Append the records of the next frames. Asks the gateway to wait until they are stored, for these seconds."""
+        context_id, left = self._publication.context_id, self._publication.frames[len(self.published) :]
+        values = [one.value for one in records]
+        acknowledged = set[str]()
+        try:
+            response = await self._requests.send(
+                "POST",
+                context_id,
+                "/frames",
+                until=self._until,
+                deadline=self._until,
+                waits=seconds,
+                published=acknowledged,
+                content=values[0] if len(values) == 1 else b"[%s]" % b",".join(values),
+                headers={**self._headers, **_prefer(seconds)},
+            )
+            content = response.content
+        except GatewayUnavailableError as error:
+            raise FramesUnacknowledgedError(str(error), _unknown(left, acknowledged)) from error
+        except NoSuchContextError as error:
+            raise NotPermittedError(
+                f"{self._requests.url} refuses it. The token may not publish to {context_id!r}."
+            ) from error
+        except NotPermittedError as error:
+            if not self.published:
+                raise
+            # The caller was permitted before: the gateway has taken some of the frames.
+            raise FramesRefusedError(str(error), left) from error
+        except GatewayProblemError as error:
+            if error.word != "key-reused":
+                raise _refusal(error, left, acknowledged.union(error.problem.get("published", ()))) from error
+            content = json.dumps(error.problem).encode()
+        except GatewayAnswerError as error:
+            raise _refusal(error, left, acknowledged) from error
+        self.published += answers.published_frames(content, left[: len(values)])
+
+
+def _refusal(
+    error: GatewayAnswerError, frames: Sequence[AnyFrame], acknowledged: set[str]
+) -> NotPublishedError:
+    """Returns the error for frames that a gateway refuses, or of which its answer says nothing."""
+    unknown = _unknown(frames, acknowledged)
+    if is_about_frames(error):
+        return FramesRefusedError(f"The gateway refuses it. {error}", unknown)
+    return FramesUnacknowledgedError(str(error), unknown)
+
+
+def _unknown(frames: Sequence[AnyFrame], acknowledged: set[str]) -> list[AnyFrame]:
+    return [one for one in frames if one.id not in acknowledged]
+
+
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
@@ -167,6 +168,10 @@ def _now() -> float:
 def _whole_seconds(until: float) -> int:
     """Returns for how long a gateway may wait: whole seconds, as `Prefer` has them."""
     return max(0, math.floor(min(until - _now(), WAIT_SECONDS)))
+
+
+def _prefer(seconds: int) -> dict[str, str]:
+    return {"Prefer": f"wait={seconds}" if seconds else "respond-async"}
 
 
 def _chunks(records: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
