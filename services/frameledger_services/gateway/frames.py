@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -167,7 +167,7 @@ async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[b
         page = await parts.database.read(
             wanted_frames.page,
             context_id,
-            Wanted(**_fields(wanted) | {"after": after}),
+            replace(wanted, after=after),
             AT_ONCE,
             PIECE_BYTES,
         )
@@ -198,7 +198,3 @@ def _selection(request: Request) -> tuple[Wanted, bool]:
         ),
         before is not None and after is None,
     )
-
-
-def _fields(wanted: Wanted) -> dict[str, Any]:
-    return {name: getattr(wanted, name) for name in Wanted.__slots__}
