@@ -16,9 +16,9 @@ from frameledger_services.pipecat.values import to_json
 def started(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     state.answering, state.line = True, False
     fields: Fields = {"skip_tts": captured.frame.skip_tts}
-    service = captured.service or state.service
-    if service is not None:
-        fields |= {"provider": service.provider, "model": service.model}
+    model = captured.model or state.model
+    if model is not None:
+        fields |= {"provider": model.provider, "model": model.model}
     return [{"type": "LLMFullResponseStartFrame", **without_nulls(fields)}]
 
 
@@ -89,7 +89,7 @@ def asked(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     """A request to answer the context. A speculative request uses a copy and is not part of the conversation."""
     if getattr(captured.frame, "speculation", False):
         return [{"type": "pipecat/LLMContextFrame", "speculation": True}]
-    state.service, state.usage = captured.service, None
+    state.model, state.usage = captured.model, None
     return [{"type": "LLMRunFrame"}]
 
 

@@ -13,11 +13,17 @@ from itertools import count
 from time import time_ns
 from typing import Any
 
-from frameledger_services.pipecat.captured_frame import GENERATED, Fields, ModelService, TranslationState
+from frameledger_services.pipecat.captured_frame import (
+    GENERATED,
+    Fields,
+    Model,
+    ModelService,
+    TranslationState,
+)
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.terms import Terms
 from frameledger_services.pipecat.translate import name_of, translate
-from frameledger_services.pipecat.values import given_settings, settings_of
+from frameledger_services.pipecat.values import given_settings, model_of, settings_of
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -25,8 +31,8 @@ CHANGES, FIELDS, ON_THE_LOG = "changes", "fields", "frameledger.on_the_log"
 """Values in the place of a capture point: changes of the messages, complete frames, or a frame that is on the log
 already. A frame that came from the log has the last name in its metadata."""
 
-Item = tuple[int, int, str, Any, ModelService | None]
-"""Sequence, nanoseconds since 1970, capture point, captured object, and the model service if captured there."""
+Item = tuple[int, int, str, Any, Model | None]
+"""Sequence, nanoseconds since 1970, capture point, captured object, and its model if captured at a model service."""
 
 USER, ASSISTANT, LLM, OUTPUT = "user", "assistant", "llm", "output"
 
@@ -106,7 +112,10 @@ class Capture:
 
         self._has_said_unknown = False
         self._answering: ModelService | None = None
-        """The LLM service that was asked last to answer the context, whose settings are on the log."""
+        """The LLM service that was asked last to answer the context."""
+
+        self._settings: dict[str, Any] = {}
+        """Its settings on the log."""
 
         self._mirror = Mirror()
         self._terms = Terms()
@@ -220,13 +229,17 @@ class Capture:
             )
 
     def _note_settings(self, service: ModelService) -> None:
-        """Add the settings of the service that answers from now on. Those of another one before it end."""
-        before = self._answering
-        if service is not before:
-            self._answering = service
-            ended = {} if before is None else dict.fromkeys(given_settings(settings_of(before.processor)))
-            if settings := ended | given_settings(settings_of(service.processor)):
-                self.add({"type": _SETTINGS, "settings": settings})
+        """Add what has changed of the settings since the last request: the application can change those of a service at
+        any time, also without a frame. Settings of another service before it end."""
+        processor = service.processor
+        service.model = Model(service.provider, model_of(processor))
+        self._answering, known = service, self._settings
+        self._settings = dict.fromkeys(known) | given_settings(settings_of(processor))
+        changed = {
+            name: value for name, value in self._settings.items() if name not in known or known[name] != value
+        }
+        if changed:
+            self.add({"type": _SETTINGS, "settings": changed})
 
     def _comparing(self, then: Handler | None = None) -> Handler:
         def compare(frame: Any) -> None:
@@ -253,14 +266,14 @@ class Capture:
         speaks, start and text are taken at the aggregator, if they reach it."""
         place = GENERATED if at == LLM and name == _TOKENS else at
         is_noted_only = name not in _NOW and kind.__name__ != _INTERRUPTION
-        model = service or ModelService()
+        taken_at = service or ModelService()
         is_text_of_model = service is not None and name in _ANSWER_TEXT
         is_other_of_model = service is not None and not is_text_of_model
         append = self._append
 
         def take(frame: Any) -> None:
             try:
-                if is_text_of_model and (frame.skip_tts or not model.is_ours):
+                if is_text_of_model and (frame.skip_tts or not taken_at.is_ours):
                     return
                 # A broadcast is two frames, one in each direction, that refer to each other: they count as one.
                 number, sibling = frame.id, frame.broadcast_sibling_id
@@ -272,40 +285,42 @@ class Capture:
                 seen.add(number)
                 if len(seen) >= _REMEMBERED:
                     self._seen_before, self._seen = seen, set()
-                if is_other_of_model and not model.is_ours:
+                if is_other_of_model and not taken_at.is_ours:
                     return
                 if is_noted_only and not frame.metadata:
-                    append(place, frame, service)
+                    append(place, frame, taken_at.model)
                 else:
-                    self._take(place, frame, name, service)
+                    self._take(place, frame, name, taken_at.model)
             except Exception as error:
                 self._note_failure(error)
 
         return take
 
-    def _take(self, at: str, frame: Any, name: str, service: ModelService | None) -> None:
+    def _take(self, at: str, frame: Any, name: str, model: Model | None) -> None:
         if ON_THE_LOG in frame.metadata:
             if type(frame).__name__ in (_START, _END):
                 # Words spoken from now on belong to that answer.
-                self._append(ON_THE_LOG, frame, service)
+                self._append(ON_THE_LOG, frame, model)
         elif name == _SETTINGS and self._is_for_another(getattr(frame, "service", None)):
             # Those of a service that answers later are added then.
             pass
         elif name in _NOW:
-            for fields in translate(frame, at, time_ns(), TranslationState(), service):
+            for fields in translate(frame, at, time_ns(), TranslationState(), model):
                 self.add(fields)
+                if fields["type"] == _SETTINGS:
+                    self._settings |= fields["settings"]
         else:
             if type(frame).__name__ == _INTERRUPTION:
                 self.interruptions += 1
-            self._append(at, frame, service)
+            self._append(at, frame, model)
 
     def _is_for_another(self, target: Any) -> bool:
         return target is not None and (self._answering is None or self._answering.processor is not target)
 
-    def _append(self, at: str, captured: Any, service: ModelService | None = None) -> int | None:
+    def _append(self, at: str, captured: Any, model: Model | None = None) -> int | None:
         if len(self.items) > MOST_CAPTURED and at != CHANGES:
             self.lost += 1
             return None
         sequence = next(self._sequence)
-        self.items.append((sequence, time_ns(), at, captured, service))
+        self.items.append((sequence, time_ns(), at, captured, model))
         return sequence

@@ -13,13 +13,22 @@ GENERATED = "generated"
 """The capture point of generated text in a pipeline that speaks. Text from any other point is spoken text."""
 
 
-@dataclass(slots=True)
-class ModelService:
-    """An LLM service of the pipeline, with its provider and model."""
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The provider and model of an LLM service at some time."""
 
     provider: str | None = None
     model: str | None = None
+
+
+@dataclass(slots=True)
+class ModelService:
+    """An LLM service of the pipeline."""
+
+    provider: str | None = None
     processor: Any = None
+    model: Model | None = None
+    """That of the latest request: an application can change the model between two answers."""
 
     is_ours: bool = True
     """Whether the recorded context is the one that it answers, or answered last. Another LLM of the pipeline, such as a
@@ -40,8 +49,8 @@ class CapturedFrame:
     ns: int
     """The capture time in nanoseconds since 1970."""
 
-    service: ModelService | None = None
-    """The LLM service at which it was captured."""
+    model: Model | None = None
+    """That of the LLM service at which it was captured."""
 
 
 @dataclass(slots=True)
@@ -53,7 +62,7 @@ class TranslationState:
     """Whether the answer is a line spoken by the application instead of a model."""
 
     usage: Fields | None = None
-    service: ModelService | None = None
+    model: Model | None = None
     """The model of the latest request."""
 
     interim_ns: int = 0

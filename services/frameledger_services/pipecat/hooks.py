@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from frameledger_services.pipecat.capture import ASSISTANT, LLM, OUTPUT, USER, Capture
-from frameledger_services.pipecat.captured_frame import ModelService
+from frameledger_services.pipecat.captured_frame import Model, ModelService
 from frameledger_services.pipecat.intercepted import on_processing, on_pushing
-from frameledger_services.pipecat.values import settings_of
+from frameledger_services.pipecat.values import model_of
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -111,7 +111,7 @@ def _has_a_voice(processors: Sequence[Any], context: Any) -> bool:
 
 
 def _service(llm: Any) -> ModelService:
-    model = getattr(settings_of(llm), "model", None)
     name = type(llm).__name__
     provider = name.removesuffix("LLMService").removesuffix("Service") or name
-    return ModelService(provider.lower(), model if isinstance(model, str) else None, llm)
+    provider = provider.lower()
+    return ModelService(provider, llm, Model(provider, model_of(llm)))

@@ -59,16 +59,16 @@ class Encoder:
 
     def encode(self, item: Item) -> Iterator[Waiting]:
         """Yields the frames of a captured item. Call it once for each item, in order."""
-        sequence, ns, at, captured, service = item
+        sequence, ns, at, captured, model = item
         if at == CHANGES:
             frames = [fields for change in captured for fields in self._change(change)]
         elif at == FIELDS:
             frames = captured
         elif at == ON_THE_LOG:
-            translate(captured, at, ns, self._state, service)
+            translate(captured, at, ns, self._state, model)
             frames = []
         else:
-            frames = translate(captured, at, ns, self._state, service)
+            frames = translate(captured, at, ns, self._state, model)
         for number, fields in enumerate(frames):
             yield self._waiting(fields, ns, f"{sequence}.{number}")
 

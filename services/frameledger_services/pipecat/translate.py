@@ -13,7 +13,7 @@ from frameledger_services.pipecat import answer_frames, call_frames, turn_frames
 from frameledger_services.pipecat.captured_frame import (
     CapturedFrame,
     Fields,
-    ModelService,
+    Model,
     TranslationState,
     Translator,
 )
@@ -39,7 +39,7 @@ def name_of(kind: type) -> str | None:
 
 
 def translate(
-    frame: Any, at: str, ns: int, state: TranslationState, service: ModelService | None = None
+    frame: Any, at: str, ns: int, state: TranslationState, model: Model | None = None
 ) -> list[Fields]:
     """Returns the translated frames. Never raises: a frame that cannot be translated becomes evidence."""
     name = name_of(type(frame))
@@ -48,7 +48,7 @@ def translate(
     try:
         if name in EVIDENCE:
             return [evidence(frame, name)]
-        return TRANSLATORS[name](CapturedFrame(frame, name, at, ns, service), state)
+        return TRANSLATORS[name](CapturedFrame(frame, name, at, ns, model), state)
     except Exception as error:
         return [
             {"type": "pipecat/UntranslatedFrame", "name": name, "error": f"{type(error).__name__}: {error}"}

@@ -141,6 +141,12 @@ def settings_of(service: Any) -> Any:
     return getattr(service, "settings", None) or getattr(service, "_settings", None)
 
 
+def model_of(service: Any) -> str | None:
+    """Returns the model of a service; None if its settings name none."""
+    model = getattr(settings_of(service), "model", None)
+    return model if isinstance(model, str) else None
+
+
 def given_settings(settings: Any) -> dict[str, Any]:
     """Returns the given fields of a service's settings, as JSON."""
     fields = getattr(settings, "given_fields", None)

@@ -11,12 +11,14 @@ from pipecat.frames.frames import (
     LLMFullResponseStartFrame,
     LLMMessagesAppendFrame,
     LLMTextFrame,
+    LLMUpdateSettingsFrame,
     MetricsFrame,
     UserStartedSpeakingFrame,
     UserStoppedSpeakingFrame,
 )
 from pipecat.metrics.metrics import LLMTokenUsage, LLMUsageMetricsData
 from pipecat.processors.frame_processor import FrameProcessor
+from pipecat.services.settings import LLMSettings
 from pipecat.turns.user_mute.base_user_mute_strategy import BaseUserMuteStrategy
 from tests.bridges.pipecat.bots import Answer, Bot, Speaker
 from tests.bridges.pipecat.recording import Recording
@@ -45,6 +47,28 @@ def test_two_turns_are_two_questions_and_two_answers(speaks):
     assert (start.provider, start.model) == ("scriptedmodel", "script-1")
     assert conversation.state.terms.settings["system_instruction"] == "Be brief."
     assert conversation.state.terms.ended
+
+
+@pytest.mark.regression("bridge 48")
+@SPEAKS
+def test_an_answer_has_the_model_and_the_instruction_of_its_time(speaks):
+    recording, bot = Recording(), Bot(speaks=speaks)
+
+    async def play(bot):
+        await bot.ask("Is there a night train?")
+        await bot.queue(LLMUpdateSettingsFrame(delta=LLMSettings(model="script-2")))
+        await bot.ask("And tomorrow?")
+        bot.model.append_system_instruction("Answer in French.")
+        await bot.ask("Thanks.")
+
+    settings = recording.run(bot, play).state.terms.settings
+    starts = [(one.provider, one.model) for one in recording.of("LLMFullResponseStartFrame")]
+    assert starts == [("scriptedmodel", f"script-{number}") for number in (1, 2, 2)]
+    assert settings["model"] == "script-2"
+    assert settings["system_instruction"] == "Be brief.\n\nAnswer in French."
+    # Those of the first request, and what was changed before each other one.
+    changes = [dict(one.settings) for one in recording.of("LLMUpdateSettingsFrame")]
+    assert [list(one) for one in changes[1:]] == [["model"], ["system_instruction"]]
 
 
 @SPEAKS
