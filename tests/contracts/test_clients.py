@@ -277,7 +277,7 @@ def test_of_two_who_go_on_from_a_version_one_is_accepted(use, context_id):
             await client.publish(context_id, late, expected_version=1, wait=True, within=ON_SERVERS)
         (unseen,) = await client.publish(context_id, append("later"), expected_version=1)
         (unseen,) = await client.until_stored(context_id, [unseen], within=ON_SERVERS)
-        with pytest.raises(ValueError, match="what became of it stays"):
+        with pytest.raises(ValueError, match="its outcome stays"):
             await client.publish(context_id, late, expected_version=2)
         return won, changed.value, unseen
 

@@ -97,7 +97,7 @@ def test_who_summarizes_while_an_answer_streams_is_heard_and_who_missed_its_end_
         ):
             await client.publish(context_id, late, expected_version=published.version, wait=True)
         restored = await client.restore(context_id)
-        with pytest.raises(ValueError, match="before, and what became of it stays"):
+        with pytest.raises(ValueError, match="before, and its outcome stays"):
             await client.publish(context_id, late, expected_version=restored.version, wait=True)
         assert [said["content"] for said in restored.context.messages] == ["hi, in short", "so far"]
         await client.publish(context_id, late.model_copy(), expected_version=restored.version, wait=True)

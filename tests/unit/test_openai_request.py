@@ -132,7 +132,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(parameters, name):
 
 
 def test_a_setting_that_is_refused_says_what_it_takes():
-    sentence = "temperature: a number of at least 0 is wanted."
+    sentence = "temperature: a number of at least 0 is expected."
     assert refusal({"messages": [HI], "temperature": "hot"}) == ("temperature", sentence)
 
 

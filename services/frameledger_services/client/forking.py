@@ -131,8 +131,8 @@ async def check_free(connection: Connection, context_id: str, origin: ForkedFrom
 def was_taken(context_id: str, reason: str | None) -> ForkRefusedError:
     """Returns the error for a fork whose first frame was not applied."""
     return ForkRefusedError(
-        f"Somebody began the conversation {context_id!r} at the same time, and the fork changed nothing of it "
-        f"({reason}). Choose another id."
+        f"Another publisher began the conversation {context_id!r} at the same time, and the fork did not change "
+        f"it ({reason}). Choose another id."
     )
 
 

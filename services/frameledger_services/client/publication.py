@@ -78,8 +78,8 @@ class Publications:
             prepared = expecting(prepared, expected_version)
             if was_published(prepared[0].frame, context_id):
                 raise ValueError(
-                    f"{prepared[0].complete.name} was published to {context_id} before, and what became of it stays: "
-                    "to go on from another version, make a new frame."
+                    f"{prepared[0].complete.name} was published to {context_id} before, and its outcome stays: to "
+                    "expect another version, make a new frame."
                 )
         records = [
             outgoing(

@@ -55,7 +55,7 @@ async def until_stored(
         raise NotVisibleError(_not_visible(last, "in time", progress), published, frames) from error
     except (DatabaseError, SchemaError) as error:
         raise NotVisibleError(
-            _not_visible(last, "as far as we see", f"the database was asked in vain: {error}"),
+            _not_visible(last, "as far as is known", f"the query failed: {error}"),
             published,
             frames,
         ) from error
@@ -72,7 +72,7 @@ def _progress(reached: int | None, last: PublishedFrame) -> str:
 
 def _not_visible(last: PublishedFrame, how: str, why: str) -> str:
     return (
-        f"Published, but not in the tables {how}: the last frame lies at offset {last.offset} of {last.topic}, "
-        f"partition {last.partition}, and {why} What is published gets there, or is rejected; to publish it again is "
-        "needless and harmless, if it is with `frames` of this error."
+        f"Published, but not in the tables {how}: the last frame is at offset {last.offset} of {last.topic}, "
+        f"partition {last.partition}, and {why} Published frames are stored later, or rejected. They need not be "
+        "published again; with `frames` of this error that is harmless."
     )

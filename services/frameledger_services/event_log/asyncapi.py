@@ -143,7 +143,7 @@ def _messages_of_others(schemas: Json) -> Json:
         for effect in (RunInference, CallFunction, Cancel)
     }
     letter = _message(
-        "DeadLetter", "A record that is no frame, and why it is none.", "DeadLetterHeaders", "ofDeadLetter"
+        "DeadLetter", "A record that is not a frame, and the reason.", "DeadLetterHeaders", "ofDeadLetter"
     )
     return {
         **effects,
@@ -223,7 +223,7 @@ _FRAME_HEADERS: Json = {
     headers.CE_SPECVERSION: {"const": "1.0", "description": "The version of CloudEvents; binary mode."},
     headers.CE_ID: {"description": "The `id` of the frame, if it has one."},
     headers.CE_TYPE: {"description": "The `type` of the frame."},
-    headers.CE_SOURCE: {"description": "Who published it, by its own account: a URI reference."},
+    headers.CE_SOURCE: {"description": "The publisher, as it names itself: a URI reference."},
     headers.CE_SUBJECT: {"description": "The context id again."},
     headers.CE_TIME: {"format": "date-time", "description": "`produced_at`, if it is a time of RFC 3339."},
     headers.TRACEPARENT: {

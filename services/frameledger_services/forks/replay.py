@@ -131,8 +131,8 @@ class Replayer:
             raise ReplayRefusedError(f"{copies.copy!r} was erased when it had just been opened.")
         if not copies.live and not opened.is_recording:
             raise ReplayRefusedError(
-                f"{copies.copy!r} is not a recording, since somebody else opened it: models and functions would act on "
-                "copies there. Choose another id."
+                f"{copies.copy!r} is not a recording, since another publisher began it: models and functions would act "
+                "on copies there. Choose another id."
             )
         return placed, milliseconds(opened.logged_at)
 

@@ -63,7 +63,7 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
         if not isinstance(definition.description, str | None):
             raise _refused(f"{place}.description", "a description is text.")
         if not isinstance(definition.strict, bool | None):
-            raise _refused(f"{place}.strict", "true or false is wanted.")
+            raise _refused(f"{place}.strict", "true or false is expected.")
         function: dict[str, Any] = {"name": definition.name, "description": definition.description or ""}
         for name in ("description", "parameters"):
             _check_carried(f"{place}.{name}", definition.name, getattr(definition, name))
@@ -131,7 +131,7 @@ def _parameters(place: str, parameters: Any) -> Any:
     if parameters is None or parameters == {}:
         return _NO_PARAMETERS
     if not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
-        raise _refused(place, "the JSON Schema of an object is wanted.")
+        raise _refused(place, "the JSON Schema of an object is expected.")
     schema = dict(parameters)
     if (problem := _CHECKED.problem(schema)) is not None:
         raise _refused(place, problem)

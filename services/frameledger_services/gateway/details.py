@@ -134,7 +134,7 @@ async def _diff(parts: Parts, request: Request) -> Response:
     context_id = parameters.context_id(request)
     a, b = FROM.of(request), TO.of(request)
     if a is None or b is None:
-        raise ProblemError("bad-parameter", "from, to: two versions are wanted.")
+        raise ProblemError("bad-parameter", "from, to: two versions are expected.")
     for version in (a, b):
         await contexts.head_of(parts, context_id, version=version)
     difference = await parts.database.read(history.difference_text, context_id, a, b)

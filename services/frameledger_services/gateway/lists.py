@@ -145,7 +145,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             "Calls that wait for a person or, with `by_client`, for the client.",
             CallList,
         ),
-        route("ambiguous", _ambiguous, "Calls of which nobody knows whether they happened.", CallList),
+        route("ambiguous", _ambiguous, "Calls of which it is unknown whether they were executed.", CallList),
         route("workers", _workers, "Live workers, by service.", WorkerList),
         route("tools", _tools, "Functions that live workers serve.", FunctionList),
         route("lag", _lag, "How far each partition of the log was read.", Lag),

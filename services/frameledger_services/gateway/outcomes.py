@@ -86,7 +86,7 @@ ACCEPTED: dict[str, Any] = {
 
 PREFER = parameters.header(
     "Prefer",
-    "How long to wait until the frames are stored. `wait=10`: at most so many seconds, and no more than the gateway's "
+    "How long to wait until the frames are stored. `wait=10`: at most 10 seconds, and no more than the gateway's "
     "limit; 202 if they are not stored by then. `respond-async`: 202 at once. Default: `wait=5`.",
 )
 

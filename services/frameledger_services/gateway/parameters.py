@@ -73,7 +73,7 @@ def integer(name: str, description: str, *, least: int = 0, most: int = INT64_MA
 
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
-            raise ValueError(f"an integer from {least} to {most} is wanted, not {text[:40]!r}.")
+            raise ValueError(f"an integer from {least} to {most} is expected, not {text[:40]!r}.")
         return int(text)
 
     return Parameter(name, {"type": "integer", "minimum": least, "maximum": most}, description, read)
@@ -91,7 +91,7 @@ def read_time(text: str) -> datetime:
         # The years at both ends have no form in every zone.
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ValueError(f"a time is wanted, such as 2026-05-01T12:00:00Z, not {text[:40]!r}.") from None
+        raise ValueError(f"a time is expected, such as 2026-05-01T12:00:00Z, not {text[:40]!r}.") from None
 
 
 def word(name: str, description: str, *words: str) -> Parameter[str]:
@@ -99,7 +99,7 @@ def word(name: str, description: str, *words: str) -> Parameter[str]:
 
     def read(text: str) -> str:
         if text not in words:
-            raise ValueError(f"one of {', '.join(words)} is wanted, not {text[:40]!r}.")
+            raise ValueError(f"one of {', '.join(words)} is expected, not {text[:40]!r}.")
         return text
 
     return Parameter(name, {"type": "string", "enum": list(words)}, description, read)
@@ -110,7 +110,7 @@ def flag(name: str, description: str) -> Parameter[bool]:
 
     def read(text: str) -> bool:
         if text not in ("true", "false"):
-            raise ValueError(f"true or false is wanted, not {text[:40]!r}.")
+            raise ValueError(f"true or false is expected, not {text[:40]!r}.")
         return text == "true"
 
     return Parameter(name, {"type": "boolean"}, description, read)
@@ -134,7 +134,7 @@ def header(name: str, description: str) -> Parameter[str]:
 def read_text(text: str, most: int = 255) -> str:
     """Returns the text itself. Raises ValueError for an empty or too long one, and for what no database takes."""
     if not 0 < len(text) <= most or "\x00" in text:
-        raise ValueError(f"text of 1 to {most} characters without NUL is wanted.")
+        raise ValueError(f"text of 1 to {most} characters without NUL is expected.")
     return text
 
 

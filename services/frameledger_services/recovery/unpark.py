@@ -63,7 +63,7 @@ class ContradictoryHeadError(RefusedError):
         super().__init__(
             f"The head of {context_id} contradicts itself: it is parked from version {parked_version} on, and its "
             f"state is that of version {state_version}. Frames would be folded twice. They are all stored: "
-            "`frameledger rebuild --context ... --apply` makes the head anew."
+            "`frameledger rebuild --context ... --apply` computes the head again."
         )
 
 

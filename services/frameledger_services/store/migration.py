@@ -82,7 +82,7 @@ def _in_the_way(address: str) -> str:
     with psycopg.connect(address, client_encoding="utf8") as connection:
         holders = connection.execute(_HOLDERS).fetchall()
     if not holders:
-        return f"Somebody held a table for more than {LOCK_SECONDS} s."
+        return f"Another session locked a table for more than {LOCK_SECONDS} s."
     listed = "; ".join(
         f"{name or 'a session without a name'} of {user} (pid {pid}, its transaction is {seconds} s old: {query})"
         for pid, name, user, seconds, query in holders

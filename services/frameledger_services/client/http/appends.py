@@ -84,7 +84,9 @@ class Appends:
                 )
             except FrameledgerError as error:
                 raise NotVisibleError(
-                    f"Published, but not in the tables as far as we see: {error}", published, frames
+                    f"Published, but it is unknown whether the frames are in the tables: {error}",
+                    published,
+                    frames,
                 ) from error
             if response.status == 200:
                 stored += answers.published_frames(response.content, some)

@@ -39,8 +39,8 @@ from frameledger_services.store.client_requests import AskedRun
 
 LAST = replace(
     streams.LAST,
-    description="The `id` of the last event that was received: 204 if the run is over and nothing came after it. "
-    "Otherwise the run is told from its beginning.",
+    description="The `id` of the last event that was received: 204 if the run has ended and nothing came after it. "
+    "Otherwise its events are sent from the beginning.",
 )
 
 EXAMPLE = {

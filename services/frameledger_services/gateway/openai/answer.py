@@ -150,8 +150,8 @@ class Answer:
     def _supersede(self) -> None:
         self.fail(
             SUPERSEDED,
-            "The worker that gave this answer died, and another one has begun it anew with other words: what was sent "
-            "is void. The conversation has the new answer.",
+            "The worker that wrote this answer died, and another one started it again with other words: discard what "
+            "was sent. The conversation has the new answer.",
         )
 
     def _start(self, frame: LLMFullResponseStartFrame) -> None:

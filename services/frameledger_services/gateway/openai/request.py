@@ -66,8 +66,8 @@ ALLOWED: Mapping[str, tuple[Any, ...]] = {
 """Parameters that are not honoured, with the values that ask for nothing."""
 
 WHY = {
-    "n": "A conversation goes on in one way: n is 1.",
-    "functions": "Functions are said in `tools`.",
+    "n": "A conversation has one continuation: n must be 1.",
+    "functions": "Use `tools`.",
 }
 
 
@@ -149,11 +149,11 @@ def _check(name: str, value: Any) -> None:
 
 def _messages(messages: Any) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(messages, list) or not messages:
-        refuse("messages", "messages: a list of one or more messages is wanted.")
+        refuse("messages", "messages: a list of one or more messages is expected.")
     for number, message in enumerate(messages):
         place = f"messages[{number}]"
         if not isinstance(message, dict):
-            refuse(place, f"{place}: an object is wanted.")
+            refuse(place, f"{place}: an object is expected.")
         if message.get("role") not in ROLES:
             refuse(f"{place}.role", f"{place}: role is one of {', '.join(ROLES)}.")
         if not isinstance(message.get("content"), str | list | None):
@@ -172,7 +172,7 @@ def _check_calls(place: str, calls: Any) -> None:
     for number, call in enumerate(calls or ()):
         at = f"{place}.tool_calls[{number}]"
         if not isinstance(call, dict) or not _is_id(call.get("id")):
-            refuse(f"{at}.id", f"{at}: an object with a text as `id` is wanted.")
+            refuse(f"{at}.id", f"{at}: an object with a text as `id` is expected.")
         function = call.get("function")
         if call.get("type", "function") != "function":
             continue
@@ -189,7 +189,7 @@ def _is_id(value: Any) -> bool:
 
 def _tools(tools: Any) -> tuple[dict[str, Any], ...]:
     if not isinstance(tools, list):
-        refuse("tools", "tools: a list is wanted.")
+        refuse("tools", "tools: a list is expected.")
     for number, tool in enumerate(tools):
         if (
             not isinstance(tool, dict)
@@ -197,7 +197,7 @@ def _tools(tools: Any) -> tuple[dict[str, Any], ...]:
             or not isinstance(tool.get("function"), dict)
         ):
             place = f"tools[{number}]"
-            refuse(place, f'{place}: {{"type": "function", "function": {{...}}}} is wanted.')
+            refuse(place, f'{place}: {{"type": "function", "function": {{...}}}} is expected.')
     names = ("name", "description", "parameters", "strict")
     return client_tools.brought(
         client_tools.Definition(*(one["function"].get(name) for name in names)) for one in tools
@@ -210,7 +210,7 @@ def _conversation(value: Any) -> str | None:
         if value is None:
             refuse("conversation", "conversation: the object has no id.")
     if value is not None and not isinstance(value, str):
-        refuse("conversation", 'conversation: an id is wanted, or {"id": ...}.')
+        refuse("conversation", 'conversation: an id is expected, or {"id": ...}.')
     return value
 
 
@@ -218,13 +218,13 @@ def _is_only_new(conversation: Any) -> bool:
     if not isinstance(conversation, dict):
         return False
     if unknown := [name for name in conversation if name not in ("id", "append")]:
-        refuse("conversation", f"conversation: {unknown[0][:100]!r} is none of id and append.")
+        refuse("conversation", f"conversation: {unknown[0][:100]!r} is neither id nor append.")
     return _flag(conversation, "append")
 
 
 def _include_usage(options: Any) -> bool:
     if not isinstance(options, dict):
-        refuse("stream_options", "stream_options: an object is wanted.")
+        refuse("stream_options", "stream_options: an object is expected.")
     for name, value in options.items():
         if name not in ("include_usage", "include_obfuscation") and value is not None:
             place = f"stream_options.{name[:100]}"
@@ -238,5 +238,5 @@ def _include_usage(options: Any) -> bool:
 def _flag(parameters: Mapping[str, Any], name: str) -> bool:
     value = parameters.get(name)
     if value is not None and not isinstance(value, bool):
-        refuse(name, f"{name}: true or false is wanted.")
+        refuse(name, f"{name}: true or false is expected.")
     return bool(value)

@@ -33,7 +33,7 @@ def model(value: Any) -> str | None:
     if value is None or value == ANY_MODEL:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= 255 or "\x00" in value:
-        refuse("model", "model: a name of 1 to 255 characters is wanted.")
+        refuse("model", "model: a name of 1 to 255 characters is expected.")
     return value
 
 
@@ -46,7 +46,7 @@ def settings(parameters: Mapping[str, Any], names: Mapping[str, str]) -> dict[st
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_input=False)[0]["loc"][0]
         name, setting = next(pair for pair in names.items() if pair[1] == wrong)
-        refuse(name, f"{name}: {accepted_values(LLMSettings, setting)} is wanted.")
+        refuse(name, f"{name}: {accepted_values(LLMSettings, setting)} is expected.")
     return chosen
 
 

@@ -43,7 +43,7 @@ def messages(value: Any, stored: Mapping[str, Mapping[str, Any]] = NOTHING) -> t
     if isinstance(value, str):
         return ({"role": "user", "content": value},)
     if not isinstance(value, list) or not value:
-        refuse("input", "text, or a list of one or more items, is wanted.")
+        refuse("input", "text, or a list of one or more items, is expected.")
     result: list[Message] = []
     for number, item in enumerate(value):
         place = f"input[{number}]"
@@ -71,7 +71,7 @@ def _stored(place: str, item_id: str, stored: Mapping[str, Mapping[str, Any]]) -
 
 def _message(place: str, item: Any) -> Message:
     if not isinstance(item, dict):
-        refuse(place, "an object is wanted.")
+        refuse(place, "an object is expected.")
     # A message may leave its type out.
     match item.get("type", "message"):
         case "message":
@@ -85,7 +85,7 @@ def _message(place: str, item: Any) -> Message:
                 "content": _content(f"{place}.output", item.get("output")),
             }
         case "item_reference":
-            refuse(f"{place}.id", "the id of an item is wanted.")
+            refuse(f"{place}.id", "the id of an item is expected.")
         case kind:
             refuse(
                 f"{place}.type",
@@ -97,16 +97,16 @@ def _message(place: str, item: Any) -> Message:
 def _spoken_message(place: str, item: Mapping[str, Any]) -> Message:
     role = item.get("role")
     if role not in ROLES:
-        refuse(f"{place}.role", f"one of {', '.join(ROLES)} is wanted.")
+        refuse(f"{place}.role", f"one of {', '.join(ROLES)} is expected.")
     return {"role": role, "content": _content(f"{place}.content", item.get("content"))}
 
 
 def _call(place: str, item: Mapping[str, Any]) -> Message:
     name, arguments = item.get("name"), item.get("arguments")
     if not isinstance(name, str):
-        refuse(f"{place}.name", "the name of a function is wanted.")
+        refuse(f"{place}.name", "the name of a function is expected.")
     if not isinstance(arguments, str):
-        refuse(f"{place}.arguments", "JSON as a text is wanted.")
+        refuse(f"{place}.arguments", "JSON as a text is expected.")
     function = {"name": name, "arguments": arguments}
     return {
         "role": "assistant",
@@ -119,7 +119,7 @@ def _call_id(place: str, item: Mapping[str, Any]) -> str:
     call_id = item.get("call_id")
     # What the database can be asked for.
     if not isinstance(call_id, str) or not call_id or "\x00" in call_id or has_half(call_id):
-        refuse(f"{place}.call_id", "the `call_id` of a function_call is wanted.")
+        refuse(f"{place}.call_id", "the `call_id` of a function_call is expected.")
     return call_id
 
 
@@ -128,14 +128,14 @@ def _content(place: str, content: Any) -> str | list[Message]:
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence) or not content:
-        refuse(place, "text, or a list of one or more parts, is wanted.")
+        refuse(place, "text, or a list of one or more parts, is expected.")
     parts = [_part(f"{place}[{number}]", part) for number, part in enumerate(content)]
     return str(parts[0]["text"]) if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
 def _part(place: str, part: Any) -> Message:
     if not isinstance(part, dict):
-        refuse(place, "an object is wanted.")
+        refuse(place, "an object is expected.")
     match part.get("type"):
         case kind if kind in TEXTS:
             return {"type": "text", "text": _text(place, part, "text")}
@@ -162,7 +162,7 @@ def _part(place: str, part: Any) -> Message:
 def _text(place: str, part: Mapping[str, Any], name: str) -> str:
     text = part.get(name)
     if not isinstance(text, str):
-        refuse(f"{place}.{name}", "text is wanted.")
+        refuse(f"{place}.{name}", "text is expected.")
     return text
 
 

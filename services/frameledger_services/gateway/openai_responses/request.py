@@ -75,7 +75,7 @@ ALLOWED: Mapping[str, tuple[Any, ...]] = {
 """Parameters that are not honoured, with the values that ask for nothing."""
 
 INSTEAD = {
-    "background": "an answer goes on without its client if FRAMELEDGER_GATEWAY_OPENAI_INTERRUPT is false; `GET "
+    "background": "an answer continues without its client if FRAMELEDGER_GATEWAY_OPENAI_INTERRUPT is false; `GET "
     "/v1/responses/{id}` reads it.",
     "context_management": "the limits of a conversation are those of an LLMSetLimitsFrame.",
     "include": "responses have messages and calls only; leave it out.",
@@ -203,14 +203,14 @@ def _response_format(form: Any) -> dict[str, Any]:
     if kind == "json_object":
         return {"response_format": {"type": kind}}
     if kind != "json_schema":
-        refuse("text.format.type", "one of text, json_object and json_schema is wanted.")
+        refuse("text.format.type", "one of text, json_object and json_schema is expected.")
     schema = {name: value for name, value in form.items() if name != "type" and value is not None}
     return {"response_format": {"type": kind, kind: schema}}
 
 
 def _only(name: str, fields: Any, *known: str) -> dict[str, Any]:
     if not isinstance(fields, dict):
-        refuse(name, "an object is wanted.")
+        refuse(name, "an object is expected.")
     for key, value in fields.items():
         if key not in known and value is not None:
             refuse(f"{name}.{key[:100]}", "not supported here; leave it out.", code="unsupported_parameter")
@@ -220,7 +220,7 @@ def _only(name: str, fields: Any, *known: str) -> dict[str, Any]:
 def _flag(parameters: Mapping[str, Any], name: str) -> bool:
     value = parameters.get(name)
     if value is not None and not isinstance(value, bool):
-        refuse(name, "true or false is wanted.")
+        refuse(name, "true or false is expected.")
     return bool(value)
 
 
@@ -230,13 +230,13 @@ def _conversation(value: Any) -> str | None:
     # An object without an id is refused: nobody has asked for a new conversation.
     context_id = _only("conversation", value, "id").get("id") if isinstance(value, dict) else value
     if not isinstance(context_id, str):
-        refuse("conversation", 'an id is wanted, or {"id": ...}.')
+        refuse("conversation", 'an id is expected, or {"id": ...}.')
     return context_id
 
 
 def _previous(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        refuse("previous_response_id", "the id of a response is wanted.")
+        refuse("previous_response_id", "the id of a response is expected.")
     return value
 
 
@@ -248,15 +248,15 @@ def _metadata(metadata: Any) -> dict[str, str]:
     ):
         refuse(
             "metadata",
-            f"an object of at most {MOST_METADATA} texts is wanted, whose names have at most {MOST_KEY} characters and "
-            f"whose values {MOST_VALUE}.",
+            f"an object of at most {MOST_METADATA} texts is expected, with names of at most {MOST_KEY} characters and "
+            f"values of at most {MOST_VALUE}.",
         )
     return dict(metadata)
 
 
 def _tools(tools: Any) -> tuple[dict[str, Any], ...]:
     if not isinstance(tools, list):
-        refuse("tools", "a list is wanted.")
+        refuse("tools", "a list is expected.")
     for number, tool in enumerate(tools):
         if not isinstance(tool, dict) or tool.get("type") != "function":
             refuse(

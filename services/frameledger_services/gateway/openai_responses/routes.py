@@ -47,7 +47,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             partial(stored_responses.read, parts),
             operation="response",
             scope="read",
-            summary="Read a response, as far as it is.",
+            summary="Read a response as it is now.",
             parameters=[ID, STREAM, STARTING_AFTER],
             answers={"200": _RESPONSE},
             problems=("bad-parameter", "no-such-context", "no-such-response", "erased"),

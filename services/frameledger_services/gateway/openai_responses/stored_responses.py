@@ -1,7 +1,7 @@
 """Responses that were asked for before: `GET /v1/responses/{id}` and its `/cancel`.
 
 A response is read from the frames of its conversation, from the one that asked up to the next question. It is the same
-whichever process answers, and whenever: an answer that goes on is read as far as it is.
+whichever process answers, and whenever: an answer in progress is read up to now.
 """
 
 from __future__ import annotations
