@@ -188,8 +188,8 @@ class _JsonHandler(logging.StreamHandler[IO[str]]):
 
 
 def _only_handler(logger: logging.Logger) -> _JsonHandler | None:
-    """Returns the handler of `configure`, unless somebody else wants to have the records of this logger, or filters
-    them."""
+    """Returns the handler of `configure`, unless another handler gets the records of this logger, or a filter is
+    set."""
     if logger.filters:
         return None
     while logger.parent is not None:

@@ -52,7 +52,7 @@ async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Ev
 
 
 async def pause(stopping: asyncio.Event, seconds: float) -> None:
-    """Wait for so many seconds, or until `stopping` is set."""
+    """Wait for `seconds`, or until `stopping` is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stopping.wait()

@@ -46,7 +46,7 @@ class ComparedHead:
 
     @property
     def is_wrong(self) -> bool:
-        """Returns whether somebody changed the past."""
+        """Returns whether the past was changed."""
         return self.what in WRONG
 
 

@@ -14,7 +14,7 @@ from frameledger_services.store.client_calls import BY_CLIENT
 from frameledger_services.store.overdue import JUDGED, MOST_ROWS, WINDOW, ago, rows
 
 NEVER_SECONDS = 1e10
-"""A deadline of more, some 300 years, is one of so many. Any client may name one that PostgreSQL can subtract from no
+"""Longer deadlines are reduced to this, some 300 years. A client may name one that PostgreSQL cannot subtract from any
 time: the statement would fail, and with it the timekeeper, for all conversations."""
 
 CallStatus = Literal["announced", "dispatched", "running", "waiting"]

@@ -16,7 +16,7 @@ from frameledger_services.event_log.frame_defaults import with_defaults
 
 @value
 class EncodedFrame:
-    """A frame with an id, as somebody else wrote it: it is published byte for byte. Made by `of`."""
+    """A frame with an id that is encoded already: it is published byte for byte. Made by `of`."""
 
     frame: AnyFrame
     encoded: bytes
@@ -38,7 +38,7 @@ FrameInput = FrameLike | Sequence[FrameLike]
 
 MOST_REMEMBERED = 1_000
 MOST_REMEMBERED_BYTES = 64 * 1024 * 1024
-"""Of mappings and texts that may not have been published: this many, with so many bytes of JSON together."""
+"""How many mappings and texts that may not have been published are remembered, and their bytes of JSON together."""
 
 
 @value
@@ -72,8 +72,8 @@ class FramePreparation:
         self._bytes = 0
 
     def prepare(self, context_id: str, inputs: Iterable[FrameInput]) -> list[PreparedFrame]:
-        """Returns the frames in their order. Raises TypeError for what is no frame by its type, and ValueError for what
-        is none by its content."""
+        """Returns the frames in their order. Raises TypeError for a value of another type, and ValueError for
+        one whose content is not a frame."""
         before = defaultdict[int, list[PreparedFrame]](list)
         for (where, _), one in self._unconfirmed.items():
             if where == context_id:
@@ -83,8 +83,8 @@ class FramePreparation:
     def note_unconfirmed(
         self, context_id: str, frames: Sequence[PreparedFrame], sizes: Sequence[int]
     ) -> None:
-        """These, of so many bytes each, may not have been published. The newest are remembered: `MOST_REMEMBERED`,
-        within `MOST_REMEMBERED_BYTES`, and the last one whatever its size."""
+        """Note that these, each of its size in bytes, may not have been published. The newest are remembered:
+        `MOST_REMEMBERED`, within `MOST_REMEMBERED_BYTES`, and the last one whatever its size."""
         self.note_published(context_id, frames)
         for frame, size in zip(frames, sizes, strict=True):
             if not isinstance(frame.original, Frame | EncodedFrame):

@@ -12,8 +12,8 @@ from itertools import islice
 from frameledger.frames import FRAME_TYPES, AnyFrame, UnknownFrame
 
 MOST_GUESSED = 100
-"""Of so many unknown names of one publication it is guessed what they mean. Each is compared with all known names, and
-a frame has room for hundreds of thousands."""
+"""The number of unknown names of one publication that are checked. Each is compared with all known names, and a frame
+has room for hundreds of thousands."""
 
 
 class MisspelledWarning(UserWarning):

@@ -116,7 +116,7 @@ class Threaded(Generic[_C]):
 
     def _do(self, work: Coroutine[Any, Any, _T]) -> _T:
         if os.getpid() != self._process:
-            # Nobody runs the loop here, and the lock may be one that another thread of that process held.
+            # The loop runs only in the other process, and a thread of that process may have held the lock.
             work.close()
             raise RuntimeError(
                 "This client was made before a fork, and its thread runs in the other process. Make a client in each."
@@ -142,7 +142,7 @@ class Threaded(Generic[_C]):
             with self._lock:
                 self._waiting.discard(future)
             if self._loop.is_closed():
-                # What came too late to be begun has nobody else who would close it.
+                # It came too late to be started, so nothing else would close it.
                 work.close()
 
     def _end_reason(self) -> RuntimeError:

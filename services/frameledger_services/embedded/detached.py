@@ -24,7 +24,7 @@ class Detached:
         return self._within(0)
 
     def stop(self, within: float) -> None:
-        """Stop the process if it runs, and wait up to so many seconds."""
+        """Stop the process if it runs, and wait for its end, up to `within` seconds."""
         if self.ended() is None:
             self._process.terminate()
             self._within(within)

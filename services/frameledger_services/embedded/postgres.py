@@ -176,7 +176,7 @@ def _check_version(data: Path, version: int) -> None:
     try:
         stored_version = (data / "PG_VERSION").read_text(encoding="ascii").strip()
     except (FileNotFoundError, NotADirectoryError) as error:
-        # Somebody deleted it while a server ran on it, which wrote some of its files again.
+        # It was deleted while a server ran on it, which wrote some of its files again.
         raise EmbeddedError(
             f"{data} is no complete PostgreSQL cluster: the file PG_VERSION is missing.",
             "Delete that folder, or restore it from a backup. Without it a new one is made, and the tables are filled "

@@ -32,7 +32,7 @@ class Budget:
                 # It was granted just before.
                 self.give(amount)
             else:
-                # Unless it was passed over already, by whoever gave something back before this task went on.
+                # Unless a task that gave bytes back has removed it before this task continued.
                 with suppress(ValueError):
                     self._waiting.remove((amount, turn))
                 self._grant()

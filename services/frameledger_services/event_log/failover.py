@@ -34,8 +34,9 @@ NEXT_SECONDS = 1.0
 """Before the next broker is asked for metadata, while the one before it has not answered."""
 
 SLOW_SECONDS = 1.5
-"""When a leader has not answered for so long, the other brokers are asked who leads by now, and again after as long. It
-may be waiting for its replicas, or send a large answer: it is left only if it leads no more."""
+"""When a leader has not answered for this time, the other brokers are asked for the current leader, and again each time
+it passes. The leader may be waiting for its replicas, or sending a large answer: it is left only if it lost the
+leadership."""
 
 NO_LEADER = -1
 """What a partition without a leader has in its place."""

@@ -29,7 +29,7 @@ QUIET_MS = 500
 
 FROZEN_SECONDS = 1.0
 TICK_SECONDS = 0.25
-"""A process that could not read the clock for `FROZEN_SECONDS` cannot know what became of the log meanwhile. The
+"""A process that could not read the clock for `FROZEN_SECONDS` cannot know what happened to the log meanwhile. The
 broker's answer does not always say: it may be asked next when the topic has been made anew and filled. To delete a
 topic and to make it again takes longer than this."""
 

@@ -22,7 +22,7 @@ class FollowedPartition:
     partition: int
     offset: int
     is_followed: bool = True
-    """False once it was left, or followed anew from another offset, which is another object."""
+    """False once it was left, or followed from another offset, which creates another object."""
 
     needs_revalidation: bool = False
     """Whether the log may be another one than the one that was read: the broker did not answer or could not give the

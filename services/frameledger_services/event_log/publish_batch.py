@@ -50,7 +50,7 @@ class PublishBatch:
         return [index for index, place in enumerate(self.places) if place is None]
 
     def pending_partitions(self, partitions: int) -> set[int]:
-        """Returns the partitions that the pending records belong to, of so many."""
+        """Returns the partitions of the pending records, in a topic with this number of partitions."""
         return {home_partition(self.records[index].key, partitions) for index in self.pending}
 
     def may_exceed_limit(self, topic: TopicDescription) -> bool:

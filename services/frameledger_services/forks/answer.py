@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Answered = Literal["recorded", "not available"]
-"""How a call of a rerun was answered: by the original's result, or with the words that there is none."""
+"""How a call of a rerun was answered: by the original's result, or with the text that there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsedTokens:
-    """Tokens used; None where nobody said. `input` counts those read from the cache or written to it too."""
+    """Tokens used; None if unknown. `input` counts those read from the cache or written to it too."""
 
     input: int | None = None
     output: int | None = None

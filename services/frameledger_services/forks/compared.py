@@ -12,7 +12,7 @@ from frameledger_services.forks.prices import Prices
 
 @dataclass(frozen=True, slots=True)
 class ComparedAnswers:
-    """A moment, its recorded answer, and each answer that was given anew with how it differs."""
+    """A moment, its recorded answer, and each new answer with its differences."""
 
     context_id: str
     version: int

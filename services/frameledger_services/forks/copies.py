@@ -78,7 +78,7 @@ class Copies:
             return None
         changed: dict[str, Any] = {"id": self._id(recorded.frame_id), "produced_at": None}
         if isinstance(frame, UnknownFrame):
-            # What its fields mean, nobody knows here.
+            # The meaning of its fields is unknown here.
             return frame.model_copy(update=changed)
         metadata = {name: value for name, value in frame.metadata.items() if name != "experiment"}
         changed["metadata"] = metadata | self._source(recorded)

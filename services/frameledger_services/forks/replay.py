@@ -39,7 +39,7 @@ from frameledger_services.store.replays import RecordedFrame
 SOURCE = "frameledger/replay"
 PAGE = 500
 TOGETHER = 200
-"""Copies that are due at once are published together, until there are so many."""
+"""The maximum number of copies that are published together, if they are due at the same time."""
 
 
 class ReplayRefusedError(RefusedError):

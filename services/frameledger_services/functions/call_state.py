@@ -73,7 +73,7 @@ class BackgroundTasks:
         return task
 
     async def end(self, within: float) -> None:
-        """Wait so many seconds for the tasks that still run, then cancel the rest."""
+        """Wait for the tasks that still run, for `within` seconds, then cancel the rest."""
         if self._running:
             await asyncio.wait(tuple(self._running), timeout=within)
         for task in tuple(self._running):
@@ -110,12 +110,12 @@ class CallState:
 
     failpoint: Failpoint
     waiting: bool = False
-    """Whether the call waits for a person by now."""
+    """Whether the call waits for a person now."""
 
     error_type: str = ""
     """How it ended without a result of its function, for the metrics; empty if it did not."""
     span: Span = NO_SPAN
-    """Of the job, for how the call was settled; of a call without a claim nobody's."""
+    """The span of the job, on which the outcome of the call is noted; `NO_SPAN` for a call without a claim."""
 
     inbox: Inbox = field(init=False)
 

@@ -28,7 +28,7 @@ def execute_tool(call: CallAttempt) -> Span:
 
 
 def end_of(span: Span, ended: HandlerEnd) -> None:
-    """Ends it as the handler ended. Of one that did not begin there is none."""
+    """End the span as the handler ended. A handler that did not begin has no span."""
     match ended:
         case NotBegun():
             return

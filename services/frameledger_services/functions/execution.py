@@ -112,8 +112,8 @@ class HandlerExecutor:
         return task
 
     async def stop(self, within: float) -> int:
-        """Cancel the tasks that still run, and wait so many seconds. Returns how many did not end. The rest of a plain
-        handler is not begun from now on."""
+        """Cancel the tasks that still run, and wait `within` seconds. Returns how many did not end. From now on the
+        rest of a plain handler is not begun."""
         self._is_stopped = True
         tasks = tuple(self._tasks)
         for task in tasks:

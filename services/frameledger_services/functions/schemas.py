@@ -86,7 +86,7 @@ class FunctionSignature:
                 # Strict types take no text for a date, but a date of JSON, which is text.
                 return self.arguments.model_validate_json(json.dumps(dict(arguments)))
             except ValidationError as of_json:
-                # Half of a character is no JSON for pydantic. All other mistakes are told in terms of JSON.
+                # Pydantic reads no lone surrogate from JSON. All other mistakes are reported in terms of JSON.
                 raise (error if _is_unreadable(of_json) else of_json) from None
 
 

@@ -90,7 +90,7 @@ class _Writing:
 
     def started(self, change: CallStarted) -> None:
         if change.again:
-            # Whom the attempt before waited for is past.
+            # The new attempt does not wait for what the previous one waited for.
             row = self.row_of(change.key)
             row.update(waiting_for=None, waiting_deadline=None)
         else:

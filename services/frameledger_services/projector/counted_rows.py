@@ -23,8 +23,8 @@ from frameledger_services.projector.rows import Rows, clean, clean_or_none
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 MOST_TOKENS = 10**12
-"""A row has at most so many of each kind. A frame may name any number up to that of 8 bytes, and two of those make a
-sum that fails each view and each limit of tokens, for all conversations."""
+"""The maximum of each kind in a row. A frame may name any number of 8 bytes, and the sum of two of those would fail
+each view and each limit of tokens, for all conversations."""
 
 Row = dict[str, Any]
 
@@ -34,7 +34,7 @@ def write_counted(
 ) -> None:
     """Add what a frame says of such an answer: its start, its first text, its tokens, or how it ended.
 
-    Its row stays `noted` until it ends, since nobody here runs it: nobody waits for it or takes it over.
+    Its row stays `noted` until it ends, because no worker of ours runs it: it is neither waited for nor taken over.
     """
     was, now = before.speech.response, after.speech.response
     version = int(after.version)

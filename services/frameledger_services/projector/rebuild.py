@@ -195,8 +195,9 @@ class _Asking:
 
 
 def _in_a_place_of_its_own(row: OutboxRow, rebuilt: int) -> OutboxRow:
-    """The row of an imported frame, whose offset is its version: other conversations have it, too, and so has this one
-    if it was rebuilt before and nobody published its row yet. To be published twice does no harm (`relay`)."""
+    """Returns a row of an imported frame under an offset of its own. Its offset is its version, which rows of other
+    conversations have, too, and a row of an earlier rebuild that is not published yet. Publishing one twice does no
+    harm (`relay`)."""
     name = f"{row.context_id}\n{rebuilt}\n{row.offset}\n{row.ordinal}"
     return replace(row, offset=int.from_bytes(sha256(name.encode()).digest()[:8]) >> 1)
 

@@ -28,7 +28,7 @@ from frameledger_services.store.rebuild import HeldHead
 from frameledger_services.store.stored_rows import StoredFrameRow
 
 STAGED_ABOVE = 1_000
-"""A conversation of more frames is staged: its lock is held no longer than that of one with so many."""
+"""A conversation of more frames is staged: its lock is held no longer than that of a conversation of this size."""
 
 MOST_ROUNDS = 10
 """How often what came meanwhile is folded without the lock. A projector that writes faster than we fold waits then."""
@@ -52,7 +52,7 @@ class RebuildFold:
     def __init__(self, connection: Connection, head: Head, *, staged: bool = False) -> None:
         """`head` is that of `stored_heads.beginning`, and is advanced in place."""
         self.began = head.version, head.chain
-        """Where the present life of the conversation began. If it begins elsewhere by now, this fold is of no use."""
+        """Where the present life of the conversation began. If it begins elsewhere now, this fold is useless."""
 
         self._connection = connection
         self._refold = Refold(head, unknown_again=True)
@@ -161,7 +161,7 @@ async def began(connection: Connection, context_id: ContextId) -> tuple[int, byt
 
 
 def _settled(piece: FoldedPiece) -> list[Settled]:
-    """Returns the frames that this release folds otherwise, or knows by now, with their outcomes."""
+    """Returns the frames to which this release gives another outcome, with that outcome."""
     return [
         Settled(one.version, outcome, reason)
         for one, (_, _, outcome, reason, _, _) in zip(piece.frames, piece.derived, strict=True)

@@ -28,7 +28,7 @@ from frameledger_services.store.outbox import OutboxPage, OutboxPlace, OutboxRow
 
 DELETE_AFTER_SECONDS = 0.05
 DELETE_AT_ROWS = 500
-"""Published rows are deleted after so long, or when there are so many, instead of in a transaction for each batch."""
+"""Published rows are deleted after this time or at this number, instead of in a transaction for each batch."""
 
 _log = logs.get_logger("projector")
 

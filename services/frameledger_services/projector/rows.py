@@ -145,8 +145,8 @@ def at(timestamp_ms: int) -> datetime:
 
 
 def time_of(written: object) -> datetime | None:
-    """The time that somebody wrote; None for what is no time, one without an offset, or one that not everybody can
-    read."""
+    """Parse a time of a publisher. Returns None for text that is not a time, a time without an offset, and one
+    before `_FIRST` or after `_LAST`."""
     if not isinstance(written, str):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Open work as rows of the outbox: requested, or closed if it was requested so long ago that nobody waits for it."""
+"""Open work as rows of the outbox: requested, or closed if it was requested too long ago."""
 
 from __future__ import annotations
 

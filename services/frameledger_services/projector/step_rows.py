@@ -67,7 +67,7 @@ def write_step(rows: Rows, head: Head, frame: AnyFrame, step: Step, before: Stat
 
 
 def _is_more_text(head: Head, frame: AnyFrame, before: State) -> bool:
-    """Whether a frame is what most frames are: more text of a run that had some before, of which no row tells."""
+    """Whether a frame is more text of a run that already has text. Most frames are, and no row changes for them."""
     run = before.runs.open
     return (
         type(frame) is LLMTextFrame

@@ -42,8 +42,8 @@ async def assign(connection: Connection, topic: str, partition: int, owner: str)
                 await topics.reserve(connection, topic)
                 return await projections.assign(connection, topic, partition, owner, ended=ended)
         except errors.LockNotAvailable:
-            # The owner is frozen in the middle of a transaction; or whoever takes over while nothing was read yet is,
-            # and then there is no owner, or one that loses nothing.
+            # The owner is frozen in the middle of a transaction. Or, while nothing was read yet, another process that
+            # takes the partition over is frozen: then there is no owner, or one that loses nothing.
             ended |= await projections.terminate_owner(connection, topic, partition)
     raise LogChangedError(
         f"{topic}/{partition}: its row in `projections`, or an advisory lock, stays locked by a session that could not "

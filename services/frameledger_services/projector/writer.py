@@ -23,8 +23,8 @@ from frameledger_services.store.projections import Progress
 from frameledger_services.store.staged_rows import STAGED
 
 STATE_EVERY_FRAMES = 16
-"""A state is stored again after so many frames. Those since are folded again when the head is loaded; a state with
-every batch was a tenth of the time that a small batch took here."""
+"""Frames after which a state is stored again. Later ones are folded again when the head is loaded. Storing the state
+with every batch took a tenth of the time of a small batch."""
 
 SMALL_TEXT = 4_096
 """A state with open text of more characters is stored when the text has doubled, and after one frame for each

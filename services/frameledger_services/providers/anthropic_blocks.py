@@ -24,7 +24,7 @@ def of_content(provider: str, place: int, message: Mapping[str, Any]) -> list[Bl
 
 
 def tool_use(call: Mapping[str, Any]) -> Block:
-    """The block of a call. The API takes objects only: arguments that are none stand under the key `arguments`."""
+    """Returns the block of a call. The API takes only objects: others are wrapped under the key `arguments`."""
     function = call["function"]
     return {
         "type": "tool_use",

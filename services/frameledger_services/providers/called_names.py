@@ -27,8 +27,8 @@ def accepted(name: str) -> str:
 def with_accepted_names(
     messages: Sequence[LLMContextMessage], offered: Collection[str | None]
 ) -> list[LLMContextMessage]:
-    """Returns the messages with accepted names in their calls. Names of the `offered` functions stay: whoever accepts
-    the function accepts its call."""
+    """Returns the messages with accepted names in their calls. Names of the `offered` functions stay: a provider
+    that accepts the function accepts its call."""
     return [_named(message, offered) for message in messages]
 
 

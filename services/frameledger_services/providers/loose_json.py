@@ -12,11 +12,11 @@ from typing import Any
 JsonObject = dict[str, Any]
 
 _MOST = 2**53
-"""A frame has room for several of these, added up."""
+"""Small enough that the sum of several fits into a field of a frame."""
 
 
 def read(body: bytes) -> object:
-    """The value of JSON text; None if it is none."""
+    """Returns the value of JSON text; None if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

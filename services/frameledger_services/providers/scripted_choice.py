@@ -25,7 +25,7 @@ class Cue:
 
 
 def cue_of(messages: Sequence[Mapping[str, Any]]) -> Cue:
-    """The cue in the messages of a scripted request. The message of a call that still runs is none."""
+    """Returns the cue in the messages of a scripted request. The message of a call that still runs is not a cue."""
     names: dict[str, str] = {}
     cue = Cue("", None, 0)
     turn = 0

@@ -19,7 +19,7 @@ BY_CLIENT = "(started_version = dispatched_version) IS TRUE"
 """SQL: whether a client answers the call; never NULL."""
 
 WAITS_FOR_CLIENT = f"(status = 'waiting' AND {BY_CLIENT})"
-"""SQL: whether the call waits for its client. That may never come back, and is nobody's work."""
+"""SQL: whether the call waits for its client, which may never come back. It is not work for a person."""
 
 WAITS_FOR_PERSON = f"(status = 'waiting' AND NOT {BY_CLIENT})"
 """SQL: whether the call waits for a person: what every count of people's work counts."""
@@ -133,7 +133,7 @@ async def left_at(connection: Connection, context_id: str, version: int, until: 
 
 
 async def others_waiting_since(connection: Connection, context_id: str, version: int) -> list[OtherCall]:
-    """Returns the calls that were announced from that version on, and wait for somebody else than their client. One in
+    """Returns the calls that were announced from that version on, and wait for another party than their client. One in
     the background is not among them: nothing waits for it."""
     async with connection.cursor(row_factory=class_row(OtherCall)) as cursor:
         await cursor.execute(

@@ -57,7 +57,7 @@ class AskedRun:
     """Another program keeps the history, so that streamed text and stored messages may differ."""
 
     by_client: bool = True
-    """A client of AG-UI requested it. Otherwise it is somebody else's, and goes on whoever looks on."""
+    """Whether a client of AG-UI requested it. Otherwise it continues whether or not a client follows it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from frameledger_services.store.conversations import literally
 from frameledger_services.store.valid_to import FOR_EVER
 
 NEWEST = 1_000
-"""Among so many conversations, those that began last, the recently active ones are looked for: an index on what every
-batch changes would cost every batch."""
+"""The recently active conversations are searched among this number of the newest ones: an index on a column that every
+batch changes would slow down every batch."""
 
 SEARCHED = 1_000
 """Conversations that are looked through for one page of those with a text or a model."""

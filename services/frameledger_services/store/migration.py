@@ -91,7 +91,7 @@ def _in_the_way(address: str) -> str:
 
 
 def script() -> str:
-    """The SQL that makes an empty database what `migrate` would make it, for somebody else to run."""
+    """Returns the SQL by which an administrator can do in an empty database what `migrate` does."""
     written = io.StringIO()
     command.upgrade(_alembic(output=written), schema.REVISION, sql=True)
     return written.getvalue()

@@ -79,7 +79,7 @@ class OutboxPage:
     rows: int = 1
     size: int = 0
     partitions: frozenset[int] = frozenset()
-    """Of `to_topic`: those of its rows, where somebody keeps count of them."""
+    """The partitions of `to_topic` that its rows go to, if they are counted."""
 
     def takes(self, topic: str, position: Position, size: int) -> bool:
         """Whether a row may be added: it lies behind the last one in the same generation, and the page has room."""

@@ -109,7 +109,7 @@ async def speeches(connection: Connection, limit: float, current: Sequence[int])
 
 
 def ago(limit: str) -> str:
-    """SQL: the moment so many seconds before the statement began, so that an index can be used. NULL if `limit` is."""
+    """SQL: `limit` seconds before the statement began, in a form that can use an index. NULL if `limit` is."""
     return f"now() - make_interval(secs => %({limit})s::double precision)"
 
 

@@ -172,8 +172,8 @@ async def assign(
     return row
 
 
-# The statistics of the background writer begin anew after each crash of the server, also after one that its postmaster
-# outlived; else they begin when somebody resets them, and then one crash of an owner is not counted.
+# The statistics of the background writer are reset by each crash of the server, even if its postmaster survived. An
+# administrator can reset them, too; then one crash of an owner is not counted.
 _SERVER_STARTED_AT = "(SELECT greatest(pg_postmaster_start_time(), stats_reset) FROM pg_stat_bgwriter)"
 
 _ASSIGN = f"""

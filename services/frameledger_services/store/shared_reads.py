@@ -21,11 +21,11 @@ from frameledger_services.database_types import Connection
 from frameledger_services.store.connections import Connections, DatabaseUnavailableError
 
 MOST_STATEMENTS = 2
-"""So many are under way at once."""
+"""The maximum number of statements in progress."""
 
 MOST_AT_ONCE = 16
-"""One statement reads for so many at most, if the answers are not small: it is as slow as the slowest, and in memory
-all at once."""
+"""The maximum number of requests in one statement, unless answers are small: it is as slow as the slowest of them, and
+all answers are in memory at the same time."""
 
 TURNS = 3
 """So often the loop turns between two statements: the callers that are answered go on, what clients have sent is

@@ -14,7 +14,7 @@ from frameledger.values import value
 from frameledger_services.database_types import Connection
 
 RESULTS = ("FunctionCallResultFrame", "FunctionCallCancelFrame", "BotStoppedSpeakingFrame")
-"""What requests a run and is no input: what became of a call, at once or when the bot had stopped to speak."""
+"""Frames that request a run and are no input: the outcome of a call, at once or when the bot stopped speaking."""
 
 
 @value

@@ -49,7 +49,7 @@ async def chosen(
 
 async def each(connection: Connection, context_ids: AsyncIterable[str], export: Export) -> int:
     """Export conversations one by one, each in one snapshot. Returns how many. One that was erased since its id was
-    listed is passed over; `check_there` is for ids that somebody named."""
+    listed is passed over; `check_there` is for ids that the user named."""
     count = 0
     async for context_id in context_ids:
         async with connection.transaction():

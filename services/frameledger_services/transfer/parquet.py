@@ -28,7 +28,7 @@ with needed("parquet"):
 
 ROWS_OF_A_GROUP = 5_000
 BYTES_OF_A_GROUP = 64 * 1024 * 1024
-"""A row group is written when it has so many rows, or about so many bytes of text and JSON."""
+"""A row group is written when it has this many rows, or about this many bytes of text and JSON."""
 
 FILES = {
     "frames": tables.frames,

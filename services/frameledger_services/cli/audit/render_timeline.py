@@ -65,7 +65,7 @@ class Lines:
             self._page.whole(f"{'':{self._version}}  {self._traces.popleft()[1]}", "dim")
 
     def _what(self, entry: Entry, width: int) -> list[list[Piece]]:
-        """Returns effect and text of an entry as lines of so many columns; the text only if there is room for it."""
+        """Returns effect and text of an entry as lines of `width` columns; the text only if it fits."""
         frame = entry.first
         color = format_frame.OUTCOME_COLORS.get(frame.outcome, "")
         did = frame.did or ""

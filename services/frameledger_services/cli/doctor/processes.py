@@ -66,7 +66,7 @@ def _services(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
         for one in services
         if one.metrics is not None and one.state is State.RUNNING
     }
-    # A server of `up` that ended is told by the checks of the broker and of the database.
+    # The checks of the broker and of the database report a server of `up` that ended.
     ended = {
         one.name: one.word for one in services if one.metrics is not None and one.state is State.BACKING_OFF
     }

@@ -43,7 +43,7 @@ async def retry(settings: Settings, places: Sequence[LogPosition], *, again: boo
                     continue
                 if first == 0:
                     positions.refuse_missing(place)
-                # Records of earlier pages are published, which must be told.
+                # Records of earlier pages are published already, and have to be reported.
                 result.left.append((place, "there is no dead letter at this position."))
             for place, letter in rejected.items():
                 why = _why_not(letter, again=again)

@@ -32,7 +32,7 @@ def exit_on_error(*more: type[Exception]) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        # Whoever read the output has ended, such as `head`: Typer ends the command without a word.
+        # The reader of the output, such as `head`, has ended: Typer ends the command without a message.
         raise
     except caught as error:
         typer.echo(str(expected_error(error, expected)), err=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from frameledger_services.cli.terminal import output
 
 EVERY = 1_000
-"""The count is redrawn after so many."""
+"""The count is redrawn when it has grown by this."""
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def show(
 
 
 def title(context_id: str, version: int, count: int) -> str:
-    """Returns the title of a context with so many messages."""
+    """Returns the title of a context with its number of messages."""
     return f"{context_id} at version {version}: {plural(count, 'message')}"
 
 

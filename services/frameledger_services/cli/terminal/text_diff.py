@@ -66,7 +66,7 @@ def marked(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def lines(pieces: Iterable[Piece], width: int) -> Iterator[list[Piece]]:
-    """Wraps the pieces into lines of at most so many columns, between words if possible. Yields at least one line."""
+    """Wraps the pieces into lines of at most `width` columns, between words if possible. Yields at least one line."""
     line: list[Piece] = []
     left = width
     for text, style in pieces:

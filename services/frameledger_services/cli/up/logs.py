@@ -23,7 +23,7 @@ READ = 1 << 20
 """Bytes to read at once, and the maximum that is read from the end of an existing file."""
 
 REMEMBERED = 256
-"""Bytes before the place up to which a log was read that are compared, to notice that it began anew."""
+"""Bytes before the end of what was read of a log that are compared, to notice that the log was replaced."""
 
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
 
