@@ -56,7 +56,7 @@ def test_the_supervisor_stops_its_programs_and_touches_nothing_at_its_path(tmp_p
         with pytest.raises(EmbeddedError, match="was deleted or moved"):
             await asyncio.wait_for(running, ON_SERVERS)
         assert told.record.phase is Phase.FAILED
-        assert find_process(service.pid, service.started) is None
+        assert find_process(service) is None
         assert files_below(data) == left
 
     asyncio.run(life())

@@ -1,14 +1,21 @@
 """What `frameledger status` prints is there to be copied: no address is cut, in a file or in a terminal."""
 
 import io
+import os
+import time
+from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
 
 from frameledger_services.cli.terminal.output import WIDTH_OF_A_FILE, print_whole
 from frameledger_services.cli.up.render import StartProgress
-from frameledger_services.cli.up.report import ProcessReport, Report, status_page
+from frameledger_services.cli.up.report import ProcessReport, Report, report, status_page
+from frameledger_services.embedded.directory import claimed
 from frameledger_services.embedded.record import Phase, Process, Record, State
+from frameledger_services.embedded.stack import _Stack
+from frameledger_services.settings import Settings
 
 METRICS = "http://127.0.0.1:18094/metrics"
 PAGE = "http://127.0.0.1:18080"
@@ -45,6 +52,21 @@ def test_no_address_of_a_process_is_cut(width):
     assert "…" not in said
     assert said.count(METRICS) == 2
     assert PAGE in said
+
+
+@pytest.mark.regression("journey 95")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_an_up_is_the_one_that_wrote_the_record_also_after_the_clock_was_set(tmp_path, monkeypatch):
+    with claimed(tmp_path, least_space=0) as claim:
+        record = _Stack(Settings(data_dir=tmp_path), claim, lambda _: None)._record
+    assert report(tmp_path, record, time.time()).supervisor == os.getpid()
+    # The kernel tells when it was booted by the clock of now.
+    booted = psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted + 3_600)
+    assert report(tmp_path, record, time.time() + 3_600).supervisor == os.getpid()
+    # Of the process that has its pid after the machine was booted again.
+    again = record.model_copy(update={"born": record.born.replace(record.born[0], "x")})
+    assert report(tmp_path, again, time.time()).supervisor is None
 
 
 @pytest.mark.regression("journey 38")

@@ -37,7 +37,7 @@ def end_leftovers(directory: Path) -> list[str]:
 
 def find_living(recorded: Process) -> list[psutil.Process]:
     """Returns the recorded process if it is running, and the other processes in the directory that it owns."""
-    itself = find_process(recorded.pid, recorded.started)
+    itself = find_process(recorded)
     living = [itself] if itself is not None else []
     if recorded.own_directory is not None:
         processes = working_in(recorded.own_directory, recorded.executable)
@@ -46,7 +46,7 @@ def find_living(recorded: Process) -> list[psutil.Process]:
 
 
 def _stop(recorded: Process) -> None:
-    itself = find_process(recorded.pid, recorded.started)
+    itself = find_process(recorded)
     if itself is not None:
         # On SIGTERM, PostgreSQL waits until the last client disconnects.
         _signal(itself, signal.SIGINT if recorded.name == "postgres" else signal.SIGTERM)

@@ -1,6 +1,6 @@
 """The record of the processes of a data directory: the supervisor writes it at every change, other commands read it.
 
-It has the pid and start time of every process, so that the processes that a killed supervisor left can be found.
+It has the pid and the birth of every process, so that the processes that a killed supervisor left can be found.
 """
 
 import time
@@ -12,6 +12,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 # Start times are computed from the machine's clock, which may be adjusted in between.
 SAME_START = 2.0
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+START_FIELD = 19
+"""Index of the start time, in ticks since the machine was booted, behind the name in `/proc/PID/stat`."""
 
 
 class State(StrEnum):
@@ -47,6 +51,9 @@ class Process(BaseModel):
     started: float | None = None
     """Unix time in seconds at which the process with that pid started."""
 
+    born: str = ""
+    """See `birth_of`."""
+
     address: str | None = None
     metrics: str | None = None
     """URL of its metrics."""
@@ -67,6 +74,7 @@ class Record(BaseModel):
 
     pid: int
     started: float
+    born: str = ""
     phase: Phase
     problem: str = ""
     remedy: str = ""
@@ -93,16 +101,30 @@ def remove_record(directory: Path) -> None:
     _record_file(directory).unlink(missing_ok=True)
 
 
-def find_process(pid: int | None, started: float | None) -> psutil.Process | None:
-    """Returns the process with that pid if it is running and was started at that time; a reused pid does not count."""
-    if pid is None or started is None:
+def find_process(recorded: Process | Record) -> psutil.Process | None:
+    """Returns the recorded process if it is running; another one with its pid does not count."""
+    if recorded.pid is None or recorded.started is None:
         return None
     try:
-        process = psutil.Process(pid)
-        same = abs(process.create_time() - started) < SAME_START
+        process = psutil.Process(recorded.pid)
+        born = birth_of(recorded.pid)
+        if recorded.born and born:
+            same = recorded.born == born
+        else:
+            same = abs(process.create_time() - recorded.started) < SAME_START
         return process if same and process.status() != psutil.STATUS_ZOMBIE else None
     except psutil.NoSuchProcess:
         return None
+
+
+def birth_of(pid: int) -> str:
+    """Returns what no other process of that pid has, also after the clock was set: the boot of the machine, and the
+    ticks from there to the start of the process. Empty if the process has ended, or the kernel does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+        return f"{BOOT_ID.read_text(encoding='ascii').strip()} {fields.split()[START_FIELD]}"
+    except (OSError, IndexError):
+        return ""
 
 
 def working_in(directory: Path, executable: str) -> list[psutil.Process]:

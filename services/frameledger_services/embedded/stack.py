@@ -19,6 +19,7 @@ from frameledger_services.embedded.record import (
     Phase,
     Process,
     Record,
+    birth_of,
     remove_record,
     start_time,
     write_record,
@@ -87,7 +88,8 @@ class _Stack:
         self._claim = claim
         self._directory = claim.directory
         self._on_change = on_change
-        self._record = Record(pid=os.getpid(), started=start_time(os.getpid()), phase=Phase.STARTING)
+        pid = os.getpid()
+        self._record = Record(pid=pid, started=start_time(pid), born=birth_of(pid), phase=Phase.STARTING)
         self._ended = threading.Event()
         self._environment: dict[str, str] = {}
         self._programs = CommandPrograms(settings, claim.directory, self._environment)

@@ -23,7 +23,7 @@ from frameledger_services.embedded.program import (
     failed,
     open_log,
 )
-from frameledger_services.embedded.record import Process, State, start_time
+from frameledger_services.embedded.record import Process, State, birth_of, start_time
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
@@ -196,6 +196,7 @@ class Supervisor:
             word="",
             pid=process.pid,
             started=start_time(process.pid),
+            born=birth_of(process.pid),
             address=program.address,
             metrics=program.metrics,
             own_directory=program.directory if program.owns_directory else None,

@@ -61,7 +61,7 @@ def _stop_supervisor(directory: Path, within: float) -> None:
     from frameledger_services.embedded.record import find_process, read_record
 
     record = read_record(directory)
-    supervisor = find_process(record.pid, record.started) if record else None
+    supervisor = find_process(record) if record else None
     if record is None or supervisor is None:
         raise EmbeddedError(
             f"Another process has locked {directory}, and its pid is unknown.",
@@ -72,7 +72,7 @@ def _stop_supervisor(directory: Path, within: float) -> None:
         supervisor.send_signal(signal.SIGCONT)
         deadline = time.monotonic() + within
         # It releases the lock of the directory a moment before the process ends.
-        while find_process(record.pid, record.started) is not None:
+        while find_process(record) is not None:
             if time.monotonic() > deadline:
                 supervisor.kill()
             time.sleep(POLL)

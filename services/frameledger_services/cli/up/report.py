@@ -12,7 +12,7 @@ from rich.text import Text
 from frameledger_services.cli.terminal import escape
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.up.render import COLOURS
-from frameledger_services.embedded.record import Phase, Process, Record, State, find_process
+from frameledger_services.embedded.record import Phase, Process, Record, State, find_process, start_time
 
 ALIVE = {State.STARTING, State.RUNNING, State.STOPPING}
 WELL = {State.RUNNING, State.EXTERNAL, State.DONE}
@@ -55,7 +55,7 @@ def report(directory: Path, record: Record | None, now: float) -> Report:
     """Returns the recorded processes with the state of those that actually run. `now` is Unix time."""
     if record is None:
         return Report(data_dir=str(directory), running=False, supervisor=None, problem="", processes=())
-    supervisor = find_process(record.pid, record.started)
+    supervisor = find_process(record)
     processes = tuple(_process_report(process, now) for process in record.processes)
     well = supervisor is not None and record.phase is Phase.READY
     return Report(
@@ -103,7 +103,7 @@ def _row(process: ProcessReport) -> list[str]:
 
 
 def _process_report(process: Process, now: float) -> ProcessReport:
-    living = find_process(process.pid, process.started)
+    living = find_process(process)
     state = State.DEAD if living is None and process.state in ALIVE else process.state
     return ProcessReport(
         name=process.name,
@@ -111,7 +111,8 @@ def _process_report(process: Process, now: float) -> ProcessReport:
         address=process.address,
         metrics=process.metrics,
         state=state,
-        uptime_seconds=round(max(0.0, now - process.started), 1) if living and process.started else None,
+        # Not of the recorded time: the clock may have been set since.
+        uptime_seconds=None if living is None else round(max(0.0, now - start_time(living.pid)), 1),
         restarts=process.restarts,
         word=process.word,
     )
