@@ -29,7 +29,7 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "UserMuteStartedFrame": (),
     "UserMuteStoppedFrame": (),
     "UserTurnInferenceCompletedFrame": (),
-    "ExternalFunctionCallsStartedFrame": (),
+    "ExternalFunctionCallsStartedFrame": ("function_calls",),
     "ExternalFunctionCallInProgressFrame": ("function_name", "tool_call_id", "arguments"),
     "ExternalFunctionCallResultFrame": ("function_name", "tool_call_id", "result", "is_final"),
     "ExternalFunctionCallCancelFrame": ("function_name", "tool_call_id"),
@@ -38,8 +38,8 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
     "ClientConnectedFrame": (),
     "BotConnectedFrame": (),
     "InputDTMFFrame": ("button",),
-    "OutputDTMFFrame": ("button",),
-    "OutputDTMFUrgentFrame": ("button",),
+    "OutputDTMFFrame": ("button", "buttons"),
+    "OutputDTMFUrgentFrame": ("button", "buttons"),
 }
 """The recorded fields of each frame type."""
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from pipecat.audio.dtmf.types import KeypadEntry
 from pipecat.frames.frames import (
     FunctionCallResultProperties,
     InterruptionFrame,
@@ -13,6 +14,7 @@ from pipecat.frames.frames import (
     LLMTextFrame,
     LLMUpdateSettingsFrame,
     MetricsFrame,
+    OutputDTMFFrame,
     UserStartedSpeakingFrame,
     UserStoppedSpeakingFrame,
 )
@@ -231,6 +233,15 @@ def test_the_end_of_an_answer_says_what_it_used():
     recording.run(bot, lambda bot: bot.ask("Hi"))
     (end,) = recording.of("LLMFullResponseEndFrame")
     assert (end.usage.input_tokens, end.usage.output_tokens) == (7, 3)
+
+
+@pytest.mark.regression("bridge 49")
+def test_the_keys_that_a_bot_dials_are_recorded():
+    recording = Recording()
+    dialled = OutputDTMFFrame(buttons=[KeypadEntry("1"), KeypadEntry("#")])
+    recording.run(Bot(), lambda bot: bot.queue(dialled))
+    (one,) = recording.of("pipecat/OutputDTMFFrame")
+    assert one.model_extra["buttons"] == ["1", "#"]
 
 
 def test_messages_that_the_application_sends_are_there_and_ask_once():
