@@ -15,6 +15,16 @@ Fields = dict[str, Any]
 MOST_BYTES = 256 * 1024
 """Larger texts, arguments and results are recorded as their size. The session has them as items."""
 
+_CALLS = {
+    "function_call",
+    "custom_tool_call",
+    "computer_call",
+    "shell_call",
+    "local_shell_call",
+    "apply_patch_call",
+}
+"""Items that the SDK answers with the output of a tool, unless the provider did."""
+
 _ROUTES = ("litellm/", "any-llm/")
 """The SDK's prefixes of models that another library serves."""
 
@@ -41,7 +51,8 @@ def text_of(response: Any) -> str:
 
 def finish_reason_of(response: Any) -> str | None:
     """Returns the finish reason of an answer; None if it is unknown."""
-    if any(_read(item, "type") == "function_call" for item in response.output):
+    kinds = {_read(item, "type") for item in response.output}
+    if any(kind in _CALLS and f"{kind}_output" not in kinds for kind in kinds):
         return "tool_calls"
     complete = all(_read(item, "status") in (None, "completed") for item in response.output)
     return "stop" if complete else None

@@ -36,6 +36,7 @@ from tests.support.ledger_in_memory import Ledger
 from frameledger.frames import LLMContextEraseFrame
 from frameledger_services.agents_sdk import FrameledgerRunHooks
 from frameledger_services.agents_sdk.publishing import GAP, Publishing
+from frameledger_services.agents_sdk.values import finish_reason_of
 from frameledger_services.client import FramesRefusedError, FramesUnacknowledgedError
 
 START, TEXT, END = "LLMFullResponseStartFrame", "LLMTextFrame", "LLMFullResponseEndFrame"
@@ -131,6 +132,26 @@ def test_an_answer_says_what_it_used_and_why_it_ended():
     [started, settled] = [one for one in frames if one.type in CALL]
     assert wire(started)["arguments"] == '{"order": "7"}'
     assert wire(settled)["result"] == {"order": "7", "place": "Zürich", "days": 1.0}
+
+
+@pytest.mark.regression("bridge 50")
+@pytest.mark.parametrize(
+    ("kinds", "reason"),
+    [
+        (["message"], "stop"),
+        (["reasoning", "function_call"], "tool_calls"),
+        (["shell_call"], "tool_calls"),
+        (["custom_tool_call", "message"], "tool_calls"),
+        (["apply_patch_call"], "tool_calls"),
+        (["computer_call"], "tool_calls"),
+        (["shell_call", "shell_call_output", "message"], "stop"),
+        (["web_search_call", "message"], "stop"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else " ".join(one),
+)
+def test_an_answer_that_calls_a_tool_of_any_kind_says_so(kinds, reason):
+    items = [{"type": kind, "status": "completed"} for kind in kinds]
+    assert finish_reason_of(SimpleNamespace(output=items)) == reason
 
 
 def test_what_nobody_ended_is_broken_off_when_the_next_answer_begins():
