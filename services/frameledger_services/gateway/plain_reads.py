@@ -42,7 +42,7 @@ class PlainReads:
     """ASGI middleware, outside of all others that decide something."""
 
     def __init__(self, app: ASGIApp, parts: Parts, guard: Guard, limit: RateLimit) -> None:
-        """`guard` and `limit` are those of the long way, `app`."""
+        """`guard` and `limit` are those of the normal path, `app`."""
         self._app = app
         self._parts = parts
         self._guard = guard
@@ -58,24 +58,15 @@ class PlainReads:
         await self._app(scope, receive, send)
 
     async def _has_answered(self, scope: Scope, send: Send, segment: str) -> bool:
-        known = None
-        for name, value in scope["headers"]:
-            if name == b"if-none-match":
-                known = value if known is None else known + b"," + value
-            elif name == b"origin":
-                # The long way decides which other origins may read it.
-                return False
-        try:
-            self._guard.admit(scope)
-            context_id = parameters.context_id_of(segment, scope)
-        except (ProblemError, FrameledgerError):
+        """Answer the request if it has a plain answer. Returns whether it was answered."""
+        asked = self._asked(scope, segment)
+        if asked is None:
             return False
-        if caller.of(scope).redact or not self._limit.has_taken(scope):
-            return False
+        context_id, known = asked
         try:
-            answer = await self._read(context_id, None if known is None else known.decode("latin-1"))
+            answer = await self._read(context_id, known)
         except Exception as error:
-            # Also one that is a bug: the long way says and logs what it is.
+            # Also one that is a bug: the normal path reports and logs it.
             scope[contexts.FAILURE] = error
             return False
         if answer is None:
@@ -83,19 +74,34 @@ class PlainReads:
         tag, body = answer
         if body is None:
             metrics.note_template(scope, contexts.PATH, 304)
-            headers = [*_ALWAYS, (b"etag", tag.encode())]
-            await send({"type": "http.response.start", "status": 304, "headers": headers})
-            await send({"type": "http.response.body"})
+            await _send(send, 304, [*_ALWAYS, (b"etag", tag.encode())])
             return True
         read_log.note(scope, context_id, tag)
         metrics.note_template(scope, contexts.PATH, 200)
         head = _HEAD % (tag.encode(), len(body))
-        if complete_response.has_sent(scope, head, body):
-            return True
-        headers = [(name, value) for name, _, value in (line.partition(b": ") for line in head.splitlines())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        if not complete_response.has_sent(scope, head, body):
+            lines = (line.partition(b": ") for line in head.splitlines())
+            await _send(send, 200, [(name, value) for name, _, value in lines], body)
         return True
+
+    def _asked(self, scope: Scope, segment: str) -> tuple[str, str | None] | None:
+        """Returns the conversation that the caller may read, and the entity tags that it knows, None for none. Returns
+        None if the normal path has to answer."""
+        known = None
+        for name, value in scope["headers"]:
+            if name == b"if-none-match":
+                known = value if known is None else known + b"," + value
+            elif name == b"origin":
+                # The normal path decides which other origins may read it.
+                return None
+        try:
+            self._guard.admit(scope)
+            context_id = parameters.context_id_of(segment, scope)
+        except (ProblemError, FrameledgerError):
+            return None
+        if caller.of(scope).redact or not self._limit.has_taken(scope):
+            return None
+        return context_id, None if known is None else known.decode("latin-1")
 
     async def _read(self, context_id: str, known: str | None) -> tuple[str, bytes | None] | None:
         """Returns the newest tag and its context, which is None if the tag is a `known` one; None if there is none."""
@@ -117,3 +123,8 @@ class PlainReads:
         tag, body = contexts.tag(context), contexts.written(context_id, context)
         parts.kept.keep(context_id, tag, body)
         return tag, body
+
+
+async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes = b"") -> None:
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
