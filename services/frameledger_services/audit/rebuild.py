@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from frameledger import stored
 from frameledger.errors import RefusedError
@@ -188,31 +188,30 @@ class _Page:
     async def _rebuild_one(self, pair: Pair, candidate: Candidate) -> RebuildOutcome | None:
         """Returns None for a conversation that was erased meanwhile."""
         context_id, fold = candidate.context_id, candidate.fold_version
+        outcome = RebuildOutcome(context_id, candidate.version, fold, Differences())
         if fold > stored.FOLD_VERSION and not self._options.downgrade:
-            problem = str(NewerHeadError(ContextId(context_id), fold))
-            return RebuildOutcome(context_id, candidate.version, fold, Differences(), problem)
+            return replace(outcome, problem=str(NewerHeadError(ContextId(context_id), fold)))
         try:
             restored = await self._restore(pair.writer, context_id)
         except DamagedFramesError as error:
-            return RebuildOutcome(context_id, candidate.version, fold, Differences(), str(error))
+            return replace(outcome, problem=str(error))
         there = await verify(pair.reader, [context_id], again=True, any_fold=True, unknown_again=True)
         if not there:
             return None
         [compared] = there
-        differences, version = compared.differences, compared.version
+        differences = compared.differences
+        outcome = replace(outcome, version=compared.version, differences=differences, restored=restored)
         is_due = restored or differences.count or candidate.is_mixed or fold != stored.FOLD_VERSION
         if not self._options.apply or not is_due:
-            return RebuildOutcome(
-                context_id, version, fold, differences, _damage(differences), restored=restored
-            )
+            return replace(outcome, problem=_damage(differences))
         try:
             rebuilt = await self._rebuild(pair.writer, context_id)
         except (DamagedFramesError, UnfoldableFrameError, NewerHeadError) as error:
-            return RebuildOutcome(context_id, version, fold, differences, str(error), restored=restored)
+            return replace(outcome, problem=str(error))
         if rebuilt is None:
             return None
         unsent = await publish_committed(pair.writer, rebuilt.outbox, self._send) if rebuilt.outbox else None
-        return RebuildOutcome(context_id, version, fold, differences, None, rebuilt, unsent, restored)
+        return replace(outcome, rebuilt=rebuilt, unsent=unsent)
 
     async def _restore(self, connection: Connection, context_id: str) -> int:
         restoring = self._options.restoring
