@@ -94,6 +94,39 @@ def test_a_stored_state_is_never_far_behind_however_much_is_being_said(database,
     assert sum(frames == 0 for frames, _, _ in behind) < len(behind) / writer.STATE_EVERY_FRAMES + 5
 
 
+@pytest.mark.regression("fault 120")
+@pytest.mark.parametrize("cache_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("characters", [1_000, 30_000, 200_000])
+def test_the_frames_that_are_loaded_with_a_head_have_few_bytes(database, cache_bytes, characters):
+    """Messages with images are large, and a projector that begins loads the heads of a whole batch."""
+    log = Log()
+    value = b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"%s"}]}'
+    for _ in range(20):
+        log.add("ctx", value % (b"x" * characters))
+    loaded, states = [], set()
+
+    async def run():
+        async with Projecting(database, cache_bytes=cache_bytes) as projecting:
+            for record in log.records:
+                await projecting.store([record])
+                with psycopg.connect(database) as connection:
+                    (head,) = connection.execute(UNFOLDED).fetchall()
+                    loaded.append(head[0])
+                    states.add(head[1])
+
+    asyncio.run(run())
+    assert max(loaded) < writer.UNSAVED_BYTES
+    # Not with every batch, unless each is so large.
+    assert len(states) == {1_000: 2, 30_000: 7, 200_000: 20}[characters]
+
+
+UNFOLDED = """
+    SELECT coalesce(sum(octet_length(f.payload::text)), 0)::int, c.state_version
+    FROM contexts AS c LEFT JOIN frames AS f ON f.context_id = c.context_id AND f.version > c.state_version
+    GROUP BY c.context_id
+"""
+
+
 BEHIND = """
     SELECT c.version - c.state_version, coalesce(sum(length(f.payload ->> 'text')), 0)::int, octet_length(c.state::text)
     FROM contexts AS c LEFT JOIN frames AS f ON f.context_id = c.context_id AND f.version > c.state_version

@@ -126,6 +126,8 @@ class BatchFold:
         head.version = version
         head.started_at = head.started_at or logged_at
         head.last_at = logged_at
+        if outcome != "parked":
+            head.unsaved_bytes += len(value)
         row = frame_row(record, logged, head, frame_id, logged_at, outcome, reason)
         self._rows_of(head.context_id).frames.append(row)
         erased = head.state.erased

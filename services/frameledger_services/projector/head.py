@@ -78,6 +78,9 @@ class Head:
     state_bytes: int = 0
     """Length of the stored form of the state, as of when it was last written or read."""
 
+    unsaved_bytes: int = 0
+    """Bytes of the frames that were folded since the state was stored."""
+
     saved_text: int = 0
     """Length of the open texts when the state was last stored."""
 

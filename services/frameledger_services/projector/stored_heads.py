@@ -126,6 +126,7 @@ def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
         # It is parked: what is stored stays as the release left it that could fold this.
         head.saved_version = row["state_version"]
         raise RefoldError(head, error) from error
+    head.unsaved_bytes = sum(len(one.payload) for one in stored_head.unfolded)
     run = head.state.runs.open
     if run is not None and row["open_run_has_text"]:
         head.first_text_of = (run.run_id, int(run.attempt))

@@ -32,6 +32,10 @@ SMALL_TEXT = 4_096
 
 CHARACTERS_PER_FRAME = 64
 
+UNSAVED_BYTES = 64 * 1024
+"""A state is also stored when the frames since have so many bytes, such as those of images, or as many as the stored
+state. A batch may load thousands of heads, and the frames of all of them at once."""
+
 _FRAMES = FrameRow._fields
 _MESSAGES = tuple(name for name in MessageRow.__dataclass_fields__ if name != "inherits")
 _REJECTED = (
@@ -222,6 +226,7 @@ def _head_row(head: Head) -> dict[str, Any]:
     if _is_due(head, text):
         dumped = stored.dump(state)
         head.saved_text, head.saved_version, head.state_bytes = text, int(state.version), len(dumped)
+        head.unsaved_bytes = 0
         row |= {
             "state_version": state.version,
             "fold_version": stored.FOLD_VERSION,
@@ -252,7 +257,7 @@ _HEAD = frozenset({*heads.ATTRIBUTES, *state_columns(State(ContextId("")))})
 
 def _is_due(head: Head, text: int) -> bool:
     """Whether the state is due to be stored again, given the length of its open text."""
-    if head.saved_version is None:
+    if head.saved_version is None or head.unsaved_bytes >= max(UNSAVED_BYTES, head.state_bytes):
         return True
     frames = head.state.version - head.saved_version
     if text <= SMALL_TEXT:
