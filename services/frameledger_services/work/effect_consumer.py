@@ -41,6 +41,9 @@ PAUSE_SECONDS = 0.5
 
 E = TypeVar("E", bound=effects.Effect)
 
+_leaving: set[asyncio.Task[None]] = set()
+"""Members that are leaving: the event loop alone does not keep a task."""
+
 _log = logs.get_logger("worker")
 
 
@@ -78,6 +81,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         self._pending: list[_Pending[E]] = []
         self._next: dict[Any, int] = {}
         self._paused = False
+        self._ending: asyncio.Task[None] | None = None
         self.assigned = asyncio.Event()
         """Set once the group has assigned partitions, or none."""
 
@@ -101,9 +105,14 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
 
     async def stop(self) -> None:
         """Leave the group, without waiting long for an unreachable broker. Called twice it does nothing more."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_SECONDS):
-                await closed(self._client.stop())
+        if self._ending is None:
+            self._ending = asyncio.create_task(closed(self._client.stop()))
+            _leaving.add(self._ending)
+            self._ending.add_done_callback(_leaving.discard)
+            # Not cancelled: what of the client it has not come to would stay open.
+            done, _ = await asyncio.wait([self._ending], timeout=STOP_SECONDS)
+            for task in done:
+                task.result()
 
     @property
     def pending(self) -> list[E]:
