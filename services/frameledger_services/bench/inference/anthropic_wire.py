@@ -9,21 +9,15 @@ from frameledger_services.bench.inference.answers import (
     Answer,
     Arguments,
     Call,
-    Cut,
-    EndEarly,
     Failure,
-    Garbage,
-    Hang,
-    Pause,
-    Ping,
     RedactedThought,
     Refused,
     Signature,
-    StreamError,
     Text,
     Thought,
 )
 from frameledger_services.bench.inference.http_wire import At, Response, Step
+from frameledger_services.bench.inference.wire_format import Said, play
 
 PATH: Final = "/messages"
 
@@ -60,64 +54,52 @@ def failure(failed: Failure) -> Response:
 
 @lru_cache(maxsize=64)
 def _steps(answer: Answer, model: str) -> tuple[Step, ...]:
-    return tuple(_play(answer, model))
+    return tuple(play(answer, _Messages(answer, model)))
 
 
-def _play(answer: Answer, model: str) -> Iterator[Step]:
-    at = answer.first_byte_secs
-    blocks = _Blocks()
-    yield At(at)
-    yield _event("message_start", message=_message(answer, model))
-    yield _event("ping")
-    for piece in answer.pieces:
+class _Messages:
+    """`WireFormat` of Anthropic's messages."""
+
+    def __init__(self, answer: Answer, model: str) -> None:
+        self.ping = _event("ping")
+        self.garbage = b"event: content_block_delta\ndata: {no json\n\n"
+        self.last = _event("message_stop")
+        self._answer = answer
+        self._model = model
+        self._blocks = _Blocks()
+
+    def begin(self) -> Iterator[bytes]:
+        yield _event("message_start", message=_message(self._answer, self._model))
+        yield self.ping
+
+    def piece(self, piece: Said) -> bytes:
+        blocks = self._blocks
         match piece:
             case Text(text) | Refused(text):
                 begin, place = blocks.text_or_thought({"type": "text", "text": ""})
-                yield begin + _delta(place, type="text_delta", text=text)
+                return begin + _delta(place, type="text_delta", text=text)
             case Thought(text):
                 begin, place = blocks.text_or_thought({"type": "thinking", "thinking": "", "signature": ""})
-                yield begin + _delta(place, type="thinking_delta", thinking=text)
+                return begin + _delta(place, type="thinking_delta", thinking=text)
             case Signature(signature):
                 begin, place = blocks.text_or_thought({"type": "thinking", "thinking": "", "signature": ""})
-                yield begin + _delta(place, type="signature_delta", signature=signature) + blocks.end()
+                return begin + _delta(place, type="signature_delta", signature=signature) + blocks.end()
             case RedactedThought(data):
                 begin, _ = blocks.text_or_thought({"type": "redacted_thinking", "data": data})
-                yield begin + blocks.end()
+                return begin + blocks.end()
             case Call(which, tool_call_id, name):
-                yield blocks.call(which, {"type": "tool_use", "id": tool_call_id, "name": name, "input": {}})
+                return blocks.call(which, {"type": "tool_use", "id": tool_call_id, "name": name, "input": {}})
             case Arguments(which, text):
-                yield _delta(blocks.calls[which], type="input_json_delta", partial_json=text)
-            case Pause(secs):
-                at += secs
-                yield At(at)
-                continue
-            case Ping():
-                yield _event("ping")
-            case Cut():
-                yield "cut"
-                return
-            case Hang():
-                yield "hang"
-                return
-            case EndEarly():
-                return
-            case StreamError(kind, message):
-                yield _named("error", _error(kind, message))
-                return
-            case Garbage():
-                yield b"event: content_block_delta\ndata: {no json\n\n"
-                return
-        if answer.pace is not None:
-            at += 1 / answer.pace
-            yield At(at)
-    yield blocks.end_all() + _stop(answer)
-    if answer.ending == "cut":
-        yield "cut"
-        return
-    if answer.ending != "silent":
-        yield _event("message_stop")
-    if answer.ending in ("silent", "hang"):
-        yield "hang"
+                return _delta(blocks.calls[which], type="input_json_delta", partial_json=text)
+
+    def error(self, kind: str, message: str) -> bytes:
+        return _named("error", _error(kind, message))
+
+    def finish(self) -> bytes:
+        return self._blocks.end_all() + _stop(self._answer)
+
+    def usage(self) -> bytes:
+        return b""  # it is in the event of the stop reason
 
 
 class _Blocks:

@@ -9,22 +9,16 @@ from frameledger_services.bench.inference.answers import (
     Answer,
     Arguments,
     Call,
-    Cut,
-    EndEarly,
     Failure,
-    Garbage,
-    Hang,
-    Pause,
-    Ping,
     RedactedThought,
     Refused,
     Signature,
-    StreamError,
     Text,
     Thought,
     Tokens,
 )
 from frameledger_services.bench.inference.http_wire import At, Response, Step
+from frameledger_services.bench.inference.wire_format import Said, play
 
 PATH: Final = "/chat/completions"
 
@@ -50,62 +44,56 @@ def failure(failed: Failure) -> Response:
 
 @lru_cache(maxsize=64)
 def _steps(answer: Answer, model: str, with_usage: bool) -> tuple[Step, ...]:
-    return tuple(_play(answer, model, with_usage))
+    return tuple(play(answer, _Chunks(answer, model, with_usage)))
 
 
-def _play(answer: Answer, model: str, with_usage: bool) -> Iterator[Step]:
-    at = answer.first_byte_secs
-    yield At(at)
-    yield _chunk(model, {"role": "assistant", "content": ""})
-    for piece in answer.pieces:
-        match piece:
-            case Text(text):
-                yield _chunk(model, {"content": text})
-            case Thought(text):
-                yield _chunk(model, {"reasoning_content": text})
-            case Refused(text):
-                yield _chunk(model, {"refusal": text})
-            case Call(place, tool_call_id, name):
-                function = {"name": name, "arguments": ""}
-                call = {"index": place, "id": tool_call_id, "type": "function", "function": function}
-                yield _chunk(model, {"tool_calls": [call]})
-            case Arguments(place, text):
-                yield _chunk(model, {"tool_calls": [{"index": place, "function": {"arguments": text}}]})
-            case Signature() | RedactedThought():
-                continue  # this format has no such piece
-            case Pause(secs):
-                at += secs
-                yield At(at)
-                continue
-            case Ping():
-                yield b": keep-alive\n\n"
-            case Cut():
-                yield "cut"
-                return
-            case Hang():
-                yield "hang"
-                return
-            case EndEarly():
-                return
-            case StreamError(kind, message):
-                yield _event({"error": {"message": message, "type": kind, "param": None, "code": kind}})
-                return
-            case Garbage():
-                yield b"data: {no json\n\n"
-                return
-        if answer.pace is not None:
-            at += 1 / answer.pace
-            yield At(at)
-    yield _chunk(model, {}, answer.finish)
-    if answer.ending == "cut":
-        yield "cut"
-        return
-    if with_usage:
-        yield _event(_body(model) | {"choices": [], "usage": _usage(answer.tokens)})
-    if answer.ending != "silent":
-        yield b"data: [DONE]\n\n"
-    if answer.ending in ("silent", "hang"):
-        yield "hang"
+class _Chunks:
+    """`WireFormat` of chat completions."""
+
+    ping = b": keep-alive\n\n"
+    garbage = b"data: {no json\n\n"
+    last = b"data: [DONE]\n\n"
+
+    def __init__(self, answer: Answer, model: str, with_usage: bool) -> None:
+        self._answer = answer
+        self._model = model
+        self._with_usage = with_usage
+
+    def begin(self) -> Iterator[bytes]:
+        yield _chunk(self._model, {"role": "assistant", "content": ""})
+
+    def piece(self, piece: Said) -> bytes | None:
+        delta = _delta(piece)
+        return None if delta is None else _chunk(self._model, delta)
+
+    def error(self, kind: str, message: str) -> bytes:
+        return _event({"error": {"message": message, "type": kind, "param": None, "code": kind}})
+
+    def finish(self) -> bytes:
+        return _chunk(self._model, {}, self._answer.finish)
+
+    def usage(self) -> bytes:
+        if not self._with_usage:
+            return b""
+        return _event(_body(self._model) | {"choices": [], "usage": _usage(self._answer.tokens)})
+
+
+def _delta(piece: Said) -> dict[str, Any] | None:
+    match piece:
+        case Text(text):
+            return {"content": text}
+        case Thought(text):
+            return {"reasoning_content": text}
+        case Refused(text):
+            return {"refusal": text}
+        case Call(place, tool_call_id, name):
+            function = {"name": name, "arguments": ""}
+            call = {"index": place, "id": tool_call_id, "type": "function", "function": function}
+            return {"tool_calls": [call]}
+        case Arguments(place, text):
+            return {"tool_calls": [{"index": place, "function": {"arguments": text}}]}
+        case Signature() | RedactedThought():
+            return None
 
 
 def _chunk(model: str, delta: dict[str, Any], finish: str | None = None) -> bytes:
