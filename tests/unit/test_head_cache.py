@@ -11,10 +11,15 @@ from frameledger.decoding import decode
 from frameledger.evolve import evolve
 from frameledger.ids import ContextId
 from frameledger.record import Record
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.batch_fold import BatchFold, StoredIds
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.head import REMEMBERED_IDS, Head
 from frameledger_services.projector.head_cache import HeadCache
+from frameledger_services.projector.outbox_rows import effect_topics
+from frameledger_services.projector.ownership import ProjectorTopics
+
+TOPICS = ProjectorTopics("llm.frames", "llm.frames.dlq", effect_topics(TopicNames("")), partitions=1)
 
 HELLO = {"type": "TranscriptionFrame", "user_id": "u", "timestamp": "", "text": "Hello"}
 
@@ -84,7 +89,7 @@ def test_a_frame_that_is_repeated_often_is_known_without_a_query():
 
     def folds(number, frame_id, stored_ids=None):
         value = json.dumps({**HELLO, "id": str(frame_id)}).encode()
-        batch = BatchFold({"talk": head}, 1, str, "dlq", stored_ids)
+        batch = BatchFold({"talk": head}, TOPICS, stored_ids)
         batch.fold([decode_record(Record("llm.frames", 0, number, b"talk", value))])
         return batch.duplicates
 

@@ -7,7 +7,7 @@ its conversation, a duplicate, which is counted, or a dead letter, with the reas
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -32,6 +32,7 @@ from frameledger_services.projector.outbox_rows import (
     forward_row,
     readable_key,
 )
+from frameledger_services.projector.ownership import ProjectorTopics
 from frameledger_services.projector.rows import DeadLetterRow, FrameRow, Rows, clean, erasure_of
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.store.erasures import Beginning
@@ -59,9 +60,7 @@ class BatchFold:
     def __init__(
         self,
         heads: dict[str, Head],
-        partitions: int,
-        effects_topic: Callable[[str], str],
-        dead_letters: str,
+        topics: ProjectorTopics,
         stored_ids: StoredIds | None,
         held: Container[int] = (),
         *,
@@ -75,9 +74,7 @@ class BatchFold:
 
         self.touched: dict[str, Head] = {}
         self._heads = heads
-        self._partitions = partitions
-        self._effects_topic = effects_topic
-        self._dead_letters = dead_letters
+        self._topics = topics
         # This batch adds its own.
         self._stored_ids = (
             None if stored_ids is None else StoredIds(dict(stored_ids.frames), dict(stored_ids.erasures))
@@ -96,7 +93,7 @@ class BatchFold:
             try:
                 if isinstance(logged, DecodeError | Unstorable):
                     self._dead_letter(record, logged.reason, logged.detail)
-                elif is_at_home(record, self._partitions):
+                elif is_at_home(record, self._topics.partitions):
                     self._fold_frame(record, logged)
                 else:
                     self._forward(record, logged)
@@ -156,7 +153,7 @@ class BatchFold:
             head.counters.unknown += 1
         for ordinal, effect in enumerate(effects):
             place = place_of(record)
-            to_topic = self._effects_topic(effect.effect)
+            to_topic = self._topics.effects[effect.effect]
             rows.outbox.append(effect_row(effect, place, ordinal, to_topic, logged.traceparent))
         return step.outcome, step.reason
 
@@ -267,7 +264,7 @@ class BatchFold:
         context_id = context_id or readable_key(record)
         rows = self._rows_of(context_id or "")
         rows.rejections.append(DeadLetterRow(record, code, clean(error), context_id))
-        letter = dead_letter_row(record, code, error, self._dead_letters)
+        letter = dead_letter_row(record, code, error, self._topics.dead_letters)
         # Uncompressed it may be too large for any topic. `rejected_frames` has it in any case.
         if letter.size <= MAX_DEAD_LETTER_BYTES:
             rows.outbox.append(letter)

@@ -195,17 +195,8 @@ class Commits:
     def _folding(
         self, heads: dict[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, OwnedPartition]
     ) -> BatchFold:
-        topics = self.topics
         held = {one.partition for one in owned.values() if one.held_until is not None}
-        return BatchFold(
-            heads,
-            topics.partitions,
-            topics.effects.__getitem__,
-            topics.dead_letters,
-            stored_ids,
-            held,
-            refuse_erased=self._refuse_erased,
-        )
+        return BatchFold(heads, self.topics, stored_ids, held, refuse_erased=self._refuse_erased)
 
     async def _heads(self, context_ids: set[ContextId], *, may_rebuild: bool) -> dict[str, Head]:
         """Returns the heads of these conversations: from the cache, all others in one query."""

@@ -17,6 +17,7 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.head_cache import HeadCache
+from frameledger_services.projector.outbox_rows import effect_topics
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorTopics
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, projections
@@ -64,11 +65,7 @@ async def direct(settings: Settings) -> AsyncIterator[Direct]:
     topics = ProjectorTopics(
         frames=names.frames,
         dead_letters=names.dead_letters,
-        effects={
-            "run_inference": names.inference,
-            "call_function": names.function_calls,
-            "cancel": names.cancellations,
-        },
+        effects=effect_topics(names),
         partitions=PARTITIONS,
     )
     async with await AsyncConnection.connect(

@@ -25,11 +25,14 @@ from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.telemetry import watching
 from frameledger_services.bench.telemetry.projector import traced
 from frameledger_services.bench.telemetry.watching import Watching
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.batch_fold import BatchFold
 from frameledger_services.projector.batch_span import batch_span, note_outcomes
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.metrics import ProjectorMetrics
+from frameledger_services.projector.outbox_rows import effect_topics
+from frameledger_services.projector.ownership import ProjectorTopics
 from frameledger_services.settings import Settings
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
@@ -40,6 +43,7 @@ COUNTED = "counted"
 """The argument with which such a process records metrics, as for `/metrics`."""
 
 TOPIC = "llm.frames"
+TOPICS = ProjectorTopics(TOPIC, "llm.frames.dlq", effect_topics(TopicNames("")), PARTITIONS)
 BATCH = 500
 WITHIN = 300.0
 
@@ -94,7 +98,7 @@ def _fold(batch: Sequence[Record], heads: dict[str, Head], metrics: ProjectorMet
     """Do a projector's work for a batch, without the database."""
     decoded = [decode_record(one) for one in batch]
     with batch_span(TOPIC, "projector", decoded) as span:
-        parts = BatchFold(heads, PARTITIONS, str, "dead-letters", None).fold(decoded)
+        parts = BatchFold(heads, TOPICS, None).fold(decoded)
         metrics.stored(parts)
         note_outcomes(span, parts)
 
