@@ -27,7 +27,7 @@ from frameledger.frames import (
     UserStartedSpeakingFrame,
     encode_frame,
 )
-from frameledger.record import decode
+from frameledger.record import MAX_VALUE_BYTES, decode
 from frameledger.values import replace
 from frameledger_services.audit import verify
 from frameledger_services.cli import application
@@ -253,6 +253,21 @@ def test_a_fork_into_another_conversation_is_refused_and_publishes_nothing(setti
         assert (counts(settings, "new"), counts(settings, "old")) == ((3, 0), (6, 0))
         with pytest.raises(NoSuchVersionError):
             await client.fork("old", "other", version=7)
+
+    on_the_road(settings, work)
+
+
+@pytest.mark.regression("journey 96")
+def test_a_context_that_is_larger_than_a_frame_is_no_beginning_of_a_fork(settings):
+    async def work(client):
+        half = "x" * (MAX_VALUE_BYTES // 2)
+        for _ in range(2):
+            said = LLMMessagesAppendFrame(messages=[{"role": "user", "content": half}])
+            await client.publish("large", said, wait=True)
+        with pytest.raises(ForkRefusedError, match=r"at version 2 has 8,388,.* a frame of at most 8,388,608"):
+            await client.fork("large", "new")
+        assert counts(settings, "new") == (0, 0)
+        assert (await client.fork("large", "new", version=1)).version == 1
 
     on_the_road(settings, work)
 

@@ -118,6 +118,18 @@ def test_what_cannot_be_a_conversation_is_one_that_does_not_exist(kind):
     asyncio.run(work())
 
 
+@pytest.mark.regression("journey 96")
+def test_what_cannot_be_a_conversation_is_neither_forked_nor_the_name_of_a_fork():
+    async def work():
+        async with Client(Settings(database_url="postgresql://127.0.0.1:9/none")) as made:
+            with pytest.raises(NoSuchContextError):
+                await made.fork("a\x00b", "new")
+            with pytest.raises(ValueError, match="no NUL"):
+                await made.fork("old", "a\x00b")
+
+    asyncio.run(work())
+
+
 def test_without_settings_a_client_finds_a_stack_that_runs_in_a_folder_above(monkeypatch, tmp_path):
     addresses = {"kafka_bootstrap_servers": "127.0.0.1:1", "database_url": "dbname=embedded"}
     below = tmp_path / "a" / "b"

@@ -22,7 +22,7 @@ from frameledger_services.client.frame_inputs import FrameInput
 from frameledger_services.client.metrics import PublishMetrics
 from frameledger_services.client.notifications import RECONNECT_SECONDS, Notifications
 from frameledger_services.client.outcomes import PublishedFrame
-from frameledger_services.client.publication import Publication, Publications
+from frameledger_services.client.publication import Publication, Publications, checked_context_id
 from frameledger_services.client.reading import StoredContext, StoredFrame
 from frameledger_services.client.waiting import until_stored
 from frameledger_services.event_log.producer import Producer
@@ -200,12 +200,17 @@ class Client(Conversations):
         cancelled in the fork. Called again with the same arguments it repeats nothing, whoever calls it; without a
         version they name another moment once a frame came.
 
-        Raises `ForkRefusedError` if the new conversation exists and is not this fork, and what `context` and `publish`
-        raise.
+        Raises `ForkRefusedError` if the new conversation exists and is not this fork, or if the context is larger than
+        a frame may be, and what `context` and `publish` raise.
         """
+        self._check_open()
+        if not is_context_id(context_id):
+            raise reading.NoSuchContextError(context_id)
+        checked_context_id(new_context_id)
         moment = await self._connections.read(forking.moment, context_id, version)
         repeated = await self._connections.read(forking.check_free, new_context_id, moment.origin)
         opening = forking.opening(moment.origin, new_context_id, moment.snapshot())
+        forking.check_size(opening, moment.origin)
         published = await self.publish(new_context_id, opening, wait=True, within=within)
         if published[0].outcome != "applied":
             raise forking.was_taken(new_context_id, published[0].reason)

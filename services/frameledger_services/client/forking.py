@@ -35,8 +35,10 @@ from frameledger.frames import (
     LLMEnablePromptCachingFrame,
     LLMRunFrame,
     LLMSetLimitsFrame,
+    encode_frame,
 )
 from frameledger.ids import ToolCallId
+from frameledger.record import MAX_VALUE_BYTES
 from frameledger.values import value
 from frameledger_services.database_types import Connection
 from frameledger_services.store import contexts, forks
@@ -47,7 +49,7 @@ from frameledger_services.store.forks import ForkedCall
 class ForkRefusedError(RefusedError):
     """A conversation is not forked there, or not from that version. The message says why; nothing was published.
 
-    Remedy: Fork into an id that does not exist, from a version that is folded.
+    Remedy: Fork into an id that does not exist, from a version that is folded and fits into a frame.
     """
 
 
@@ -141,6 +143,16 @@ def opening(origin: ForkedFrom, context_id: str, snapshot: ContextSnapshot) -> L
     return LLMContextFrame(
         id=_id("fork", origin, context_id), context=snapshot, forked_from=origin, expected_version=0
     )
+
+
+def check_size(opening: LLMContextFrame, origin: ForkedFrom) -> None:
+    """Raise `ForkRefusedError` if the frame that begins a fork is larger than a frame may be, as with many images."""
+    size = len(encode_frame(opening))
+    if size > MAX_VALUE_BYTES:
+        raise ForkRefusedError(
+            f"The context of {origin.context_id!r} at version {origin.version} has {size:,} bytes, and a fork begins "
+            f"with a frame of at most {MAX_VALUE_BYTES:,}. Fork an earlier version."
+        )
 
 
 def behind(moment: ForkPoint, context_id: str, *, run: bool) -> list[AnyFrame]:

@@ -73,7 +73,7 @@ class Publications:
 
         Raises TypeError and ValueError as `Client.publish` says.
         """
-        prepared = self._preparation.prepare(_context_id(context_id), frames)
+        prepared = self._preparation.prepare(checked_context_id(context_id), frames)
         if expected_version is not None:
             prepared = expecting(prepared, expected_version)
             if was_published(prepared[0].frame, context_id):
@@ -118,7 +118,8 @@ class Publications:
             note_published(frame.frame, publication.context_id)
 
 
-def _context_id(context_id: object) -> str:
+def checked_context_id(context_id: object) -> str:
+    """Returns the id of a conversation to publish to. Raises TypeError and ValueError for what is none."""
     if not isinstance(context_id, str):
         raise TypeError(
             f"A context id is text, and publish() was given {context_id!r}; the frames come after it."
