@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,15 @@ def test_a_list_on_the_site_has_everything_that_the_code_has(page, listed):
     filled = reference["filled"](texts()[f"infra/docs/{page}"])
     assert "<!--" not in filled
     assert [one for one in listed if one not in filled] == []
+
+
+@pytest.mark.regression("journey 97")
+def test_every_name_that_the_page_of_the_python_api_imports_is_there():
+    rows = re.findall(r"^\| .*? \| (.*) \|$", texts()["infra/docs/python.md"], re.M)
+    told = [found for row in rows for found in re.findall(r"([^;|]*?) from `([\w.]+)`", row)]
+    named = {(module, name) for names, module in told for name in re.findall(r"`(\w+)`", names)}
+    assert {("frameledger.record", "decode"), ("frameledger_services.client", "SyncClient")} <= named
+    assert [(module, name) for module, name in named if not hasattr(import_module(module), name)] == []
 
 
 def test_the_page_of_limits_has_each_with_its_default():
