@@ -12,16 +12,16 @@ payloads, sources and order. `sha256` seals the rest: it is the hash of the seal
 header) and of this line up to its `,"sha256"`. So a changed byte is found in its line, and `cat` may put files
 together.
 
-A seal says that a file is as it was written, and not who wrote it: whoever changes a line can seal it again. What
-cannot be made again is the head of the chain, where somebody else has noted it.
+A seal shows that a file is as it was written, and not who wrote it: a program that changes a line can seal it again. It
+cannot forge the head of the chain, if that was noted elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import orjson
@@ -37,6 +37,8 @@ KIND = "conversation"
 
 LONGEST_LINE = 6 * MAX_VALUE_BYTES + 64 * 1024
 """Each byte of a payload can take six as a JSON string; the other members take little."""
+
+T = TypeVar("T")
 
 _SEAL = b',"sha256":"'
 _SEAL_BYTES = len(_SEAL) + 64 + len(b'"}')
@@ -139,53 +141,69 @@ class LineWriter:
 def read(lines: Iterable[bytes]) -> Iterator[Header | FrameLine]:
     """Yields the lines of a file, each checked: its seal, its version, its link of the chain, that a conversation has
     as many frames as its header says, and that none comes twice. Raises `BadFileError`."""
-    header: Header | None = None
+    conversation: _Conversation | None = None
     names = set[str]()
-    seal, version, chain, number = b"", 0, b"", 0
+    seal, number = b"", 0
     for number, line in enumerate(lines, start=1):
         is_header = line.startswith(b'{"frameledger":')
         values, seal = _unsealed(number, line, b"" if is_header else seal)
-        try:
-            if is_header:
-                _check_whole(header, version, chain, number)
-                header = _header(number, values)
-                if header.context_id in names:
-                    raise BadFileError(number, f"{header.context_id!r} is in this file twice")
-                names.add(header.context_id)
-                version, chain = 0, first_link(header.context_id)
-                yield header
-                continue
-            if header is None:
-                raise BadFileError(number, "it is a frame of no conversation; a header comes first")
-            frame = _frame(number, values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadFileError(number, f"it is no line of an export: {error!r}") from error
-        if frame.version != version + 1:
-            raise BadFileError(number, f"it is version {frame.version}, after version {version}")
-        chain = next_link(chain, frame.version, frame.source, frame.payload)
-        if chain != frame.chain:
-            raise BadFileError(
-                number, f"version {frame.version} does not continue the chain of {header.context_id!r}"
-            )
-        version = frame.version
-        if version > header.version:
-            raise BadFileError(number, f"{header.context_id!r} has {header.version} versions by its header")
-        yield frame
-    if header is None:
+        if is_header:
+            if conversation is not None:
+                conversation.check_whole(number)
+            header = _parsed(_header, number, values)
+            if header.context_id in names:
+                raise BadFileError(number, f"{header.context_id!r} is in this file twice")
+            names.add(header.context_id)
+            conversation = _Conversation(header)
+            yield header
+        elif conversation is None:
+            raise BadFileError(number, "it is a frame of no conversation; a header comes first")
+        else:
+            frame = _parsed(_frame, number, values)
+            conversation.add(frame)
+            yield frame
+    if conversation is None:
         raise BadFileError(max(number, 1), "there is no conversation in this file")
-    _check_whole(header, version, chain, number + 1)
+    conversation.check_whole(number + 1)
 
 
-def _check_whole(header: Header | None, version: int, chain: bytes, line: int) -> None:
-    if header is None:
-        return
-    if version != header.version:
-        raise BadFileError(
-            line,
-            f"{header.context_id!r} ends after version {version}, and has {header.version} by its header",
-        )
-    if chain != header.chain:
-        raise BadFileError(header.line, f"the header's chain is not that of version {version}")
+class _Conversation:
+    """A conversation of a file, as far as it was read."""
+
+    def __init__(self, header: Header) -> None:
+        self._header = header
+        self._version = 0
+        self._chain = first_link(header.context_id)
+
+    def add(self, frame: FrameLine) -> None:
+        """Raises `BadFileError` unless this is the next frame."""
+        line, name = frame.line, self._header.context_id
+        if frame.version != self._version + 1:
+            raise BadFileError(line, f"it is version {frame.version}, after version {self._version}")
+        self._version = frame.version
+        self._chain = next_link(self._chain, frame.version, frame.source, frame.payload)
+        if self._chain != frame.chain:
+            raise BadFileError(line, f"version {frame.version} does not continue the chain of {name!r}")
+        if frame.version > self._header.version:
+            raise BadFileError(line, f"{name!r} has {self._header.version} versions by its header")
+
+    def check_whole(self, line: int) -> None:
+        """Raises `BadFileError` unless all of it was read before this line."""
+        header = self._header
+        if self._version != header.version:
+            raise BadFileError(
+                line,
+                f"{header.context_id!r} ends after version {self._version}, and has {header.version} by its header",
+            )
+        if self._chain != header.chain:
+            raise BadFileError(header.line, f"the header's chain is not that of version {self._version}")
+
+
+def _parsed(parse: Callable[[int, dict[str, Any]], T], number: int, values: dict[str, Any]) -> T:
+    try:
+        return parse(number, values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadFileError(number, f"it is no line of an export: {error!r}") from error
 
 
 def _unsealed(number: int, line: bytes, seal: bytes) -> tuple[dict[str, Any], bytes]:
