@@ -3,9 +3,13 @@
 import asyncio
 from uuid import UUID
 
+import pytest
+from aiokafka import AIOKafkaProducer
 from tests.bounds import ON_SERVERS
+from tests.support.polling import look_again
 
 from frameledger.frames import FunctionCallInProgressFrame, UserStoppedSpeakingFrame
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.timekeeper.log import SettlementLog
 from frameledger_services.timekeeper.settling import Settlement
 
@@ -34,3 +38,85 @@ def test_a_frame_that_is_too_large_is_left_out_and_the_others_are_published(log)
                 assert 3 <= sum((await timekeepers.ends(range(4))).values()) - before <= 6
 
     asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 122")
+def test_a_partition_is_hidden_while_nobody_can_read_what_is_behind_an_open_transaction(log):
+    """What the timekeeper publishes is behind it, too: it would be published again at each look."""
+
+    async def scenario():
+        topic, at_home = TopicNames(log.topic_prefix).frames, {"key": b"ctx", "partition": 1}
+        theirs = AIOKafkaProducer(
+            bootstrap_servers=log.kafka_bootstrap_servers, transactional_id=f"{log.topic_prefix}theirs"
+        )
+        await theirs.start()
+        seen = []
+        try:
+            async with asyncio.timeout(ON_SERVERS), SettlementLog(log) as timekeepers:
+
+                async def look():
+                    ends = await timekeepers.ends(range(4))
+                    seen.append((ends[1], set(timekeepers.hidden)))
+
+                await look()
+                await look()
+                for _ in range(2):
+                    await theirs.begin_transaction()
+                    await theirs.send_and_wait(topic, b"{}", **at_home)
+                    await look()
+                    await look()
+                    await theirs.commit_transaction()
+                    # The marker is written a little later.
+                    end = seen[-1][0]
+                    while (await timekeepers.ends(range(4)))[1] < end + 2:
+                        await look_again()
+                await look()
+        finally:
+            await theirs.stop()
+        return seen
+
+    # With the second transaction the end is where it was at the look before.
+    assert asyncio.run(scenario()) == [
+        (0, set()),
+        (0, set()),
+        (0, {1}),
+        (0, {1}),
+        (2, {1}),
+        (2, {1}),
+        (4, set()),
+    ]
+
+
+@pytest.mark.regression("fault 122")
+def test_a_partition_in_which_transactions_follow_each_other_is_not_hidden(log):
+    async def scenario():
+        topic, at_home = TopicNames(log.topic_prefix).frames, {"key": b"ctx", "partition": 1}
+        first, second = (
+            AIOKafkaProducer(
+                bootstrap_servers=log.kafka_bootstrap_servers,
+                transactional_id=f"{log.topic_prefix}{name}",
+            )
+            for name in ("first", "second")
+        )
+        await first.start()
+        await second.start()
+        try:
+            async with asyncio.timeout(ON_SERVERS), SettlementLog(log) as timekeepers:
+                await first.begin_transaction()
+                await first.send_and_wait(topic, b"{}", **at_home)
+                await timekeepers.ends(range(4))
+                await second.begin_transaction()
+                await second.send_and_wait(topic, b"{}", **at_home)
+                await first.commit_transaction()
+                while (await timekeepers.ends(range(4)))[1] == 0:
+                    assert timekeepers.hidden == {1}
+                    await look_again()
+                # It is at the second one now.
+                moved = timekeepers.hidden
+                await timekeepers.ends(range(4))
+                return moved, timekeepers.hidden
+        finally:
+            await first.stop()
+            await second.stop()
+
+    assert asyncio.run(scenario()) == (set(), {1})

@@ -239,6 +239,7 @@ class Broker:
     """A log that is away when its ends are first asked for, if `away`, and then answers three times."""
 
     topic = "llm.frames"
+    hidden: frozenset[int] = frozenset()
 
     def __init__(self, ends, stopping, *, away):
         self._ends, self._stopping, self._away, self._looks = ends, stopping, away, 3

@@ -90,6 +90,17 @@ def test_a_partition_whose_log_is_shorter_than_what_is_stored_is_not_judged():
     assert judged(partitions, START + 4) == ({0, 1, 2}, {1})
 
 
+@pytest.mark.regression("fault 122")
+def test_a_partition_whose_newest_records_are_hidden_is_not_judged_and_not_away():
+    partitions = Partitions()
+    look(partitions, START)
+    partitions.stored(STORED, START + 1)
+    assert partitions.looked(STORED, START + 1, {1}) == set()
+    assert judged(partitions, START + 2) == ({0, 2}, set())
+    assert partitions.looked(STORED, START + 2) == set()
+    assert judged(partitions, START + 3) == ({0, 1, 2}, set())
+
+
 NOBODY = ("run_unclaimed", "call_unserved", "call_unstarted")
 """The rules for what nobody took."""
 

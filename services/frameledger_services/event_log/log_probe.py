@@ -102,9 +102,11 @@ class LogProbe:
 
 
 @asynccontextmanager
-async def open_probe(settings: Settings, topic: str) -> AsyncIterator[LogProbe]:
-    """A probe of a topic, connected for as long as the block lasts."""
-    client = consumer(settings, name="frameledger-looking")
+async def open_probe(settings: Settings, topic: str, *, uncommitted: bool = False) -> AsyncIterator[LogProbe]:
+    """A probe of a topic, connected for as long as the block lasts. With `uncommitted` the last stable offsets that it
+    returns are the high watermarks: also behind records of open transactions, and what follows these."""
+    isolation = "read_uncommitted" if uncommitted else "read_committed"
+    client = consumer(settings, name="frameledger-looking", isolation_level=isolation)
     try:
         await client.start()
         yield LogProbe(client, topic)

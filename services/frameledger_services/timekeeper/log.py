@@ -33,7 +33,12 @@ class SettlementLog:
         self._settings = settings
         self._producer = Producer(settings, name="frameledger-timekeeper")
         self._stack = AsyncExitStack()
-        self._probe: LogProbe | None = None
+        self._probes: tuple[LogProbe, LogProbe] | None = None
+        self._ends: dict[int, int] = {}
+        self.hidden: frozenset[int] = frozenset()
+        """The partitions whose newest records nobody could read at the last look, nor any since the one before: there
+        is an open transaction before them."""
+
         self.topic = TopicNames(settings.topic_prefix).frames
 
     async def __aenter__(self) -> SettlementLog:
@@ -75,14 +80,30 @@ class SettlementLog:
         return True
 
     async def ends(self, partitions: Collection[int]) -> dict[int, int]:
-        """Returns the end offsets of those of these partitions whose leader answers. Raises if none does."""
+        """Returns the end offsets of those of these partitions whose leader answers, and sets `hidden`. Raises if none
+        does."""
         if not partitions:
             return {}
         until = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
-        if self._probe is None:
+        if self._probes is None:
             async with asyncio.timeout_at(until):
-                self._probe = await self._stack.enter_async_context(open_probe(self._settings, self.topic))
-        return await self._probe.ends(partitions, until)
+                self._probes = await self._open_probe(uncommitted=True), await self._open_probe()
+        of_all, of_committed = self._probes
+        # First: what is written in between is not taken for hidden.
+        watermarks = await of_all.ends(partitions, until)
+        ends = await of_committed.ends(partitions, until)
+        self.hidden = frozenset(
+            one
+            for one, end in ends.items()
+            if end < watermarks.get(one, end) and end == self._ends.get(one, end)
+        )
+        self._ends = ends
+        return ends
+
+    async def _open_probe(self, *, uncommitted: bool = False) -> LogProbe:
+        return await self._stack.enter_async_context(
+            open_probe(self._settings, self.topic, uncommitted=uncommitted)
+        )
 
 
 def _record(settlement: Settlement) -> Outgoing | None:

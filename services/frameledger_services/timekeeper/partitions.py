@@ -9,7 +9,7 @@ know since when a partition is released, and counts from its own first sweep.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from frameledger_services.timekeeper.limits import TimeLimits
 
@@ -19,7 +19,8 @@ class Partitions:
 
     def __init__(self) -> None:
         self.ends: dict[int, int] = {}
-        """Where the logs ended at the last look; nothing of a partition that is away, nor during an outage."""
+        """Where the logs ended at the last look; nothing of a partition that is away or hidden, nor during an
+        outage."""
 
         self.known: set[int] = set()
         """The partitions whose ends are to be looked up: those that are stored, and those that were before. One whose
@@ -56,8 +57,9 @@ class Partitions:
                 found.setdefault(ours, []).append(partition)
         return found
 
-    def looked(self, answers: Mapping[int, int], now: float) -> set[int]:
-        """Note the answers of a look at the ends. Returns the partitions that answer no more."""
+    def looked(self, answers: Mapping[int, int], now: float, hidden: Container[int] = ()) -> set[int]:
+        """Note the answers of a look at the ends. Returns the partitions that answer no more. Of those that are
+        `hidden` the newest records cannot be read now."""
         # A log that is shorter than what is stored of it has lost records, or its topic was recreated: no projector
         # reads it before `frameledger recover`, so what it has by now is not known.
         answers = {one: end for one, end in answers.items() if end >= self._reached.get(one, 0)}
@@ -66,7 +68,7 @@ class Partitions:
         self._back_since |= dict.fromkeys(self._away & answers.keys(), now)
         away = self.known - answers.keys()
         lost, self._away = away - self._away, away
-        self.ends = {partition: answers[partition] for partition in self._reached if partition in answers}
+        self.ends = {one: answers[one] for one in self._reached if one in answers and one not in hidden}
         return lost
 
     def outage(self) -> None:

@@ -2,7 +2,8 @@
 
 A sweep judges a partition only if its projection has reached the offset at which its log ended after the previous
 sweep. So frames in transit, including those of our own last sweep, are folded before anything is judged by their
-absence. During an outage of the broker the timekeeper continues its heartbeats.
+absence. Behind an open transaction of another program nothing is folded, so a partition is not judged while one hides
+its newest records. During an outage of the broker the timekeeper continues its heartbeats.
 
 An outage of the broker longer than a limit, such as that of silent runs: a worker that is alive has more to publish and
 publishes it once the broker is back, and the timekeeper sees a run of which nothing was heard for too long. Whoever is
@@ -183,5 +184,5 @@ class Timekeeper:
             await self._log.publish(settlements)
             await self._failpoint("after publish")
         answers = await self._log.ends(self._partitions.known)
-        for partition in self._partitions.looked(answers, loop.time()):
+        for partition in self._partitions.looked(answers, loop.time(), self._log.hidden):
             _log.warning("timekeeper.partition_away", partition=partition)
