@@ -34,12 +34,7 @@ async def load(
     """
     loaded = await statements.load(connection, context_ids)
     if rebuild is not None:
-        older = [one for one in context_ids if _is_to_rebuild(loaded.get(one), max_frames)]
-        for context_id in older:
-            await rebuild(context_id)
-        # A rebuild may honour an erasure, and nothing of it be left.
-        loaded = {one: stored_head for one, stored_head in loaded.items() if one not in older}
-        loaded |= await statements.load(connection, older)
+        loaded = await _with_older_rebuilt(connection, loaded, rebuild, max_frames)
     beginnings = await erasures.beginnings(connection, [one for one in context_ids if one not in loaded])
     heads: dict[str, Head] = {}
     for context_id in context_ids:
@@ -69,12 +64,26 @@ def head_after(context_id: ContextId, begins: Beginning | None) -> Head:
     return Head.new(context_id) if begins is None else Head.after_erasure(begins)
 
 
-def _is_to_rebuild(stored_head: StoredHead | None, max_frames: int) -> bool:
+async def _with_older_rebuilt(
+    connection: AsyncConnection[Any],
+    loaded: dict[str, StoredHead],
+    rebuild: Callable[[ContextId], Awaitable[None]],
+    max_frames: int,
+) -> dict[str, StoredHead]:
+    """Rebuild those of these heads that an older release folded. Returns all as they are then."""
+    older = [ContextId(one) for one, head in loaded.items() if _is_to_rebuild(head.row, max_frames)]
+    for context_id in older:
+        await rebuild(context_id)
+    # A rebuild may honour an erasure, and nothing of it be left.
+    others = {one: head for one, head in loaded.items() if one not in older}
+    return others | await statements.load(connection, older)
+
+
+def _is_to_rebuild(row: Mapping[str, Any], max_frames: int) -> bool:
     return (
-        stored_head is not None
-        and stored_head.row["fold_version"] < stored.FOLD_VERSION
-        and stored_head.row["version"] <= max_frames
-        and stored_head.row["parked_version"] is None
+        row["fold_version"] < stored.FOLD_VERSION
+        and row["version"] <= max_frames
+        and row["parked_version"] is None
     )
 
 
