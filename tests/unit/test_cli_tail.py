@@ -1,8 +1,12 @@
 """The lines of `frameledger tail` on terminals of any width."""
 
-import pytest
+import io
 
-from frameledger_services.cli.tail import lines_of
+import pytest
+from rich.console import Console
+
+from frameledger.record import Record
+from frameledger_services.cli.tail import _print_record, _record_as_json, lines_of
 
 WORDS = "user: Is there a night train to the coast?"
 UUID = "9f3c1c50-4f6e-4a52-8a51-0a6c0e4ad0d1"
@@ -36,3 +40,21 @@ def test_a_pipe_has_one_line_for_each_frame():
 def test_short_words_need_no_more_room_than_they_have():
     assert lines_of(("19:24:03Z", "LLMRun     "), "", 22, may_break=True) == ["19:24:03Z  LLMRun"]
     assert lines_of(("19:24:03Z", "LLMRun     "), "ok", 26, may_break=True) == ["19:24:03Z  LLMRun       ok"]
+
+
+@pytest.mark.regression("journey 98")
+@pytest.mark.parametrize(
+    ("timestamp_ms", "logged_at"),
+    [
+        (2**62, "9999-12-29T00:00:00.000+00:00"),
+        (1_772_614_800_123, "2026-03-04T09:00:00.123+00:00"),
+        (None, None),
+    ],
+)
+def test_a_record_with_a_time_that_no_calendar_has_is_shown_with_that_of_the_tables(timestamp_ms, logged_at):
+    value = b'{"type": "LLMRunFrame"}'
+    record = Record("llm.frames", 0, 7, key=b"ctx-1", value=value, timestamp_ms=timestamp_ms)
+    assert _record_as_json(record)["logged_at"] == logged_at
+    printed = io.StringIO()
+    _print_record(Console(file=printed, width=80), record)
+    assert "ctx-1" in printed.getvalue()

@@ -130,7 +130,7 @@ def _words(frame: StoredFrame) -> str:
 
 
 def _print_record(console: Console, record: Record) -> None:
-    at = datetime.fromtimestamp((record.timestamp_ms or 0) / 1000, UTC)
+    at = _logged_at(record.timestamp_ms or 0)
     try:
         logged = read(record)
         kind, words, colour = _short(logged.frame.type), format_frame.summary(logged.frame), ""
@@ -139,6 +139,14 @@ def _print_record(console: Console, record: Record) -> None:
     key = escape.one_line("-" if record.key is None else record.key.decode(errors="replace"))
     cells = (f"{at:%H:%M:%SZ}", f"{record.partition:>3}:{record.offset:<8}", f"{key:<20}", f"{kind:<26}")
     _print(console, cells, words, colour)
+
+
+def _logged_at(timestamp_ms: int) -> datetime:
+    """Returns the time of a record as the tables have it. A topic that is not ours may take any from a producer."""
+    # Imported here: to show a conversation needs nothing of the projector.
+    from frameledger_services.projector.rows import at
+
+    return at(timestamp_ms)
 
 
 def _print(console: Console, cells: Sequence[str], words: str, colour: str) -> None:
@@ -184,7 +192,7 @@ def _frame_as_json(frame: StoredFrame) -> dict[str, Any]:
 
 
 def _record_as_json(record: Record) -> dict[str, Any]:
-    at = None if record.timestamp_ms is None else datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+    at = None if record.timestamp_ms is None else _logged_at(record.timestamp_ms)
     entry: dict[str, Any] = {
         "context_id": None if record.key is None else record.key.decode(errors="replace"),
         "logged_at": None if at is None else at.isoformat(timespec="milliseconds"),
