@@ -1,10 +1,15 @@
 """What a broken-off run leaves behind is ended, and nothing else."""
 
+import os
 import subprocess
 import sys
 
+import psutil
+import pytest
 from tests.bounds import IN_PROCESS
 from tests.leftovers import kill_all_of
+
+from frameledger_services.embedded import postgres_remains
 
 FOREVER = (sys.executable, "-c", "import signal; signal.pause()")
 
@@ -21,3 +26,16 @@ def test_a_program_that_was_given_a_path_of_the_run_is_killed_and_another_is_not
         for process in (left, of_another_run):
             process.kill()
             process.wait()
+
+
+@pytest.mark.regression("journey 99")
+def test_a_process_that_ended_before_it_is_killed_is_one_that_is_gone(tmp_path, monkeypatch):
+    """Those of a killed PostgreSQL notice its end by themselves, at any moment."""
+    pid_file = tmp_path / "postmaster.pid"
+    with subprocess.Popen(FOREVER) as child:
+        ended = psutil.Process(child.pid)
+        child.kill()
+    monkeypatch.setattr(postgres_remains, "working_in", lambda *_: [ended])
+    pid_file.write_text(f"{os.getpid()}\n", encoding="ascii")
+    postgres_remains.sweep(tmp_path)
+    assert not pid_file.exists()

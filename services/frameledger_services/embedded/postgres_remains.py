@@ -7,6 +7,7 @@ starting, because in a container pids repeat after every start.
 
 import ctypes
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -41,7 +42,9 @@ def sweep(data: Path) -> None:
             f"Stop it first: kill -INT {postmaster}",
         )
     for orphan in orphans:
-        orphan.kill()
+        # It may have noticed the end of its server by now.
+        with suppress(psutil.NoSuchProcess):
+            orphan.kill()
     psutil.wait_procs(orphans, timeout=10)
     if len(lines) > 6 and sys.platform == "linux":
         _free_segment(int(lines[6].split()[1]), postmaster)
