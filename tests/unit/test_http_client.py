@@ -25,6 +25,7 @@ from frameledger_services.client import (
     HttpClient,
     NoSuchContextError,
     NotPermittedError,
+    NotVisibleError,
     SchemaError,
     Settings,
     SettingsError,
@@ -351,7 +352,11 @@ def test_of_frames_of_which_some_are_on_the_log_the_others_are_in_the_error(use)
     assert use([large], lambda *of: refused_as(*of, frames=frames, word="answered 413"))[0] == list("abc")
 
 
+A_PAGE = answer(200, b"<!doctype html>\n<title>Sign in</title>\n", "text/html; charset=utf-8")
+"""What servers of pages answer to any path, and proxies that want somebody to sign in."""
+
 WRONG = [
+    A_PAGE,
     problem(500, "internal-error"),
     answer(404, b"<html>", "text/html"),
     answer(403, b"<html>", "text/html"),
@@ -383,6 +388,41 @@ def test_a_recording_loses_no_frame_to_answers_of_something_before_the_gateway(u
     (is_all, lost), scripted = use([*WRONG, answer(202, places)], work)
     assert (is_all, lost) == (True, 0)
     assert len(scripted.bodies) == len(WRONG) + 1
+
+
+@pytest.mark.regression("gateway 90")
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda client: anext(client.follow("a")),
+        lambda client: anext(client.frames("a")),
+        lambda client: client.context("a"),
+        lambda client: client.goes_on("a"),
+        lambda client: client.waiting_for_client("a"),
+        lambda client: client.tools_on_offer(),
+        lambda client: client.live_inference_workers(),
+    ],
+)
+@pytest.mark.parametrize("said", [A_PAGE, answer(200, b"", "text/html"), answer(200, [1])])
+def test_an_answer_that_is_no_gateways_is_an_error_that_says_so(use, read, said):
+    async def work(client, _):
+        with pytest.raises(GatewayAnswerError, match=r"is that the address of a gateway|of another release"):
+            await read(client)
+
+    assert len(use([said], work)[1].asked) == 1
+
+
+@pytest.mark.regression("gateway 90")
+@pytest.mark.parametrize("said", [A_PAGE, answer(202, b"accepted", "text/plain")])
+def test_frames_that_are_published_are_in_the_error_if_their_outcomes_cannot_be_read(use, said):
+    places = {"frames": [{"id": "one", "place": "llm.frames:1:0:7"}]}
+
+    async def work(client, _):
+        with pytest.raises(NotVisibleError) as left:
+            await client.publish("a", LLMTextFrame(text="a", id="one"), wait=True)
+        return [one.id for one in left.value.frames]
+
+    assert use([answer(202, places), said], work)[0] == ["one"]
 
 
 async def refused_as(client, _, *, frames, word):
@@ -511,7 +551,7 @@ def test_frames_of_an_answer_that_broke_off_or_ended_early_are_asked_for_until_t
         [
             *lines,
             answer(200, stored(3, raw="a\r\nb") + b"\n", "application/x-ndjson"),
-            answer(200, b"", "x/y"),
+            answer(200, b"", "application/x-ndjson"),
         ],
         work,
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -56,7 +57,7 @@ def newest_version(response: Answer) -> int:
 
 def stored_context(context_id: str, content: bytes) -> StoredContext:
     """Returns the context that an answer is."""
-    try:
+    with reading():
         fields = loads(content.decode())
         wire = {name: fields[name] for name in ("messages", "tools", "tool_choice", "settings")}
         answers = fields["answers"]
@@ -72,14 +73,12 @@ def stored_context(context_id: str, content: bytes) -> StoredContext:
             mirror=fields["mirror"],
             parked_version=fields["parked_version"],
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise _other_release(error) from error
 
 
 def stored_frame(context_id: str, line: bytes) -> StoredFrame:
     """Returns the frame that a line of NDJSON is, or the data of an event."""
     about, _, value = line.partition(_VALUE)
-    try:
+    with reading():
         fields = orjson.loads(about + b"}")
         raw, produced_at, place = fields.get("raw"), fields["produced_at"], fields["place"]
         return StoredFrame(
@@ -99,16 +98,21 @@ def stored_frame(context_id: str, line: bytes) -> StoredFrame:
             offset=place["offset"],
             payload=raw.encode() if isinstance(raw, str) else value[:-1],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _other_release(error) from error
 
 
 def published_frames(content: bytes, frames: Sequence[AnyFrame | PublishedFrame]) -> list[PublishedFrame]:
     """Returns these frames with the places and outcomes of a gateway's answer."""
-    try:
+    with reading():
         listed = orjson.loads(content)["frames"]
         return [_published(answer, one) for answer, one in zip(listed, frames, strict=True)]
-    except (KeyError, TypeError, ValueError) as error:
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Within the block an answer is read: what it does not have is a `GatewayAnswerError`."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _other_release(error) from error
 
 

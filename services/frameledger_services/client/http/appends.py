@@ -82,17 +82,19 @@ class Appends:
                     content=json.dumps({"frames": listed}).encode(),
                     headers={"Content-Type": "application/json", **_prefer(seconds)},
                 )
+                if response.status == 200:
+                    stored += answers.published_frames(response.content, some)
+                    continue
+                with answers.reading():
+                    detail = response.json().get("detail")
             except FrameledgerError as error:
                 raise NotVisibleError(
                     f"Published, but it is unknown whether the frames are in the tables: {error}",
                     published,
                     frames,
                 ) from error
-            if response.status == 200:
-                stored += answers.published_frames(response.content, some)
-                continue
             if seconds:
-                why = response.json().get("detail") or why
+                why = detail or why
             if _now() + LOOK_SECONDS >= until:
                 raise NotVisibleError(why, published, frames)
             await asyncio.sleep(0 if seconds else LOOK_SECONDS)
@@ -146,7 +148,10 @@ class _Append:
             content = json.dumps(error.problem).encode()
         except GatewayAnswerError as error:
             raise _refusal(error, left, acknowledged) from error
-        self.published += answers.published_frames(content, left[: len(values)])
+        try:
+            self.published += answers.published_frames(content, left[: len(values)])
+        except GatewayAnswerError as error:
+            raise _refusal(error, left, acknowledged) from error
 
 
 def _refusal(

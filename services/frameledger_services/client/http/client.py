@@ -241,29 +241,35 @@ class HttpClient(Conversations):
         """Returns whether a run of the conversation is open, or a call that it waits for, and the conversation's
         version; False and 0 if the conversation does not exist."""
         try:
-            activity = (await self._read("GET", context_id, "/activity")).json()
+            answer = await self._read("GET", context_id, "/activity")
         except NoSuchContextError:
             return False, 0
-        return bool(activity["goes_on"]), int(activity["version"])
+        with answers.reading():
+            activity = answer.json()
+            return bool(activity["goes_on"]), int(activity["version"])
 
     async def waiting_for_client(self, context_id: str) -> dict[str, str]:
         """Returns the calls that wait for the client that defined their function: the functions' names by call id."""
-        calls = (await self._read("GET", context_id, "/calls")).json()["calls"]
-        return {
-            one["tool_call_id"]: one["function_name"]
-            for one in calls
-            if one["status"] == "waiting" and one["started_version"] == one["dispatched_version"]
-        }
+        answer = await self._read("GET", context_id, "/calls")
+        with answers.reading():
+            return {
+                one["tool_call_id"]: one["function_name"]
+                for one in answer.json()["calls"]
+                if one["status"] == "waiting" and one["started_version"] == one["dispatched_version"]
+            }
 
     async def tools_on_offer(self) -> dict[str, dict[str, Any]]:
         """Returns the functions that running workers offer: their tools in OpenAI's format, by name."""
-        listed = (await self._read("GET", None, "/tools")).json()["tools"]
-        return {one["function_name"]: one["schema"] for one in listed if one["schema"] is not None}
+        answer = await self._read("GET", None, "/tools")
+        with answers.reading():
+            listed = answer.json()["tools"]
+            return {one["function_name"]: one["schema"] for one in listed if one["schema"] is not None}
 
     async def live_inference_workers(self) -> int:
         """Returns the number of running inference services."""
-        listed = (await self._read("GET", None, "/workers")).json()["workers"]
-        return sum(one["kind"] == "inference" for one in listed)
+        answer = await self._read("GET", None, "/workers")
+        with answers.reading():
+            return sum(one["kind"] == "inference" for one in answer.json()["workers"])
 
     async def _read(self, method: str, context_id: str | None, path: str = "", **request: Any) -> Answer:
         self._check_open()

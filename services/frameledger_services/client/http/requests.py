@@ -121,7 +121,8 @@ class Requests:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Yields the lines of a response as they arrive, without line ends. Does not retry.
 
-        Raises what `error_of` returns, and `GatewayUnavailableError` also when the answer breaks off.
+        Raises what `error_of` returns, also for a response of another media type than `accept`, and
+        `GatewayUnavailableError` also when the answer breaks off.
         """
         try:
             async with self._request(
@@ -129,6 +130,10 @@ class Requests:
             ) as response:
                 if response.status // 100 != 2:
                     raise error_of(await _answer(response), self.url, context_id)
+                if response.content_type != accept:
+                    # Such as a page, which many servers answer to any path: it may have no line, or no end.
+                    other = Answer(str(response.url), response.status, response.headers, b"")
+                    raise error_of(other, self.url, context_id)
                 yield _lines(response)
         except aiohttp.ClientError as error:
             raise self._unanswered(error) from error
