@@ -357,6 +357,29 @@ def test_an_answer_without_an_end_to_a_client_that_has_closed_its_side_is_no_fai
     assert not written.endswith(b"0\r\n\r\n")
 
 
+@pytest.mark.regression("gateway 91")
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_an_answer_that_is_given_up_is_no_failure(caplog, has_begun):
+    async def give_up(scope, receive, send):
+        await body_of(receive)
+        if has_begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"some", "more_body": True})
+        assert protocol.abort(scope)
+
+    async def main():
+        transport, connection = connected(give_up)
+        connection.logger = logging.Logger("of this connection")
+        connection.logger.addHandler(caplog.handler)
+        connection.data_received(request(b"one"))
+        async with asyncio.timeout(IN_PROCESS):
+            while connection.tasks or not transport.is_closed:
+                await look_again()
+
+    asyncio.run(main())
+    assert not [one for one in caplog.records if one.name == "of this connection"]
+
+
 async def refuse(scope, receive, send):
     """Answers before the body is there, and closes."""
     headers = [(b"content-length", b"2"), (b"connection", b"close")]

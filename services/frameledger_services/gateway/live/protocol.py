@@ -240,8 +240,9 @@ class AbortableProtocol(HttpToolsProtocol):
         self, cycle: RequestResponseCycle, app: Any, scope: Any, receive: Any, send: Any
     ) -> None:
         await app(scope, _Receiving(self, receive), send)
-        if self.is_half_closed and not cycle.response_complete:
-            # The app was told that its client is gone. uvicorn does not know that, and would report a failure.
+        if (self.is_half_closed or self.transport.is_closing()) and not cycle.response_complete:
+            # It was told that its client is gone, or it aborted the connection. uvicorn does not know that, and would
+            # report it as a failure of the app.
             cycle.disconnected = True
             cycle.transport.close()
 
