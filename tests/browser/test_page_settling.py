@@ -260,6 +260,26 @@ def test_who_is_too_late_is_told_so_and_keeps_what_was_written(browser, origin, 
     assert http.get("/contexts/raced/calls").json()["calls"][0]["result"] == "All of it."
 
 
+@pytest.mark.regression("gateway 92")
+def test_what_is_written_stays_while_the_gateway_cannot_be_asked(browser, origin, given):
+    away = {"type": "/problems/draining", "title": "Gateway stopping", "detail": "The gateway is stopping."}
+    with signed_in(browser, origin, given[1]["manager"]) as web:
+        web.page.get_by_role("link", name=re.compile("needs a person")).click()
+        web.page.locator("summary", has_text="in read").press("Enter")
+        result = web.page.get_by_role("textbox", name="Result")
+        result.fill("Not more than 20 euros.")
+        for path in ("**/v1/waiting", "**/read/calls"):
+            web.page.route(path, lambda route: route.fulfill(status=503, json={**away, "status": 503}))
+        waiting = web.page.get_by_role("region", name="Waiting", exact=True)
+        expect(waiting.get_by_role("alert")).to_contain_text("is stopping")
+        expect(result).to_have_value("Not more than 20 euros.")
+        with web.page.expect_response("**/read/calls"):
+            pass
+        web.page.unroute_all()
+        expect(waiting.get_by_role("alert")).to_have_count(0)
+        expect(result).to_have_value("Not more than 20 euros.")
+
+
 def test_who_may_only_read_is_shown_what_somebody_else_may_type(browser, origin, given):
     with signed_in(browser, origin, given[1]["reader"]) as web:
         calls = web.open("read", tab="calls")

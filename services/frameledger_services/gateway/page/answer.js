@@ -5,14 +5,17 @@ import {get} from './api.js';
 
 /** Words come many times a second; what they change in a panel is asked for less often. */
 const NOT_BEFORE = 700;
+/** After a failure that passes. */
+const AGAIN_AFTER = 1_500;
 const NOTHING = {path: null, data: null, problem: null};
 
 /**
- * Returns what a path answers. While it is asked again, what it answered before stays.
+ * Returns what a path answers. While it is asked again, what it answered before stays, also beside a problem that passes:
+ * somebody may be writing there.
  * @param {string | null} path null asks nothing
  * @param {unknown} [again] asked again when it changes
  * @param {typeof get} [ask] `getExactly`, to show numbers as the gateway wrote them
- * @returns {{data: any, problem: any}} both null until there is an answer
+ * @returns {{data: any, problem: any}} both null until there is an answer; both there while it cannot be asked again
  */
 export function useAnswer(path, again, ask = get) {
   const [answer, setAnswer] = useState(NOTHING);
@@ -31,6 +34,7 @@ class Asker {
   #stop = new AbortController();
   #isAsking = false;
   #isStale = false;
+  #data = null;
 
   constructor(path, tell, get) {
     this.path = path;
@@ -44,11 +48,14 @@ class Asker {
     this.#isAsking = true;
     const found = await this.get(this.path, {signal: this.#stop.signal}).then(
       (data) => ({path: this.path, data, problem: null}),
-      (problem) => ({path: this.path, data: null, problem}),
+      (problem) => ({path: this.path, data: problem.passes ? this.#data : null, problem}),
     );
     if (this.#stop.signal.aborted) return;
+    this.#data = found.data;
+    const isKept = found.problem !== null && found.data !== null;
+    this.#isStale ||= isKept;
     this.tell(found);
-    setTimeout(() => this.#rested(), NOT_BEFORE);
+    setTimeout(() => this.#rested(), isKept ? AGAIN_AFTER : NOT_BEFORE);
   }
 
   end() {

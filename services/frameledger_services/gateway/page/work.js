@@ -4,7 +4,7 @@ import {Heading} from './heading.js';
 import {html, useEffect, useState} from './html.js';
 import {contextPath} from './api.js';
 import {href} from './address.js';
-import {Missing, useAnswer} from './answer.js';
+import {Missing, Trouble, useAnswer} from './answer.js';
 import {useTick, waitingFor} from './attention.js';
 import {Call} from './calls.js';
 import {Copied, quoted, seconds, took} from './facts.js';
@@ -50,6 +50,7 @@ function Asked({name, calls, problem, tick, none, why}) {
   });
   return html`<section aria-label=${name}>
     <h2>${name} ${calls?.length > 0 && html`<span class="count">${calls.length}</span>`}</h2>
+    ${calls !== undefined && problem !== null && html`<${Trouble} problem=${problem} />`}
     ${calls === undefined
       ? html`<${Missing} problem=${problem} what="the calls" />`
       : shown.length === 0
@@ -91,6 +92,7 @@ function Parked({answer}) {
   const parked = answer.data?.parked;
   return html`<section aria-label="Parked">
     <h2>Parked ${parked?.length > 0 && html`<span class="count">${parked.length}</span>`}</h2>
+    ${parked !== undefined && answer.problem !== null && html`<${Trouble} problem=${answer.problem} />`}
     ${parked === undefined
       ? html`<${Missing} problem=${answer.problem} what="what is parked" />`
       : parked.length === 0
