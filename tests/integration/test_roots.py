@@ -3,6 +3,8 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 
@@ -88,6 +90,20 @@ def test_a_root_is_due_when_the_newest_one_is_older_than_the_interval(road):
     assert 0 < second.again_in <= 100.0
     assert turn(road.settings, 0.0).published is not None
     assert len(published(road)) == 2
+
+
+@pytest.mark.regression("fault 125")
+def test_a_root_is_due_also_when_the_clock_was_set_back_behind_the_newest_one(road):
+    newest = root_of(road.settings)
+    ahead = replace(newest, at=newest.at + timedelta(days=365))
+
+    async def run():
+        async with Producer(road.settings) as producer:
+            await roots.publish(producer, road.settings, ahead)
+
+    asyncio.run(run())
+    assert turn(road.settings, 100.0).published is not None
+    assert turn(road.settings, 100.0).published is None
 
 
 def test_something_else_on_the_topic_is_no_root_and_in_nobodys_way(road):

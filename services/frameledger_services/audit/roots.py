@@ -69,13 +69,14 @@ async def publish_if_due(settings: Settings, producer: Producer, every: float) -
             return RootTurn(None, every / 2)
         last = await newest(settings)
         now = await leaves.moment(connection)
-        if last is not None and (left := every - _age(last.at, now)) > 0:
+        if last is not None and (left := every - _distance(last.at, now)) > 0:
             return RootTurn(None, left)
         root = await heads.compute(connection)
         await publish(producer, settings, root)
     return RootTurn(root, every)
 
 
-def _age(at: datetime, now: datetime) -> float:
-    """Returns seconds; none for a time that is still to come, as after a clock was set back."""
-    return max((now - at).total_seconds(), 0.0)
+def _distance(at: datetime, now: datetime) -> float:
+    """Returns the seconds between two times, whichever is earlier. Of a root whose time is still to come, the clock was
+    set back since: what is published next does not wait until that time."""
+    return abs((now - at).total_seconds())
