@@ -72,8 +72,13 @@ def _until(logged_at: datetime | None, retention_ms: str | None) -> str:
             else "; set FRAMELEDGER_FRAMES_RETENTION_DAYS, and retention.ms of the topic"
         )
         return f"kept {days(retention_ms)}{ends}"
-    until = logged_at + timedelta(milliseconds=int(retention_ms))
-    return f"kept {days(retention_ms)}: until {_utc(until)}, and until its segment ends"
+    kept = f"kept {days(retention_ms)}"
+    try:
+        until = logged_at + timedelta(milliseconds=int(retention_ms))
+    except OverflowError:
+        # Beyond the year 9999: Kafka takes any number of milliseconds that 64 bits hold.
+        return kept
+    return f"{kept}: until {_utc(until)}, and until its segment ends"
 
 
 def _utc(at: datetime) -> str:
