@@ -120,6 +120,31 @@ def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, 
     assert kept[1] == (4, 0, receipt["chain"])
 
 
+@pytest.mark.regression("fault 123")
+def test_erase_says_that_kafka_restores_what_was_deleted_in_sql_until_it_is_erased_there(settings, command):
+    def erase(*more):
+        return command("erase", "ctx", "--why", "asked", "--yes", *more)
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, HI, HI))
+            with database_of(settings) as connection:
+                connection.execute("SELECT erase('ctx', 'asked')")
+                connection.commit()
+            shown = await asyncio.to_thread(erase)
+            as_json = await asyncio.to_thread(erase, "--json")
+            await asyncio.to_thread(erase, "--force")
+            return shown, as_json, await asyncio.to_thread(erase)
+
+    shown, as_json, published = asyncio.run(run())
+    assert "A rebuild from Kafka restores the conversation" in shown.stdout
+    assert "None" not in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 100
+    assert json.loads(as_json.stdout)["frame_id"] is None
+    assert "it does not restore the conversation" in published.stdout
+
+
 def test_an_erasure_without_a_projector_stays_on_the_log_and_is_honoured_later(settings, command):
     within = str(scaled(3.0))
 

@@ -112,10 +112,11 @@ async def _looked_up(settings: Settings, context: str, *, force: bool) -> Erasab
 
 async def _newest(settings: Settings, context: str) -> Receipt:
     """Returns the newest receipt of an erased conversation. Of consecutive erasures without a frame between them it is
-    the first, which deleted the rows; the others come from a command that was interrupted and run again."""
+    the first, which deleted the rows; the others come from a command that was interrupted and run again. One without a
+    frame, of erase(), is none of them: what it says of the log does not hold for the others."""
     newest, *older = await backend.query(settings, erasures.receipts, context)
     for receipt in older:
-        if newest.frame_count or receipt.version != newest.version - 1:
+        if newest.frame_count or receipt.version != newest.version - 1 or receipt.frame_id is None:
             break
         newest = receipt
     return newest

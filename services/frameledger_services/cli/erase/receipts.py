@@ -22,7 +22,8 @@ def print_json(receipt: Receipt, names: TopicNames, retention_ms: str | None, co
         name: None if at is None else at.isoformat()
         for name, at in (("erased_at", receipt.erased_at), ("logged_at", receipt.logged_at))
     }
-    values = asdict(receipt) | times | {"chain": receipt.chain.hex(), "frame_id": str(receipt.frame_id)}
+    frame_id = None if receipt.frame_id is None else str(receipt.frame_id)
+    values = asdict(receipt) | times | {"chain": receipt.chain.hex(), "frame_id": frame_id}
     on_kafka = {"topic": names.frames, "retention_ms": retention_ms}
     del values["places"]
     places = [on_kafka | asdict(place) for place in receipt.places]
@@ -44,7 +45,12 @@ def _lines(
     yield f"  when   {_utc(receipt.erased_at)}"
     yield f"  who    {receipt.requested_by or 'not recorded'}; deleted by {receipt.erased_by}"
     yield f"  why    {receipt.why}"
-    yield f"  log    {names.frames}, partition {receipt.partition}, offset {receipt.offset}"
+    is_on_log = receipt.frame_id is not None
+    yield (
+        f"  log    {names.frames}, partition {receipt.partition}, offset {receipt.offset}"
+        if is_on_log
+        else "  log    no record: it was deleted by erase() in SQL"
+    )
     yield f"  chain  {receipt.chain.hex()}"
     yield "Not erased:"
     for place in receipt.places:
@@ -58,7 +64,10 @@ def _lines(
     yield f"  {names.dead_letters}; backups of the database; exported files."
     for copy in copies:
         yield f"  {copy}, which was forked from it, is a separate conversation: erase it separately."
-    yield "  A rebuild from Kafka applies the erasure: it does not restore the conversation."
+    if is_on_log:
+        yield "  A rebuild from Kafka applies the erasure: it does not restore the conversation."
+    else:
+        yield "  A rebuild from Kafka restores the conversation: no erasure is on the log. --force publishes one."
 
 
 def _until(logged_at: datetime | None, retention_ms: str | None) -> str:
