@@ -265,7 +265,11 @@ def test_a_machine_without_kafka_tails_and_chats_over_http(environment):
     assert (tail[0], tail[1]) == (1, "")
     assert tail[2].startswith("The gateway http://127.0.0.1:1 does not answer: ")
     assert tail[2].endswith(". Check that it runs, and that this is its address.\n")
-    assert chat == (1, "", "'127.0.0.1:1' is no address of a gateway, such as https://frameledger.example\n")
+    assert chat == (
+        1,
+        "",
+        "'127.0.0.1:1' is not the address of a gateway, such as https://frameledger.example\n",
+    )
     assert log[0] == 1
     assert "The raw log cannot be read over HTTP" in log[2]
 

@@ -253,7 +253,7 @@ def test_the_command_that_waits_prints_what_became_of_each_frame(log, database, 
     assert "1 applied, 1 ignored, 1 unknown. The conversation is at version 3." in total
     assert fine.stderr.splitlines() == [
         "Warning: LLMMessagesAppendFrame has no field 'run_lm': did you mean 'run_llm'?",
-        "Warning: LLMTxtFrame is no type of frame that this release knows: did you mean LLMTextFrame?",
+        "Warning: LLMTxtFrame is not a type of frame that this release knows: did you mean LLMTextFrame?",
     ]
     assert rejected.exit_code == 1
     assert rejected.stdout.startswith("LLMTextFrame b rejected, id_reused\n")

@@ -176,7 +176,7 @@ def test_each_method_says_that_the_conversation_is_parked(call, is_late):
 def test_what_is_no_item_is_refused_before_anything_is_published():
     async def scenario():
         ledger = Ledger()
-        with pytest.raises(TypeError, match="str is no item of a session"):
+        with pytest.raises(TypeError, match="str is not an item of a session"):
             await session(ledger).add_items([ITEMS[0], "a text"])
         assert ledger.frames == []
 

@@ -263,7 +263,7 @@ def test_of_what_may_not_have_been_published_as_much_is_kept_as_fits(monkeypatch
 @pytest.mark.parametrize(
     ("frame", "said"),
     [
-        (UnknownFrame(type="LLMTxtFrame"), "LLMTxtFrame is no type .* did you mean LLMTextFrame?"),
+        (UnknownFrame(type="LLMTxtFrame"), "LLMTxtFrame is not a type .* did you mean LLMTextFrame?"),
         (UnknownFrame(type="llmtextframe"), "did you mean LLMTextFrame?"),
         (
             decode(b'{"type":"LLMTextFrame","text":"x","txet":"y"}'),

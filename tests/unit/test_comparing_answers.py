@@ -92,7 +92,7 @@ def test_a_price_list_may_be_json_and_says_where_it_is_wrong(tmp_path):
     with pytest.raises(prices.PricesError, match=r"m\.input"):
         prices.read(path)
     path.write_text("{")
-    with pytest.raises(prices.PricesError, match="no price list"):
+    with pytest.raises(prices.PricesError, match="not a price list"):
         prices.read(path)
     with pytest.raises(prices.PricesError, match="cannot be read"):
         prices.read(tmp_path / "absent.toml")

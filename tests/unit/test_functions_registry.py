@@ -373,7 +373,7 @@ def test_a_schema_that_is_no_json_is_refused_when_it_is_registered(default):
     registry = FunctionRegistry()
     parameters = {"type": "object", "properties": {"a": {"default": default}}}
     schema = {"type": "function", "function": {"name": "look", "parameters": parameters}}
-    with pytest.raises(ValueError, match="the schema of 'look' is no JSON"):
+    with pytest.raises(ValueError, match="the schema of 'look' is not JSON"):
         registry.register_function("look", one, schema=schema)
     assert registry.serves() == ()
 

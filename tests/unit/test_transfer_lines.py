@@ -149,12 +149,12 @@ def resealed(number, **changed):
         (1, {"version": 1}, 3, "has 1 versions by its header"),
         (1, {"format": 2}, 1, "its format is 'conversation' 2, and this release reads"),
         (1, {"context_id": "c"}, 2, "does not continue the chain"),
-        (1, {"context_id": ""}, 1, "no line of an export"),
-        (3, {"frame_id": "no id"}, 3, "no line of an export"),
+        (1, {"context_id": ""}, 1, "not a line of an export"),
+        (3, {"frame_id": "no id"}, 3, "not a line of an export"),
         (3, {"frame_id": "6d2a1c0e-8f3b-5a47-9c15-3e7d40b8a2f6"}, 3, "the payload has the id 'r1'"),
         (3, {"logged_at": "2026-01-01T00:00:00+00:00"}, 3, "logged before the one before it"),
-        (3, {"logged_at": "2026-06-01T00:00:00"}, 3, "no line of an export"),
-        (3, {"payload": 7}, 3, "no line of an export"),
+        (3, {"logged_at": "2026-06-01T00:00:00"}, 3, "not a line of an export"),
+        (3, {"payload": 7}, 3, "not a line of an export"),
     ],
 )
 def test_a_line_that_was_sealed_anew_has_to_fit_as_well(number, changed, line, problem):

@@ -16,7 +16,7 @@ def message_of(item: Mapping[str, Any]) -> dict[str, Any]:
     Raises TypeError for what is no mapping."""
     if not isinstance(item, Mapping):
         raise TypeError(
-            f"{type(item).__name__} is no item of a session: items are mappings, as of `to_input_list()`."
+            f"{type(item).__name__} is not an item of a session: items are mappings, as of `to_input_list()`."
         )
     plain = item.keys() == {"role", "content"} and item["role"] in _ROLES and isinstance(item["content"], str)
     return dict(item) if plain else {"llm": LLM, "message": dict(item)}

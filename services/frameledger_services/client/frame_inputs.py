@@ -117,7 +117,7 @@ def expecting(prepared: Sequence[PreparedFrame], version: int) -> list[PreparedF
     others would not depend on it, and for a frame that cannot expect a version or expects another one."""
     if isinstance(version, bool) or not 0 <= version <= INT64_MAX:
         raise ValueError(
-            f"expected_version counts the frames of a conversation from 0, and is no {version!r}."
+            f"expected_version counts the frames of a conversation from 0, so it cannot be {version!r}."
         )
     if len(prepared) != 1:
         raise ValueError(

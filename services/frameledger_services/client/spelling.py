@@ -46,7 +46,7 @@ def _of_type(name: str) -> str | None:
     return (
         None
         if meant is None
-        else f"{name} is no type of frame that this release knows: did you mean {meant}?"
+        else f"{name} is not a type of frame that this release knows: did you mean {meant}?"
     )
 
 

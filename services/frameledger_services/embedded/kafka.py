@@ -182,7 +182,7 @@ def _check_version(home: Path, version: str) -> None:
         made_by = (home / "VERSION").read_text(encoding="ascii").strip()
     except FileNotFoundError as error:
         raise EmbeddedError(
-            f"{home} is no complete data folder of Kafka: the file VERSION is missing.",
+            f"{home} is not a complete data folder of Kafka: the file VERSION is missing.",
             "Restore that folder from a backup, delete the data directory, or use another one (--data-dir).",
         ) from error
     if made_by.split(".")[0] != version.split(".")[0]:

@@ -178,7 +178,7 @@ def _check_version(data: Path, version: int) -> None:
     except (FileNotFoundError, NotADirectoryError) as error:
         # It was deleted while a server ran on it, which wrote some of its files again.
         raise EmbeddedError(
-            f"{data} is no complete PostgreSQL cluster: the file PG_VERSION is missing.",
+            f"{data} is not a complete PostgreSQL cluster: the file PG_VERSION is missing.",
             "Delete that folder, or restore it from a backup. Without it a new one is made, and the tables are filled "
             "again from the frames on Kafka.",
         ) from error

@@ -84,7 +84,7 @@ def _channels(settings: Settings, names: TopicNames, frame_names: list[str]) -> 
         "deadLetters": (
             names.dead_letters,
             ["DeadLetter"],
-            "Records that are no frames, as they were received.",
+            "Records that are not frames, as they were received.",
         ),
     }
     config = {spec.name: spec.config for spec in topic_specs(settings)}
@@ -122,7 +122,7 @@ def _operations() -> Json:
         "requestCancellation": ("send", "cancellations", "The projector asks for a run or a call to stop."),
         "cancel": ("receive", "cancellations", "Every worker stops what it has of it."),
         "publishRoots": ("send", "roots", "The timekeeper publishes a root at an interval, if it is set."),
-        "setAside": ("send", "deadLetters", "The projector sets a record aside that is no frame."),
+        "setAside": ("send", "deadLetters", "The projector sets aside a record that is not a frame."),
     }
     return {
         operation: {"action": action, "channel": {"$ref": f"#/channels/{channel}"}, "summary": summary}

@@ -85,11 +85,11 @@ def read(path: Path) -> Prices:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise PricesError(f"{path} is no price list: {where}: {first['msg']}.{_FORM}") from None
+        raise PricesError(f"{path} is not a price list: {where}: {first['msg']}.{_FORM}") from None
     except ValueError as error:
-        raise PricesError(f"{path} is no price list: {error}.{_FORM}") from None
+        raise PricesError(f"{path} is not a price list: {error}.{_FORM}") from None
     except RecursionError:
-        raise PricesError(f"{path} is no price list: it is nested too deeply.{_FORM}") from None
+        raise PricesError(f"{path} is not a price list: it is nested too deeply.{_FORM}") from None
 
 
 _prices = TypeAdapter(dict[str, Price])

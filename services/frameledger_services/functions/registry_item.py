@@ -187,5 +187,5 @@ def _own_checker(name: str | None, schema: Schema) -> ArgumentsChecker:
     try:
         check_json(schema.to_openai() if isinstance(schema, FunctionSchema) else dict(schema))
     except ValueError as error:
-        raise ValueError(f"the schema of {label(name)} is no JSON: {error}") from error
+        raise ValueError(f"the schema of {label(name)} is not JSON: {error}") from error
     return checker_of(schema)

@@ -167,7 +167,7 @@ class AnswerAttempt:
 
     async def _take(self, frame: AnyFrame, request: Request) -> None:
         if not isinstance(frame, Frame):
-            raise TypeError(f"{request.provider} answered with {type(frame).__name__}, which is no frame")
+            raise TypeError(f"{request.provider} answered with {type(frame).__name__}, which is not a frame")
         self._span.hears(frame)
         if isinstance(frame, LLMTextFrame) and frame.usage is not None and not frame.text:
             # `push_usage`. It is published with the next frame, so that it does not delay the first words.

@@ -203,7 +203,7 @@ def _parsed(parse: Callable[[int, dict[str, Any]], T], number: int, values: dict
     try:
         return parse(number, values)
     except (KeyError, TypeError, ValueError) as error:
-        raise BadFileError(number, f"it is no line of an export: {error!r}") from error
+        raise BadFileError(number, f"it is not a line of an export: {error!r}") from error
 
 
 def _unsealed(number: int, line: bytes, seal: bytes) -> tuple[dict[str, Any], bytes]:
@@ -217,9 +217,9 @@ def _unsealed(number: int, line: bytes, seal: bytes) -> tuple[dict[str, Any], by
     try:
         values = orjson.loads(body + b"}")
     except orjson.JSONDecodeError as error:
-        raise BadFileError(number, f"it is no JSON: {error}") from error
+        raise BadFileError(number, f"it is not JSON: {error}") from error
     if not isinstance(values, dict):
-        raise BadFileError(number, "it is no JSON object")
+        raise BadFileError(number, "it is not a JSON object")
     return values, now
 
 

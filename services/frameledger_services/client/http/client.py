@@ -79,7 +79,7 @@ class HttpClient(Conversations):
         if not url.startswith(("http://", "https://")):
             shown = without_credentials(url)
             raise SettingsError(
-                [f"{shown!r} is no address of a gateway, such as https://frameledger.example"]
+                [f"{shown!r} is not the address of a gateway, such as https://frameledger.example"]
             )
         self._requests = Requests(url, token)
         self._appends = Appends(self._requests)

@@ -49,7 +49,7 @@ class Requests:
                 raise ValueError("it has no host")
         except ValueError as error:
             shown = without_credentials(url)
-            raise SettingsError([f"{shown!r} is no address of a gateway: {error}"]) from error
+            raise SettingsError([f"{shown!r} is not the address of a gateway: {error}"]) from error
         self._address = str(address).rstrip("/")
         self.url = without_credentials(self._address)
         """The address for people: it is in errors, which applications log."""

@@ -90,7 +90,7 @@ class Need:
     """Whether it needs a token, whatever its scopes."""
 
     def is_there_for(self, caller: Caller) -> bool:
-        """Returns whether it exists for the caller, who else gets the answer of a path that does not exist."""
+        """Returns whether it exists for the caller. If not, it is answered like an unknown path."""
         if self.context_id is not None:
             return caller.may_see(self.context_id)
         return self.keeps_to_prefix or not caller.prefix

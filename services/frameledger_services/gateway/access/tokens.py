@@ -118,7 +118,7 @@ def load(path: Path) -> tuple[Token, ...]:
     except OSError as error:
         raise TokensFileError(f"The tokens in {path} cannot be read: {error.strerror}.") from error
     except ValidationError as error:
-        raise TokensFileError(f"{path} is no file of tokens: {_first(error)}.") from None
+        raise TokensFileError(f"{path} is not a file of tokens: {_first(error)}.") from None
     _check_unique(path, loaded)
     return loaded
 

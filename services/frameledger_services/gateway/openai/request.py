@@ -144,7 +144,7 @@ def _check(name: str, value: Any) -> None:
         if not any(value == one and type(value) is type(one) for one in ALLOWED[name]):
             refuse(name, WHY.get(name, f"{name} is not supported here."), code="unsupported_parameter")
     elif name not in _READ and name not in IGNORED:
-        refuse(name, f"{name[:100]} is no parameter of this API.", code="unknown_parameter")
+        refuse(name, f"{name[:100]} is not a parameter of this API.", code="unknown_parameter")
 
 
 def _messages(messages: Any) -> tuple[Mapping[str, Any], ...]:
@@ -228,7 +228,7 @@ def _include_usage(options: Any) -> bool:
     for name, value in options.items():
         if name not in ("include_usage", "include_obfuscation") and value is not None:
             place = f"stream_options.{name[:100]}"
-            refuse(place, f"{place} is no parameter of this API.", code="unknown_parameter")
+            refuse(place, f"{place} is not a parameter of this API.", code="unknown_parameter")
     if _flag(options, "include_obfuscation"):
         place = "stream_options.include_obfuscation"
         refuse(place, f"{place} is not supported here; leave it out.", code="unsupported_parameter")
