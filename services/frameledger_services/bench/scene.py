@@ -24,6 +24,7 @@ from frameledger_services import access
 from frameledger_services.bench.road.processes import WATCHED, BenchError, running
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.client import Client
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL
 
@@ -40,7 +41,7 @@ class Scene:
         self,
         settings: Settings,
         client: Client,
-        connection: AsyncConnection[Any],
+        connection: Connection,
         projector: Process,
         workers: Sequence[Process],
     ) -> None:

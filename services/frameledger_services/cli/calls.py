@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import typer
-from psycopg import AsyncConnection
 
 from frameledger import derived, strict_json
 from frameledger.decode_error import DecodeError
@@ -26,6 +25,7 @@ from frameledger_services.cli.terminal import (
     suggestion,
 )
 from frameledger_services.client import Client, PublishedFrame
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import tool_calls
 from frameledger_services.store.tool_calls import UnsettledCall
@@ -80,7 +80,7 @@ def list_calls(
             typer.echo(line)
 
 
-async def _unsettled(connection: AsyncConnection[Any], context: str | None) -> list[UnsettledCall]:
+async def _unsettled(connection: Connection, context: str | None) -> list[UnsettledCall]:
     if context is not None:
         await moment.find(connection, context, None)
     return await tool_calls.unsettled(connection, context)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from psycopg import AsyncConnection
 
 from frameledger import strict_json
 from frameledger.context import LLMContext
 from frameledger.decode_error import DecodeError
 from frameledger_services.cli.terminal import backend, escape, moment, options, output
+from frameledger_services.database_types import Connection
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.plugins import require_key
 from frameledger_services.providers.settings import LLMSettings
@@ -96,7 +96,7 @@ async def _ask(
         await inference.close()
 
 
-async def _stored(connection: AsyncConnection[Any], context_id: str, at: moment.At | None) -> LLMContext:
+async def _stored(connection: Connection, context_id: str, at: moment.At | None) -> LLMContext:
     conversation = await moment.find(connection, context_id, at)
     return (await contexts.context(connection, context_id, conversation.version)).context
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import backend, options, output
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import history
 
@@ -58,9 +58,7 @@ def request(
         )
 
 
-async def _read(
-    connection: AsyncConnection[Any], context: str, run: str, attempt: int | None
-) -> RecordedRequest:
+async def _read(connection: Connection, context: str, run: str, attempt: int | None) -> RecordedRequest:
     from frameledger_services.inference import recorded_request
 
     run_ids = await history.runs_named(connection, context, run)

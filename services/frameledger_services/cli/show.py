@@ -9,9 +9,9 @@ from datetime import UTC
 from typing import Annotated, Any
 
 import typer
-from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import backend, format_message, moment, options, pager, render_context
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import moments
 from frameledger_services.store.moments import ContextAt, Moment
@@ -49,9 +49,7 @@ def show(
         render_context.show(title, rows, _details(conversation, shown), page.console(), everything=everything)
 
 
-async def _read(
-    connection: AsyncConnection[Any], context_id: str, at: moment.At | None
-) -> tuple[Moment, ContextAt]:
+async def _read(connection: Connection, context_id: str, at: moment.At | None) -> tuple[Moment, ContextAt]:
     # Two statements without a transaction: a version never changes.
     conversation = await moment.find(connection, context_id, at)
     return conversation, await moments.context_at(connection, context_id, conversation.version)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from psycopg import AsyncConnection
 from rich.console import Console
 from rich.table import Table
 
 from frameledger_services.cli.terminal import backend, moment, options, output, pager, render_context
 from frameledger_services.cli.terminal.render_context import LAST, LONG
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import moments
 from frameledger_services.store.moments import Moment, TranscriptLine
@@ -50,7 +50,7 @@ def transcript(
 
 
 async def _read(
-    connection: AsyncConnection[Any], context_id: str, at: moment.At | None
+    connection: Connection, context_id: str, at: moment.At | None
 ) -> tuple[Moment, list[TranscriptLine]]:
     conversation = await moment.find(connection, context_id, at)
     return conversation, await moments.transcript(connection, context_id, conversation.version)

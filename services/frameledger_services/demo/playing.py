@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
-
-from psycopg import AsyncConnection
 
 from frameledger.evolve.changes import Message
 from frameledger.frames import AnyFrame
@@ -18,6 +15,7 @@ from frameledger.ids import ContextId
 from frameledger.record import LogPosition, Record
 from frameledger_services.client import Client, StoredFrame, with_defaults
 from frameledger_services.client.reading import newest_version, next_offset
+from frameledger_services.database_types import Connection
 from frameledger_services.demo import people
 from frameledger_services.demo.harbour import Harbour
 from frameledger_services.demo.recording import Line, Stage
@@ -67,7 +65,7 @@ class Played:
 async def play(
     settings: Settings,
     client: Client,
-    connection: AsyncConnection[Any],
+    connection: Connection,
     context_id: ContextId,
     lines: Sequence[Line],
     stage: Stage,
@@ -144,7 +142,7 @@ class _Stand:
         self.first = self.first or places[0]
 
 
-async def _shown(connection: AsyncConnection[Any], frame: StoredFrame, note: str) -> ShownFrame:
+async def _shown(connection: Connection, frame: StoredFrame, note: str) -> ShownFrame:
     at = {"id": frame.context_id, "version": frame.version}
     written = await (await connection.execute(_WRITTEN, at)).fetchall()
     [(messages, tools)] = await (await connection.execute(_COUNTS, at)).fetchall()
@@ -153,7 +151,7 @@ async def _shown(connection: AsyncConnection[Any], frame: StoredFrame, note: str
 
 
 async def _read_back(
-    settings: Settings, connection: AsyncConnection[Any], talk: Talk, first: LogPosition
+    settings: Settings, connection: Connection, talk: Talk, first: LogPosition
 ) -> list[Record]:
     """Wait until no worker has a claim and all frames are stored. Returns all records of the conversation."""
     log: list[Record] = []

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from frameledger.fold import Conversation, Folding
 from frameledger.ids import ContextId
 from frameledger.record import Record, read
 from frameledger_services.client import StoredFrame
+from frameledger_services.database_types import Connection
 from frameledger_services.demo.harbour import BOOKING, Harbour
 from frameledger_services.demo.playing import Played
 
@@ -48,9 +47,7 @@ class Proof:
         return not self.differences and not self.wrong
 
 
-async def proved(
-    connection: AsyncConnection[Any], context_id: ContextId, played: Played, harbour: Harbour
-) -> Proof:
+async def proved(connection: Connection, context_id: ContextId, played: Played, harbour: Harbour) -> Proof:
     """Compare a finished conversation, and return the proof."""
     stored = [shown.frame for shown in played.frames]
     differing = await differences(connection, context_id, played.log, stored)
@@ -61,7 +58,7 @@ async def proved(
 
 
 async def differences(
-    connection: AsyncConnection[Any],
+    connection: Connection,
     context_id: ContextId,
     log: Sequence[Record],
     stored: Sequence[StoredFrame],
@@ -88,15 +85,13 @@ async def differences(
     return differing
 
 
-async def left_open(connection: AsyncConnection[Any], context_id: ContextId) -> list[str]:
+async def left_open(connection: Connection, context_id: ContextId) -> list[str]:
     """Returns a sentence for each open run, call and claim, and one if no run was answered."""
     cursor = await connection.execute(_OPEN, {"id": context_id})
     return [sentence for (sentence,) in await cursor.fetchall()]
 
 
-async def wrong_effects(
-    connection: AsyncConnection[Any], context_id: ContextId, harbour: Harbour
-) -> list[str]:
+async def wrong_effects(connection: Connection, context_id: ContextId, harbour: Harbour) -> list[str]:
     """Returns a sentence for each started call of `order_breakfast` that did not write exactly one booking."""
     started = await _started(connection, context_id)
     booked = Counter(one["call"] for one in harbour.bookings(started))
@@ -107,7 +102,7 @@ async def wrong_effects(
     ]
 
 
-async def _started(connection: AsyncConnection[Any], context_id: ContextId) -> list[str]:
+async def _started(connection: Connection, context_id: ContextId) -> list[str]:
     cursor = await connection.execute(_STARTED, {"id": context_id, "name": BOOKING})
     return [call for (call,) in await cursor.fetchall()]
 

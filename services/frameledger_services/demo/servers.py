@@ -11,10 +11,8 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.embedded import command_programs, stack
 from frameledger_services.embedded.directory import is_claimed, working_directory
 from frameledger_services.embedded.forked import ForkServer
@@ -86,7 +84,7 @@ async def servers(
 async def answering(
     used: Servers,
     commands: Mapping[str, Sequence[str]],
-    connection: AsyncConnection[Any],
+    connection: Connection,
     on_change: Callable[[Sequence[Process]], None],
     fork_server: ForkServer | None,
 ) -> AsyncIterator[Callable[[str], int]]:
@@ -130,7 +128,7 @@ async def answering(
             await supervisor.stop_all()
 
 
-async def _until_they_registered(connection: AsyncConnection[Any], programs: Mapping[str, Program]) -> None:
+async def _until_they_registered(connection: Connection, programs: Mapping[str, Program]) -> None:
     missing = set(programs)
     try:
         async with asyncio.timeout(WORKERS_WITHIN):

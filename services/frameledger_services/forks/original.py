@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 from operator import add
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger.frames import ForkedFrom, types_said_by
 from frameledger_services.client import forking
+from frameledger_services.database_types import Connection
 from frameledger_services.forks.answer import AnswerCall, ModelAnswer, UsedTokens
 from frameledger_services.store import reruns
 from frameledger_services.store.contexts import StoredContext
@@ -46,7 +44,7 @@ class Original:
     """Calls since, whose results can be given again."""
 
 
-async def original(connection: AsyncConnection[Any], context_id: str, version: int) -> Original:
+async def original(connection: Connection, context_id: str, version: int) -> Original:
     """Returns a moment with what is on record of it. Raises what `forking.moment` raises."""
     moment = await forking.moment(connection, context_id, version)
     runs = await reruns.runs_from(connection, context_id, version, MOST_RUNS)

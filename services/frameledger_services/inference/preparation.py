@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from frameledger_services import logs
 from frameledger_services.cancel_tools import cancelled_by
+from frameledger_services.database_types import Connection
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.instructions import Instructions
 from frameledger_services.providers.request import Request
@@ -32,9 +31,7 @@ and never changes."""
 _log = logs.get_logger("inference")
 
 
-async def read(
-    connection: AsyncConnection[Any], context_id: str, version: int
-) -> tuple[StoredContext, Sequence[str]]:
+async def read(connection: Connection, context_id: str, version: int) -> tuple[StoredContext, Sequence[str]]:
     """Returns the context at this version, and the names of the functions whose calls the model may cancel."""
     stored = await contexts.context(connection, context_id, version)
     if not stored.context.tools:

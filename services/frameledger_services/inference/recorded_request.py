@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import AsyncConnection
 from pydantic import ValidationError
 
 from frameledger.errors import NotFoundError
 from frameledger.frames import LLMFullResponseStartFrame
 from frameledger.record import decode
 from frameledger_services import claims
+from frameledger_services.database_types import Connection
 from frameledger_services.inference.preparation import CANCEL_TOOLS, CONFIG, apply_config, request_of
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
@@ -40,7 +40,7 @@ class RecordedRequest:
 
 
 async def recorded_request(
-    connection: AsyncConnection[Any], context_id: str, run_id: str, attempt: int | None = None
+    connection: Connection, context_id: str, run_id: str, attempt: int | None = None
 ) -> RecordedRequest:
     """Returns what is recorded of the request of a run's attempt, by default of the latest one.
 
@@ -85,7 +85,7 @@ def rebuild(recorded: RecordedRequest, create: Callable[[str], LLMService[Any]])
 
 
 async def _start(
-    connection: AsyncConnection[Any], context_id: str, run_id: str, attempt: int | None
+    connection: Connection, context_id: str, run_id: str, attempt: int | None
 ) -> LLMFullResponseStartFrame:
     starts = [
         frame

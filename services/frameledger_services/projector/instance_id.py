@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger.errors import FencedError
 from frameledger_services import logs
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.consumer import SESSION_MS
 from frameledger_services.store import projections
 
@@ -48,7 +46,7 @@ class Instance:
         return self.place if self.name is None else f"{self.name} {self.place}"
 
 
-async def check(connection: AsyncConnection[Any], topic: str, instance: Instance) -> None:
+async def check(connection: Connection, topic: str, instance: Instance) -> None:
     """Raise `DuplicateInstanceError` if a partition belongs to another instance of this name that has a session."""
     if instance.name is None:
         return
@@ -62,9 +60,7 @@ async def check(connection: AsyncConnection[Any], topic: str, instance: Instance
         )
 
 
-async def wait(
-    connection: AsyncConnection[Any], topic: str, instance: Instance, stopping: asyncio.Event
-) -> None:
+async def wait(connection: Connection, topic: str, instance: Instance, stopping: asyncio.Event) -> None:
     """Wait until no other instance has this name, or `stopping` is set. Raises `DuplicateInstanceError`."""
     loop = asyncio.get_running_loop()
     until, is_said = loop.time() + WAIT_SECONDS, False

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
 
-from psycopg import AsyncConnection, errors
+from psycopg import errors
 
 from frameledger_services import logs
+from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.metrics import ProjectorMetrics, clock
 from frameledger_services.store import projections
@@ -34,7 +34,7 @@ class Notifier:
 
     def __init__(
         self,
-        connection: AsyncConnection[Any],
+        connection: Connection,
         topic: str,
         failpoint: Failpoint,
         metrics: ProjectorMetrics | None = None,

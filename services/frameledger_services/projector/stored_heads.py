@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from psycopg import AsyncConnection
-
 from frameledger import stored
 from frameledger.decoding import decode
 from frameledger.errors import RefusedError
 from frameledger.evolve import Step, evolve
 from frameledger.ids import ContextId
+from frameledger_services.database_types import Connection
 from frameledger_services.projector.head import Counters, FoldedBy, Head
 from frameledger_services.store import erasures
 from frameledger_services.store import heads as statements
@@ -21,7 +20,7 @@ from frameledger_services.store.heads import StoredHead, Unfolded
 
 
 async def load(
-    connection: AsyncConnection[Any],
+    connection: Connection,
     context_ids: Sequence[ContextId],
     rebuild: Callable[[ContextId], Awaitable[None]] | None = None,
     *,
@@ -53,7 +52,7 @@ async def load(
     return heads
 
 
-async def beginning(connection: AsyncConnection[Any], context_id: ContextId) -> Head:
+async def beginning(connection: Connection, context_id: ContextId) -> Head:
     """Returns the head with which the present life of a conversation began: a new one, or that of its latest erasure.
     Its stored frames, folded in order, lead to the present head."""
     return head_after(context_id, (await erasures.beginnings(connection, [context_id])).get(context_id))
@@ -65,7 +64,7 @@ def head_after(context_id: ContextId, begins: Beginning | None) -> Head:
 
 
 async def _with_older_rebuilt(
-    connection: AsyncConnection[Any],
+    connection: Connection,
     loaded: dict[str, StoredHead],
     rebuild: Callable[[ContextId], Awaitable[None]],
     max_frames: int,

@@ -5,10 +5,7 @@ The partition of a key depends on the number of partitions, and offsets are comp
 
 from __future__ import annotations
 
-from typing import Any
-
-from psycopg import AsyncConnection
-
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.topics import TopicDescription, unreadable
 from frameledger_services.settings import Settings
@@ -27,7 +24,7 @@ async def describe(settings: Settings, topic: str) -> TopicDescription:
     return description
 
 
-async def pin(connection: AsyncConnection[Any], topic: TopicDescription) -> None:
+async def pin(connection: Connection, topic: TopicDescription) -> None:
     """Store the topic's id and number of partitions, unless they are stored. Raises `TopicChangedError` if they differ,
     or if the database was filled from a topic of another name.
 
@@ -39,7 +36,7 @@ async def pin(connection: AsyncConnection[Any], topic: TopicDescription) -> None
         raise TopicChangedError(problem)
 
 
-async def difference(connection: AsyncConnection[Any], topic: TopicDescription) -> str | None:
+async def difference(connection: Connection, topic: TopicDescription) -> str | None:
     """Returns how the topic differs from the one that the database was filled from, as text; None if it does not."""
     other = await topics.other_topic(connection, topic.name)
     if other is not None:

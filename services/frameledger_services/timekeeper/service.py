@@ -21,13 +21,12 @@ import asyncio
 import os
 import socket
 from contextlib import AsyncExitStack, suppress
-from typing import Any
 from uuid import uuid4
 
 import psycopg
-from psycopg import AsyncConnection
 
 from frameledger_services import claims, database, failpoints, logs, supervision, transient
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
@@ -123,7 +122,7 @@ class Timekeeper:
     def __init__(
         self,
         settings: Settings,
-        connection: AsyncConnection[Any],
+        connection: Connection,
         log: SettlementLog,
         registration: claims.Registration,
         failpoint: Failpoint,

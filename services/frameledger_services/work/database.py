@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
-from psycopg import AsyncConnection
 
 from frameledger_services import database, logs, transient
 from frameledger_services.database_types import Connection
@@ -35,7 +34,7 @@ class Database:
         self._settings = settings
         self._name = name
         self._on_reconnect = on_reconnect
-        self._connection: AsyncConnection[Any] | None = None
+        self._connection: Connection | None = None
         self._was_connected = False
         self._one_at_a_time = asyncio.Lock()
 
@@ -80,6 +79,6 @@ class Database:
                 await connection.close()
 
 
-async def connect(settings: Settings, name: str) -> AsyncConnection[Any]:
+async def connect(settings: Settings, name: str) -> Connection:
     """Returns a connection in autocommit. Raises one of `transient.DATABASE`."""
     return await database.connect(settings, f"frameledger {name}", role="frameledger_worker")

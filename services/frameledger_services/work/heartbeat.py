@@ -16,10 +16,10 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection
 
 from frameledger_services import claims, logs, transient
 from frameledger_services.claims import Heartbeat
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.work.database import connect
 from frameledger_services.work.lease import Lease
@@ -81,7 +81,7 @@ class HeartbeatThread:
 
     async def _beat(self, loop: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
         """Send heartbeats. Runs in the heartbeats' thread and event loop."""
-        connection: AsyncConnection[Any] | None = None
+        connection: Connection | None = None
         first, warned = True, False
         try:
             while not stop.is_set() and self._lease.valid():
@@ -151,7 +151,7 @@ class HeartbeatThread:
             await asyncio.sleep(min(left, 0.05))
 
 
-async def _close(connection: AsyncConnection[Any] | None) -> None:
+async def _close(connection: Connection | None) -> None:
     if connection is not None:
         with suppress(psycopg.Error):
             await connection.close()

@@ -22,6 +22,7 @@ from frameledger.frames import encode_frame
 from frameledger_services import access
 from frameledger_services.bench.road.pace import at_pace
 from frameledger_services.bench.road.stream import mixture
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 
@@ -31,7 +32,7 @@ PARTITION = 0
 class BareRoad:
     """Sends values to one partition, each with its number as its key, and stores them as rows of `bare_road`."""
 
-    def __init__(self, producer: Any, consumer: Any, connection: AsyncConnection[Any], topic: str) -> None:
+    def __init__(self, producer: Any, consumer: Any, connection: Connection, topic: str) -> None:
         self._producer = producer
         self._consumer = consumer
         self._connection = connection

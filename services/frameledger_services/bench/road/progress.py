@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.subprocess import Process
-from typing import Any
 
 from psycopg import AsyncConnection
 
 from frameledger_services import access
 from frameledger_services.bench.road.processes import BenchError
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL
 
@@ -37,7 +37,7 @@ async def until_projected(settings: Settings, records: int, process: Process, *,
         raise BenchError(f"The projector did not come to the end within {within:.0f} s.") from None
 
 
-async def _projected(connection: AsyncConnection[Any]) -> int:
+async def _projected(connection: Connection) -> int:
     cursor = await connection.execute("SELECT coalesce(sum(next_offset), 0)::bigint FROM projections")
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0])

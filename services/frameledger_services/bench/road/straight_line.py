@@ -25,6 +25,7 @@ from frameledger.frames import (
 )
 from frameledger.record import decode
 from frameledger_services import access
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.group_member import MAX_RECORDS
@@ -121,7 +122,7 @@ async def project(settings: Settings) -> None:
             await client.stop()
 
 
-async def _project(client: Any, connection: AsyncConnection[Any], topic: str) -> None:
+async def _project(client: Any, connection: Connection, topic: str) -> None:
     partitions = await _partitions(client, topic)
     places = [TopicPartition(topic, partition) for partition in partitions]
     client.assign(places)

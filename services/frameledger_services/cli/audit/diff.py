@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from psycopg import AsyncConnection
 
 from frameledger.tools import tool_names
 from frameledger_services.cli.terminal import (
@@ -25,6 +24,7 @@ from frameledger_services.cli.terminal import (
     text_diff,
 )
 from frameledger_services.cli.terminal.pager import Page, Piece
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import history
 from frameledger_services.store.moments import Moment
@@ -85,7 +85,7 @@ def diff(
 
 
 async def _read(
-    connection: AsyncConnection[Any], context: str, a: moment.At, b: moment.At | None
+    connection: Connection, context: str, a: moment.At, b: moment.At | None
 ) -> tuple[Moment, Moment, dict[str, Any]]:
     before, after = await moment.find(connection, context, a), await moment.find(connection, context, b)
     difference = await history.difference(connection, context, before.version, after.version)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import typer
-from psycopg import AsyncConnection
 
 from frameledger_services.cli.audit import trace_links
 from frameledger_services.cli.terminal import backend, escape, moment, options, output, pager
 from frameledger_services.cli.terminal.column_text import seconds, short_id
 from frameledger_services.cli.terminal.pager import Page, Piece
 from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import history
 from frameledger_services.store.history import RunLine
@@ -61,7 +60,7 @@ def runs(context: options.Context, as_json: options.AsJsonLines = False) -> None
 
 
 async def _read(
-    connection: AsyncConnection[Any], context: str, trace_url: str | None
+    connection: Connection, context: str, trace_url: str | None
 ) -> tuple[Moment, list[RunLine], dict[int, str]]:
     conversation, lines = (
         await moment.find(connection, context, None),

@@ -7,11 +7,11 @@ import json
 from typing import Annotated, Any
 
 import typer
-from psycopg import AsyncConnection
 
 from frameledger_services.cli.audit import trace_links
 from frameledger_services.cli.audit.render_why import render
 from frameledger_services.cli.terminal import backend, moment, options, output, pager, suggestion
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import history
 
@@ -56,7 +56,7 @@ def why(
 
 
 async def _read(
-    connection: AsyncConnection[Any],
+    connection: Connection,
     context: str,
     position: int,
     at: moment.At | None,

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from typing import Any
 
-from psycopg import AsyncConnection
 from rich.console import Console
 from rich.text import Text
 
 from frameledger.ids import ContextId
 from frameledger_services.cli.demo import query_result
+from frameledger_services.database_types import Connection
 from frameledger_services.demo.forgetting import Forgotten
 from frameledger_services.demo.playing import Played
 from frameledger_services.demo.proof import Proof
 
 
-async def look_back(
-    console: Console, connection: AsyncConnection[Any], context_id: ContextId, played: Played
-) -> None:
+async def look_back(console: Console, connection: Connection, context_id: ContextId, played: Played) -> None:
     """Print the SQL of the runs, the calls and earlier versions, with its results."""
     for title, sql in _questions(context_id, played):
         console.print()

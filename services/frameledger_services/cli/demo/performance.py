@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from psycopg import AsyncConnection
 from rich.console import Console
 from rich.text import Text
 
@@ -15,6 +14,7 @@ from frameledger_services.cli.demo import closing, next_steps, render
 from frameledger_services.cli.demo.plan import DemoPlan
 from frameledger_services.cli.up import services
 from frameledger_services.client import Client
+from frameledger_services.database_types import Connection
 from frameledger_services.demo import forgetting, playing, proof, recording
 from frameledger_services.demo.harbour import FILE, Harbour
 from frameledger_services.demo.playing import Played
@@ -74,7 +74,7 @@ class _Performance:
 
     plan: DemoPlan
     used: Servers
-    connection: AsyncConnection[Any]
+    connection: Connection
     harbour: Harbour
     stage: Stage
     kill: Callable[[str], int]

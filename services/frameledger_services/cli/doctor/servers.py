@@ -5,12 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection
 
 from frameledger_services.cli.doctor.finding import Finding
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import server
 from frameledger_services.store.server import Server
@@ -67,7 +66,7 @@ def connect_to_database(settings: Settings, error: psycopg.Error) -> str:
     return start_it(settings, "FRAMELEDGER_DATABASE_URL")
 
 
-async def findings(connection: AsyncConnection[Any]) -> list[Finding]:
+async def findings(connection: Connection) -> list[Finding]:
     """Returns the problems found, and a warning if this user may not see standbys."""
     return list(of(await server.look(connection)))
 

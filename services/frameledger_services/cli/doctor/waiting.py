@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger_services.cli.doctor.finding import Finding
+from frameledger_services.database_types import Connection
 from frameledger_services.store import dead_letters, work_to_do
 
 OLD_OUTBOX_SECONDS = 30.0
 
 
-async def findings(connection: AsyncConnection[Any]) -> AsyncIterator[Finding]:
+async def findings(connection: Connection) -> AsyncIterator[Finding]:
     """Yields all three findings, also if nothing waits."""
     left = await work_to_do.count(connection)
     rejected = await dead_letters.count_not_retried(connection)

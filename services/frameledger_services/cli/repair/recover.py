@@ -10,12 +10,12 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
-from psycopg import AsyncConnection
 from rich.console import Console
 
 from frameledger_services import database
 from frameledger_services.cli.repair import render_recovery
 from frameledger_services.cli.terminal import backend, options, output
+from frameledger_services.database_types import Connection
 from frameledger_services.event_log import reader
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.recovery import recover as recovering
@@ -90,7 +90,7 @@ async def _apply(
 ) -> tuple[int | None, Republished]:
     topic = examined.topic.name
 
-    async def work(_: Settings, connection: AsyncConnection[Any]) -> tuple[int | None, Republished]:
+    async def work(_: Settings, connection: Connection) -> tuple[int | None, Republished]:
         generation = examined.generation
         if examined.needs_generation:
             generation = await recovering.begin_generation(connection, examined)

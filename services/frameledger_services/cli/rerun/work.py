@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import typer
-from psycopg import AsyncConnection
 
 from frameledger_services.cli.rerun import render, report, to_json
 from frameledger_services.cli.rerun.desk import RerunOptions, desk_with
 from frameledger_services.cli.terminal import moment, output
+from frameledger_services.database_types import Connection
 from frameledger_services.forks import batch
 from frameledger_services.forks.compared import ComparedAnswers
 from frameledger_services.forks.summary import Summary
@@ -74,7 +73,7 @@ async def rerun_all(
     return totals.same == totals.reruns
 
 
-async def _version(connection: AsyncConnection[Any], context_id: str, at: moment.At | None) -> int:
+async def _version(connection: Connection, context_id: str, at: moment.At | None) -> int:
     conversation = await moment.find(connection, context_id, at)
     if at is not None:
         return conversation.version

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import psycopg
 import typer
-from psycopg import AsyncConnection, errors
+from psycopg import errors
 
 from frameledger.errors import FrameledgerError
 from frameledger_services.cli.terminal import output
+from frameledger_services.database_types import Connection
 from frameledger_services.exception_groups import first
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, connect, failure, has_no_answer
@@ -48,7 +49,7 @@ def expected_error(error: Exception, expected: tuple[type[Exception], ...]) -> B
 
 async def query(
     settings: Settings,
-    function: Callable[Concatenate[AsyncConnection[Any], _P], Awaitable[_T]],
+    function: Callable[Concatenate[Connection, _P], Awaitable[_T]],
     *arguments: _P.args,
     **options: _P.kwargs,
 ) -> _T:
@@ -64,7 +65,7 @@ async def query(
 
 
 @asynccontextmanager
-async def connection(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
+async def connection(settings: Settings) -> AsyncIterator[Connection]:
     """Yields a read-only connection for a long read. Raises what `query` raises."""
     try:
         async with await connect(settings) as connected:

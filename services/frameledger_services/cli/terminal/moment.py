@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import escape, output
+from frameledger_services.database_types import Connection
 from frameledger_services.store import contexts, moments
 from frameledger_services.store.contexts import ContextErasedError, NoSuchContextError
 from frameledger_services.store.moments import Moment
@@ -79,7 +79,7 @@ def fail_missing(error: NoSuchContextError) -> NoReturn:
     )
 
 
-async def find(connection: AsyncConnection[Any], context_id: str, at: At | None) -> Moment:
+async def find(connection: Connection, context_id: str, at: At | None) -> Moment:
     """Returns the requested version. Ends the command if the conversation or that version does not exist."""
     target = at or At()
     conversation = await moments.moment(connection, context_id, version=target.version, time=target.time)
@@ -95,9 +95,7 @@ async def find(connection: AsyncConnection[Any], context_id: str, at: At | None)
     return conversation
 
 
-async def find_range(
-    connection: AsyncConnection[Any], context_id: str, first: int | None, last: int | None
-) -> Moment:
+async def find_range(connection: Connection, context_id: str, first: int | None, last: int | None) -> Moment:
     """Returns the last version of a range, by default the newest. Ends the command if its first or last one does not
     exist."""
     if first is not None:

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger_services.cli.doctor import waiting, work
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.top.stages import Stages
+from frameledger_services.database_types import Connection
 from frameledger_services.store import activity, partition_progress, serving
 from frameledger_services.store.activity import Finished, InProgress, WentWrong
 
@@ -85,7 +83,7 @@ class Sample:
     needs: Sequence[Finding]
 
 
-async def take_snapshot(connection: AsyncConnection[Any], topic: str) -> Snapshot:
+async def take_snapshot(connection: Connection, topic: str) -> Snapshot:
     """Returns the current state. Takes a dozen statements on indexes of open work; their cost does not grow with the
     archive."""
     reach = await partition_progress.progress(connection, topic)

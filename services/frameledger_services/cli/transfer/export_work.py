@@ -10,12 +10,12 @@ from datetime import datetime
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import psycopg
-from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import backend, moment, progress
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections, contexts, transfer
 from frameledger_services.store.transfer import Exported
@@ -97,7 +97,7 @@ async def context(
 
 
 async def _each(
-    connection: AsyncConnection[Any],
+    connection: Connection,
     named: Sequence[str],
     since: datetime | None,
     export_one: Export,
@@ -123,7 +123,7 @@ async def _each(
 
 
 @asynccontextmanager
-async def _reading(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
+async def _reading(settings: Settings) -> AsyncIterator[Connection]:
     try:
         async with await connections.connect(settings, "frameledger export") as connection:
             yield connection

@@ -7,10 +7,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
-from psycopg import AsyncConnection
 
 from frameledger_services import database
 from frameledger_services.audit import proof_files
@@ -18,6 +17,7 @@ from frameledger_services.cli.terminal import backend, escape, options, output, 
 from frameledger_services.cli.terminal.input_file import readable, refuse_pipe
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.transfer.damaged import named_if_damaged
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, schema
 from frameledger_services.transfer import importing
@@ -95,7 +95,7 @@ async def _import(settings: Settings, path: Path, refolded: list[Checked]) -> Im
                 return await importing.write(connection, _lines(file), advance)
 
 
-async def _check(connection: AsyncConnection[Any], path: Path, refolded: list[Checked]) -> Imported:
+async def _check(connection: Connection, path: Path, refolded: list[Checked]) -> Imported:
     def noted(conversations: Iterator[Checked]) -> Iterator[Checked]:
         for conversation in conversations:
             if conversation.refolded:
