@@ -4,6 +4,7 @@ import asyncio
 import enum
 import math
 import threading
+from collections.abc import Sequence
 from datetime import date
 from typing import Annotated, Any, Literal, Optional
 from uuid import UUID
@@ -703,6 +704,61 @@ def test_a_literal_of_members_of_an_enum_takes_the_values_that_it_offers():
     assert signature.converted({"mode": "slow", "then": None}) == {"mode": Mode.SLOW, "then": None}
     with pytest.raises(ArgumentsError):
         signature.converted({"mode": "quick"})
+
+
+@pytest.mark.regression("worker 112")
+def test_a_literal_of_members_inside_of_another_type_takes_the_values_that_it_offers():
+    class Mode(enum.Enum):
+        FAST = "fast"
+        SLOW = "slow"
+
+    fast = Literal[Mode.FAST]
+
+    def go(
+        modes: list[Literal[Mode.FAST, Mode.SLOW]],
+        by_leg: dict[str, fast] | None = None,
+        pair: tuple[fast, int] | None = None,
+        many: Sequence[Annotated[fast, "x"]] = (),
+    ):
+        """Goes."""
+
+    signature = signature_of(go)
+    assert signature.schema.properties["modes"]["items"]["enum"] == ["fast", "slow"]
+    taken = signature.converted(
+        {"modes": ["slow", "fast"], "by_leg": {"a": "fast"}, "pair": ["fast", 1], "many": ["fast"]}
+    )
+    assert taken == {
+        "modes": [Mode.SLOW, Mode.FAST],
+        "by_leg": {"a": Mode.FAST},
+        "pair": (Mode.FAST, 1),
+        "many": [Mode.FAST],
+    }
+    with pytest.raises(ArgumentsError):
+        signature.converted({"modes": ["quick"]})
+
+
+@pytest.mark.regression("worker 113")
+def test_a_default_and_examples_that_look_like_a_schema_are_told_as_they_are():
+    point = {"type": "Feature", "properties": None}
+    titled = {"properties": {"a": {"title": "A", "default": 1}}}
+
+    class Place(BaseModel):
+        model_config = ConfigDict(json_schema_extra={"examples": [{"properties": ["a"]}]})
+        at: int
+
+    def show(
+        where: Annotated[dict[str, Any], Field(examples=[point, {"title": "x"}])],
+        place: Place,
+        near: dict[str, Any] = point,
+        form: dict[str, Any] = titled,
+    ):
+        """Shows a place."""
+
+    properties = schema_of(show).properties
+    assert properties["where"]["examples"] == [point, {"title": "x"}]
+    assert properties["place"]["examples"] == [{"properties": ["a"]}]
+    assert properties["near"]["default"] == point
+    assert properties["form"]["default"] == titled
 
 
 @pytest.mark.regression("worker 79")

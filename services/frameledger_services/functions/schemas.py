@@ -32,6 +32,9 @@ model, so it needs one."""
 
 _OF_METHODS = frozenset({"self", "cls"})
 
+_OF_VALUES = frozenset({"default", "const", "enum", "examples", "discriminator"})
+"""Keywords of a schema that hold values, and no schemas."""
+
 MOST_CHARACTERS = 300
 """Of a mistake in the arguments and of its place: the model chooses the keys of a dictionary."""
 
@@ -198,6 +201,10 @@ def _by_value(annotation: Any) -> Any:
             return Annotated[(_by_value(arguments[0]), *arguments[1:])]
         case origin if origin is Union or origin is UnionType:
             return Union[tuple(map(_by_value, arguments))]  # noqa: UP007  # made of what was found
+        case origin if origin is not None:
+            # Lists, dictionaries and the like. What has no such member stays the object that it is.
+            converted = tuple(map(_by_value, arguments))
+            return annotation if converted == arguments else origin[converted]
     return annotation
 
 
@@ -241,11 +248,9 @@ def _inlined(name: str, value: Any, definitions: Mapping[str, Any], inside: tupl
     if not isinstance(value, dict):
         return value
     rest = {
-        key: {inner: _untitled(_inlined(name, one, definitions, inside)) for inner, one in item.items()}
-        if key == "properties"
-        else _inlined(name, item, definitions, inside)
+        key: _keyword(name, key, item, definitions, inside)
         for key, item in value.items()
-        if key != "$ref" and (key != "default" or _is_json(item))
+        if key != "$ref" and (key not in ("default", "examples") or _is_json(item))
     }
     reference = value.get("$ref")
     if reference is None:
@@ -258,8 +263,18 @@ def _inlined(name: str, value: Any, definitions: Mapping[str, Any], inside: tupl
     return _untitled(_inlined(name, definitions[target], definitions, (*inside, target))) | rest
 
 
+def _keyword(name: str, key: str, item: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+    if key in _OF_VALUES:
+        # A value may look like a schema: GeoJSON has `properties`, and they may be null.
+        return item
+    if key == "properties":
+        return {inner: _untitled(_inlined(name, one, definitions, inside)) for inner, one in item.items()}
+    return _inlined(name, item, definitions, inside)
+
+
 def _is_json(default: Any) -> bool:
-    """Returns whether a default can be told to a model; `math.inf` cannot. The function has it all the same."""
+    """Returns whether a default, or examples, can be told to a model; `math.inf` cannot. The function has the default
+    all the same."""
     try:
         check_json(default)
     except ValueError:
