@@ -4,6 +4,7 @@ import pytest
 
 from frameledger.frames import FunctionCallsStartedFrame
 from frameledger_services.providers.anthropic_answer import AnthropicAnswer
+from frameledger_services.providers.errors import IncompleteCallError
 
 
 def answered(*events):
@@ -39,3 +40,22 @@ def test_arguments_at_the_beginning_of_a_block_count_until_others_come(pieces, a
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
     )
     assert [(call.function_name, call.arguments) for call in started.function_calls] == [("pay", arguments)]
+
+
+def ended_in_a_call(stop_reason, *pieces):
+    call = {"type": "tool_use", "id": "toolu_1", "name": "pay", "input": {}}
+    deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    return answered(
+        {"type": "content_block_start", "index": 0, "content_block": call},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
+        {"type": "message_delta", "delta": {"stop_reason": stop_reason}},
+    )
+
+
+@pytest.mark.regression("worker 114")
+def test_a_call_without_arguments_is_whole_if_the_server_ends_with_a_word_of_its_own():
+    announced, _ = ended_in_a_call("tool_calls")
+    assert announced.function_calls[0].arguments == "{}"
+    for reason, pieces in (("max_tokens", ()), ("tool_calls", ('{"amount": 1',))):
+        with pytest.raises(IncompleteCallError):
+            ended_in_a_call(reason, *pieces)

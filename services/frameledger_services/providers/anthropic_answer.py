@@ -108,7 +108,10 @@ class AnthropicAnswer:
         for place, arguments in self._inputs.items():
             self._calls.add(place, arguments=encoded(arguments).decode())
         reason = _FINISH.get(self.finish_reason)
-        calls = self._calls.whole(stopped_early=reason not in ("stop", "tool_calls"))
+        # A word of the server's own may be its end of a turn.
+        calls = self._calls.whole(
+            stopped_early=reason not in ("stop", "tool_calls"), empty_is_whole=reason is None
+        )
         if calls:
             yield self._announce(calls)
             reason = "tool_calls" if reason == "stop" else reason
