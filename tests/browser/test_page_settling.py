@@ -260,6 +260,19 @@ def test_who_is_too_late_is_told_so_and_keeps_what_was_written(browser, origin, 
     assert http.get("/contexts/raced/calls").json()["calls"][0]["result"] == "All of it."
 
 
+@pytest.mark.regression("gateway 93")
+def test_a_panel_that_was_opened_while_the_gateway_could_not_be_asked_asks_again(browser, origin, given):
+    with signed_in(browser, origin, given[1]["reader"]) as web:
+        web.page.route(
+            "**/read/diff?*", lambda route: route.fulfill(status=503, json={"title": "Away", "status": 503})
+        )
+        panel = web.open("read", tab="diff")
+        expect(panel.get_by_role("alert")).to_contain_text("Away")
+        web.page.unroute_all()
+        expect(panel.get_by_role("alert")).to_have_count(0)
+        expect(panel).to_contain_text("2 messages added")
+
+
 @pytest.mark.regression("gateway 92")
 def test_what_is_written_stays_while_the_gateway_cannot_be_asked(browser, origin, given):
     away = {"type": "/problems/draining", "title": "Gateway stopping", "detail": "The gateway is stopping."}

@@ -52,10 +52,10 @@ class Asker {
     );
     if (this.#stop.signal.aborted) return;
     this.#data = found.data;
-    const isKept = found.problem !== null && found.data !== null;
-    this.#isStale ||= isKept;
+    const passes = found.problem?.passes === true;
+    this.#isStale ||= passes;
     this.tell(found);
-    setTimeout(() => this.#rested(), isKept ? AGAIN_AFTER : NOT_BEFORE);
+    setTimeout(() => this.#rested(), passes ? AGAIN_AFTER : NOT_BEFORE);
   }
 
   end() {
@@ -63,8 +63,14 @@ class Asker {
   }
 
   #rested() {
+    if (this.#stop.signal.aborted) return;
+    if (document.hidden) {
+      // Nobody sees it: it waits until somebody does.
+      setTimeout(() => this.#rested(), AGAIN_AFTER);
+      return;
+    }
     this.#isAsking = false;
-    if (this.#isStale && !this.#stop.signal.aborted) this.ask();
+    if (this.#isStale) this.ask();
   }
 }
 
