@@ -46,9 +46,9 @@ class Database:
         return wanted_frames.FramePage(frames, True)
 
 
-def settle(stored, *, status="waiting", result="Granted.", key=None):
-    """Returns the answer to the result `Granted.`, or the id of the frame that it would publish. The stored frames have
-    the result `result`."""
+def settle(stored, *, status="waiting", result="Granted.", key=None, sent=b'"Granted."'):
+    """Returns the answer to the result that is `sent`, or the id of the frame that it would publish. The stored frames
+    have the result `result`."""
     published = []
 
     async def publish(context_id, frame, **_):
@@ -56,7 +56,7 @@ def settle(stored, *, status="waiting", result="Granted.", key=None):
         raise PublishedError
 
     async def receive():
-        return {"type": "http.request", "body": b'{"result":"Granted."}', "more_body": False}
+        return {"type": "http.request", "body": b'{"result":%b}' % sent, "more_body": False}
 
     headers = [(b"content-type", b"application/json")]
     if key is not None:
@@ -98,6 +98,21 @@ def test_a_result_that_settled_its_call_is_answered_again_though_the_call_reads_
 def test_a_key_that_settled_the_call_is_not_of_another_result():
     with pytest.raises(ProblemError) as problem:
         settle([("applied", None)], result="Refused.", key=b"k1")
+    assert problem.value.word == "key-reused"
+
+
+@pytest.mark.regression("gateway 94")
+@pytest.mark.parametrize(
+    ("sent", "is_same"),
+    [(b'{"approved":1}', False), (b'{"approved":true}', True), (b'{"approved":false}', False)],
+)
+def test_true_and_one_are_different_results_of_a_key(sent, is_same):
+    stored = {"result": {"approved": True}, "key": b"k1", "sent": sent}
+    if is_same:
+        assert settle([("applied", None)], **stored)[0] == 201
+        return
+    with pytest.raises(ProblemError) as problem:
+        settle([("applied", None)], **stored)
     assert problem.value.word == "key-reused"
 
 

@@ -23,6 +23,7 @@ from frameledger.record import decode
 from frameledger_services.client import NotVisibleError, PublishedFrame
 from frameledger_services.gateway import answers, body, contexts, parameters, preferences
 from frameledger_services.gateway.append import KEYS, publishing, source_of
+from frameledger_services.gateway.client_tools import is_same
 from frameledger_services.gateway.contexts import PATH
 from frameledger_services.gateway.frames import PAGE_BYTES
 from frameledger_services.gateway.media_types import JSON
@@ -160,7 +161,7 @@ def _settles(outcome: str | None, reason: str | None) -> bool:
 def _settled_by(earlier: Sequence[PagedFrame], key: str | None, result: Any) -> PagedFrame | None:
     """Returns which of this request's frames settles the call. Raises the problem `key-reused`."""
     settled = next((one for one in earlier if _settles(one.outcome, one.reason)), None)
-    if settled is not None and key is not None and _result_of(settled) != result:
+    if settled is not None and key is not None and not is_same(_result_of(settled), result):
         raise _key_reused()
     return settled
 

@@ -87,7 +87,7 @@ def beside(
     served = [one for one in held if not is_of_client(one)]
     names = set(tool_names(served))
     tools = [*served, *(one for one in requested if not names.intersection(tool_names([one])))]
-    return None if _is_same(tools, held) else tools
+    return None if is_same(tools, held) else tools
 
 
 def value(text: str) -> Any:
@@ -103,14 +103,14 @@ def value(text: str) -> Any:
     return parsed
 
 
-def _is_same(left: Any, right: Any) -> bool:
-    """Whether two values are one in JSON: 1 and 1.0 are, 1 and true are not."""
+def is_same(left: Any, right: Any) -> bool:
+    """Returns whether two values are one in JSON: 1 and 1.0 are, 1 and true are not."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return left.keys() == right.keys() and all(
-            _is_same(value, right[name]) for name, value in left.items()
+            is_same(value, right[name]) for name, value in left.items()
         )
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(map(_is_same, left, right))
+        return len(left) == len(right) and all(map(is_same, left, right))
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
