@@ -117,12 +117,20 @@ class FrameledgerLLMService(LLMService):
                 self._requests.flush()
             await self.push_frame(frame, direction)
         elif getattr(frame, "speculation", False):
-            # A speculative request uses a copy of the context, which is not recorded. The turn is answered at its end.
-            await self.broadcast_frame(theirs.EagerEndOfTurnCancelFrame)
+            await self._decline_speculation()
         elif frame.context is not self._requests.context:
             await self.push_error(ANOTHER_CONTEXT)
         else:
             await self._answer(frame.context)
+
+    async def _decline_speculation(self) -> None:
+        """A speculative request uses a copy of the context, which is not recorded. The turn is answered at its end. If
+        it has ended while this service was busy, the request was confirmed, and nobody else asks."""
+        gate = getattr(self, "_speculation_gate", None)
+        if gate is None or gate.is_speculating:
+            await self.broadcast_frame(theirs.EagerEndOfTurnCancelFrame)
+        elif not self.has_queued_frame(theirs.LLMContextFrame):
+            await self._answer(self._requests.context)
 
     async def run_inference(
         self,

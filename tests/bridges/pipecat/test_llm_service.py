@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import dataclasses
 import gc
 import inspect
 import json
@@ -19,6 +20,8 @@ from pipecat.frames.frames import (
     LLMContextFrame,
     LLMSummarizeContextFrame,
     LLMUpdateSettingsFrame,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
 )
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.services.llm_service import LLMService
@@ -43,6 +46,10 @@ from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
 
 pytestmark = CONNECTIONS_LEFT_OPEN
+
+
+def fields_of(kind):
+    return {one.name for one in dataclasses.fields(kind)}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -544,6 +551,35 @@ def test_what_was_never_asked_is_neither_interrupted_nor_ended():
         # The user's turn began with an interruption; the error is followed by none.
         assert "InterruptionFrame" not in kinds[kinds.index("ErrorFrame") :]
         assert {"LLMRunFrame", "LLMFullResponseEndFrame"}.isdisjoint(kinds)
+
+    asyncio.run(scene())
+
+
+@pytest.mark.regression("bridge 51")
+@pytest.mark.skipif("speculation" not in fields_of(LLMContextFrame), reason="it has no eager turns")
+def test_a_speculative_request_that_comes_after_the_end_of_its_turn_is_answered():
+    async def scene():
+        broker = NobodyAnswers()
+        ledger = FrameledgerObserver("call-7", connect=lambda: broker)
+        talk = Talk(ledger, LLMContext(), FrameledgerLLMService(ledger, begin_secs=0.3))
+        said = {"role": "user", "content": "Is anybody there?"}
+
+        async def play(bot):
+            speculative = {"context": LLMContext([said]), "speculation": True}
+            await talk.llm.queue_frame(LLMContextFrame(**speculative))
+            await bot.last.until("EagerEndOfTurnCancelFrame")
+            await bot.queue(UserStartedSpeakingFrame(), UserStoppedSpeakingFrame())
+            await bot.settle()
+            bot.context.add_message(said)
+            await talk.llm.queue_frame(LLMContextFrame(**speculative))
+            await until(lambda: bool(talk.errors))
+
+        async with asyncio.timeout(IN_PROCESS):
+            await talk.bot.run(play)
+        kinds = [one.type for one in broker.frames]
+        assert talk.bot.last.seen.count("EagerEndOfTurnCancelFrame") == 1
+        assert kinds.count("LLMRunFrame") == 1
+        assert "LLMMessagesAppendFrame" in kinds[: kinds.index("LLMRunFrame")]
 
     asyncio.run(scene())
 
