@@ -24,8 +24,9 @@ from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.forks.copies import Copies
 from frameledger_services.forks.pace import ReplayPace
-from frameledger_services.forks.replay import Replayer, ReplayRefusedError
-from frameledger_services.store import spending
+from frameledger_services.forks.replay import PAGE, Replayer, ReplayRefusedError
+from frameledger_services.settings import Settings
+from frameledger_services.store import replays, spending
 from frameledger_services.store.connections import Connections
 from frameledger_services.store.contexts import NoSuchContextError
 
@@ -59,6 +60,29 @@ def store(database, name):
     for value in BY_NAME[name].read_bytes().splitlines():
         log.add(name, value)
     project(database, log.records, sizes=(500,))
+
+
+@pytest.mark.regression("fault 126")
+def test_large_frames_are_read_few_at_a_time(database):
+    log = Log()
+    for _ in range(5):
+        log.add("ctx", encode_frame(append("x" * 3 * 1024 * 1024)))
+    project(database, log.records, sizes=(500,))
+
+    async def pages():
+        connections, after = Connections(Settings(database_url=database)), 0
+        try:
+            while page := await connections.read(replays.frames, "ctx", after, 4, PAGE):
+                yield [frame.version for frame in page]
+                after = page[-1].version
+        finally:
+            await connections.close()
+
+    async def read():
+        return [page async for page in pages()]
+
+    # A page ends with the frame that brings it beyond four megabytes.
+    assert asyncio.run(read()) == [[1, 2], [3, 4]]
 
 
 def test_a_history_is_heard_again_word_by_word(database, command):

@@ -39,7 +39,9 @@ from frameledger_services.store.replays import RecordedFrame
 SOURCE = "frameledger/replay"
 PAGE = 500
 TOGETHER = 200
-"""The maximum number of copies that are published together, if they are due at the same time."""
+TOGETHER_BYTES = 4 * 1024 * 1024
+"""Limits of the copies that are published together, if they are due at the same time: the one that reaches the second
+is the last."""
 
 
 class ReplayRefusedError(RefusedError):
@@ -53,7 +55,7 @@ async def recorded_frames(
     connections: Connections, context_id: str, first: int, last: int
 ) -> AsyncIterator[RecordedFrame]:
     """Yields the frames of a conversation from one version to another, in order. Memory does not grow with their
-    number."""
+    number, nor with the size of all."""
     after = first - 1
     while page := await connections.read(replays.frames, context_id, after, last, PAGE):
         for frame in page:
@@ -93,17 +95,19 @@ class Replayer:
         placed, opened_ms = await self._open(copies, topic, first)
         copied = left_out = 0
         due: list[Outgoing] = []
+        due_bytes = 0
         async for recorded in recorded_frames(self._connections, copies.context_id, first, last):
             seconds, _ = pace.wait_for(time_of(recorded))
-            if due and (seconds > 0 or len(due) >= TOGETHER):
+            if due and (seconds > 0 or len(due) >= TOGETHER or due_bytes >= TOGETHER_BYTES):
                 await self._producer.publish(topic, due)
-                due = []
+                due, due_bytes = [], 0
                 tell(recorded.version - 1)
             await pace.wait(seconds)
             records = _copy(copies, placed, recorded, opened_ms)
             if records:
                 copied += 1
                 due += records
+                due_bytes += sum(len(record.value) for record in records)
             else:
                 left_out += 1
         await self._producer.publish(topic, due)

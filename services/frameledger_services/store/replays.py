@@ -13,6 +13,7 @@ from uuid import UUID
 from frameledger_services.database_types import Connection
 from frameledger_services.store import client_calls
 from frameledger_services.store.client_calls import BegunCall
+from frameledger_services.store.frame_pages import PAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,9 @@ class RecordedFrame:
 async def frames(
     connection: Connection, context_id: str, after: int, until: int, limit: int
 ) -> list[RecordedFrame]:
-    """Returns the frames of a conversation after a version and up to another one, in order, `limit` at most."""
-    cursor = await connection.execute(_FRAMES, (context_id, after, until, limit))
+    """Returns the frames of a conversation after a version and up to another one, in order: `limit` at most, and ended
+    by the one that brings their payloads beyond `PAGE_BYTES`. Empty only if there are none."""
+    cursor = await connection.execute(_FRAMES, (context_id, after, until, limit, PAGE_BYTES))
     recorded = [
         RecordedFrame(
             *(*frame, None if written is None else WrittenMessage(written, number, position), keeps)
@@ -111,7 +113,12 @@ _FRAMES = """
         frames.causation_id, convert_to(frames.payload::text, 'UTF8') AS payload, runs.attempt, runs.claim,
         written.version AS written_version, written.position - 1 - before.position AS written_number, written.position,
         kept.message
-    FROM frames
+    FROM (
+        SELECT *, sum(octet_length(payload::text)) OVER (ORDER BY version) - octet_length(payload::text) AS bytes_before
+        FROM (
+            SELECT * FROM frames WHERE context_id = %s AND version > %s AND version <= %s ORDER BY version LIMIT %s
+        ) AS next
+    ) AS frames
     LEFT JOIN runs ON runs.context_id = frames.context_id AND runs.run_id = frames.run_id
     LEFT JOIN LATERAL (
         SELECT messages.era, messages.position, messages.valid_from AS version
@@ -148,7 +155,6 @@ _FRAMES = """
             AND rewriting.type = 'LLMMessageRewriteFrame'
         LIMIT 1
     ) AS kept ON true
-    WHERE frames.context_id = %s AND frames.version > %s AND frames.version <= %s
+    WHERE frames.bytes_before <= %s
     ORDER BY frames.version
-    LIMIT %s
 """
