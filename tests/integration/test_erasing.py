@@ -44,7 +44,8 @@ from frameledger_services.projector.rebuild import rebuild
 from frameledger_services.recovery import unpark as unparking
 from frameledger_services.recovery.copies import copy
 from frameledger_services.recovery.unpark import unpark
-from frameledger_services.store import binary_copy, dead_letters, lost_frames
+from frameledger_services.store import binary_copy, contexts, dead_letters, lost_frames
+from frameledger_services.store.contexts import NoSuchVersionError
 from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.lost_frames import LostRange
 
@@ -427,6 +428,26 @@ def test_erased_without_a_record_it_goes_on_from_the_receipt_too(database):
     project(database, log.records[2:])
     assert one(database, "SELECT version FROM contexts") == (3,)
     assert one(database, "SELECT intact FROM verify_chain('ctx')") == (True,)
+
+
+@pytest.mark.regression("fault 127")
+def test_a_version_that_was_erased_has_no_context_in_the_next_life(database):
+    log = Log()
+    for value in (say("a"), say("b")):
+        log.add("ctx", value)
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        connection.execute("SELECT erase('ctx', 'asked')")
+    log.add("ctx", say("c"))
+    project(database, log.records[2:])
+
+    async def read():
+        async with await psycopg.AsyncConnection.connect(database) as connection:
+            with pytest.raises(NoSuchVersionError, match="it has 2 to 3"):
+                await contexts.context(connection, "ctx", 1)
+            return [await contexts.context(connection, "ctx", version) for version in (0, 2, 3, None)]
+
+    assert [len(stored.context.messages) for stored in asyncio.run(read())] == [0, 0, 1, 1]
 
 
 def test_a_receipt_from_before_lives_went_on_does_not_change_a_life_that_began_at_1(database):

@@ -209,7 +209,7 @@ def no_such_form(request: Request, context_id: str, error: FrameledgerError) -> 
 
 def _check_version(context_id: str, found: ContextHead) -> None:
     if not found.exists:
-        raise NoSuchVersionError(context_id, found.version, found.newest)
+        raise NoSuchVersionError(context_id, found.version, found.newest, found.first)
 
 
 async def missing(parts: Parts, context_id: str) -> Exception:

@@ -49,13 +49,16 @@ class ContextErasedError(NoSuchContextError):
 
 
 class NoSuchVersionError(NotFoundError):
-    """The conversation has fewer frames than that.
+    """The conversation has fewer frames than that, or the version was erased.
 
     Remedy: Ask for a version up to `newest`, or for None, the newest one.
     """
 
-    def __init__(self, context_id: str, version: int, newest: int) -> None:
-        super().__init__(f"The context {context_id!r} has no version {version}; it has 0 to {newest}.")
+    def __init__(self, context_id: str, version: int, newest: int, erased: int = 0) -> None:
+        super().__init__(
+            f"The context {context_id!r} has no version {version}; it has {erased} to {newest}."
+            + (" Earlier versions were erased." if erased else "")
+        )
         self.context_id = context_id
         self.version = version
         self.newest = newest
@@ -101,10 +104,10 @@ async def context(connection: Connection, context_id: str, version: int | None =
     row = await cursor.fetchone()
     if row is None:
         raise await missing(connection, context_id)
-    newest, at, parked_version, *terms, messages, answers, positions = row
+    newest, at, erased, parked_version, *terms, messages, answers, positions = row
     tools, tool_choice, settings, prompt_caching, skip_tts, limits, mirror = map(_loads, terms)
-    if not 0 <= at <= newest:
-        raise NoSuchVersionError(context_id, at, newest)
+    if at and not erased <= at <= newest:
+        raise NoSuchVersionError(context_id, at, newest, erased)
     wire = {
         # Read as one text, which is quicker than to read each message.
         "messages": loads(f"[{messages or ''}]"),
@@ -190,7 +193,13 @@ that most conversations have."""
 
 CONTEXT = f"""
     SELECT
-        head.version, at.version, head.parked_version,
+        head.version, at.version,
+        -- As context_at(): a version before an erasure does not exist any more. The newest one always does.
+        CASE
+            WHEN %(version)s::bigint IS NULL THEN 0
+            ELSE coalesce((SELECT min(kept.version) - 1 FROM frames AS kept WHERE kept.context_id = %(id)s), 0)
+        END,
+        head.parked_version,
         setting_at(context_id, 'tools', at.version)::text,
         setting_at(context_id, 'tool_choice', at.version)::text,
         setting_at(context_id, 'settings', at.version)::text,
