@@ -47,6 +47,23 @@ def test_in_a_stream_the_words_say_it(kinds, kind):
     assert type(http_errors.in_the_stream("p", message="w", kinds=kinds)) is kind
 
 
+@pytest.mark.regression("worker 115")
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("400", errors.RefusedContextError),
+        ("401", errors.ProviderRefusedError),
+        ("429", errors.ProviderUnavailableError),
+        ("200", errors.ProviderUnavailableError),
+        ("4000", errors.ProviderUnavailableError),
+    ],
+)
+def test_a_code_may_be_a_status_as_text(code, kind):
+    error = http_errors.in_the_stream("p", message="w", kinds=(code, None))
+    assert type(error) is kind
+    assert (error.code == "rate_limited") == (code == "429")
+
+
 @pytest.mark.parametrize(
     ("headers", "secs"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -16,6 +17,8 @@ from frameledger_services.providers.errors import (
 MALFORMED = (ValueError, RecursionError)
 """Errors of reading a stream whose event is not JSON, is too deep, has a number of too many digits, or does not fit
 into a frame. Python has no narrower class for all of them."""
+
+_STATUS = re.compile(r"[45][0-9]{2}")
 
 _LONGEST = 500
 """Characters of the provider's message that are passed on."""
@@ -76,10 +79,20 @@ def in_the_stream(
     provider: str, *, message: str, kinds: tuple[object, ...], secret: str | None = None
 ) -> ProviderError:
     """Returns the error that a provider reports within a stream: by its kinds; unknown ones are transient."""
-    status = next((kind for kind in kinds if isinstance(kind, int) and 400 <= kind < 600), None)
+    status = next(filter(None, map(_status, kinds)), None)
     if status is None:
         status = next((_STATUS_OF[kind] for kind in _texts(kinds) if kind in _STATUS_OF), 500)
     return _error(f"{provider} ended its answer with an error", status, message, {}, kinds, secret)
+
+
+def _status(kind: object) -> int | None:
+    """Returns the status that a kind is, as a number or, as Azure writes it, as text; None if it is none."""
+    match kind:
+        case int() if 400 <= kind < 600:
+            return kind
+        case str() if _STATUS.fullmatch(kind):
+            return int(kind)
+    return None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
