@@ -277,6 +277,16 @@ def test_a_cancel_tool_refuses_with_reasons():
     assert len(many.why) < 10_000
 
 
+@pytest.mark.regression("worker 116")
+@pytest.mark.parametrize("written", ["", " "])
+def test_a_cancel_tool_takes_an_empty_id_for_none(written):
+    one, two = CancellableCall("a", 1, {}), CancellableCall("b", 2, {})
+    assert choose_call("f", [one], written) is one
+    unclear = choose_call("f", [one, two], written)
+    assert isinstance(unclear, NothingCancelled)
+    assert "say which one" in unclear.why
+
+
 @pytest.mark.regression("worker 56")
 def test_what_is_wrong_is_told_in_few_words_however_long_the_keys_of_arguments_are():
     def label(counts: dict[str, list[int]]): ...

@@ -37,13 +37,14 @@ class NothingCancelled:
 def choose_call(
     function_name: str, running: Sequence[CancellableCall], tool_call_id: str | None
 ) -> CancellableCall | NothingCancelled:
-    """Returns the call that the model means, or a message that lists those that run."""
+    """Returns the call that the model means, or a message that lists those that run. A blank id is none: models write
+    that for an argument that may be left out."""
     if not running:
         return NothingCancelled(f"Nothing was cancelled: no call of `{function_name}` is running.")
-    if tool_call_id is not None:
-        for call in running:
-            if call.tool_call_id == tool_call_id:
-                return call
+    for call in running:
+        if call.tool_call_id == tool_call_id:
+            return call
+    if tool_call_id and tool_call_id.strip():
         return NothingCancelled(
             f"Nothing was cancelled: {tool_call_id!r} is no running call of `{function_name}`. "
             f"Running are: {_listed(running)}."
