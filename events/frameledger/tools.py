@@ -195,9 +195,10 @@ class ToolChanges:
 def tool_changes(before: object, after: object) -> ToolChanges:
     """What differs between two tool lists by name. A tool that only changed its definition is no change."""
     old, new = tool_names(before), tool_names(after)
+    were, are = frozenset(old), frozenset(new)
     return ToolChanges(
-        added=tuple(name for name in new if name not in old),
-        removed=tuple(name for name in old if name not in new),
+        added=tuple(name for name in new if name not in were),
+        removed=tuple(name for name in old if name not in are),
     )
 
 

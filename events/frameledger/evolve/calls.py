@@ -92,10 +92,14 @@ def commit(draft: Draft, run_id: RunId, attempt: Attempt) -> None:
 def dispatch_next(draft: Draft) -> None:
     """One sequential queue per context, across batches: the next call is dispatched when the one before it has
     settled or waits (RA5.sequential). One that a client answers waits at once, so that more than one may come."""
-    while queued := [call for call in draft.calls.open.values() if call.stage == "queued"]:
-        if any(_holds_the_queue(call) for call in draft.calls.open.values()):
+    queued = [call for call in draft.calls.open.values() if call.stage == "queued"]
+    if not queued or any(_holds_the_queue(call) for call in draft.calls.open.values()):
+        return
+    for call in sorted(queued, key=open_calls.place):
+        _dispatch(draft, call)
+        dispatched = draft.calls.open.get(call.tool_call_id)
+        if dispatched is not None and _holds_the_queue(dispatched):
             return
-        _dispatch(draft, min(queued, key=open_calls.place))
 
 
 def interrupted(draft: Draft) -> set[str]:
@@ -130,12 +134,12 @@ def forget_announced(draft: Draft, run_id: RunId | None, response: Version | Non
     them any more. A result that waited for them waits no longer (R3.7)."""
     if not draft.calls.open:
         return
-    touched = []
+    touched: dict[str, None] = {}
     for call in open_calls.unstarted(draft):
         if call.stage == "announced" and call.announced is not None:
             of_run = run_id is not None and call.announced.run_id == run_id
             if of_run or (response is not None and call.announced.response == response):
-                touched.append(call.group)
+                touched[call.group] = None
                 open_calls.forget(draft, call)
     groups.wait_no_longer(draft, touched)
 

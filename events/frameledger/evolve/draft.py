@@ -15,8 +15,8 @@ from frameledger.evolve.changes import (
     MessageEnded,
     MessageReplaced,
 )
-from frameledger.evolve.state import MessageCursor, Speech, State
-from frameledger.ids import ContextId, Era, Position, RunId, Version
+from frameledger.evolve.state import Call, Group, MessageCursor, Speech, State
+from frameledger.ids import ContextId, Era, Position, RunId, ToolCallId, Version
 from frameledger.json_values import size, size_of_text
 
 
@@ -29,6 +29,8 @@ class Draft:
         "changes",
         "context_id",
         "erased",
+        "own_groups",
+        "own_open",
         "pace",
         "place",
         "rejected_turn",
@@ -53,6 +55,10 @@ class Draft:
         self.pace = before.pace
         self.rejected_turn = before.rejected_turn
         self.changes: list[Change] = []
+        # The open calls and the groups that this draft has made: no state has them yet, so they are changed in place.
+        # A copy for each call would take a frame with thousands of them minutes.
+        self.own_open: dict[ToolCallId, Call] | None = None
+        self.own_groups: dict[str, Group] | None = None
 
     def frozen(self) -> State:
         return State(

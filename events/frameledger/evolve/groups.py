@@ -174,6 +174,8 @@ def _unite(draft: Draft, *, into: str, key: str) -> None:
 
 
 def _put(draft: Draft, key: str, group: Group) -> None:
-    calls = draft.calls
-    groups = {**calls.groups, key: group}
-    draft.calls = Calls(calls.open, groups, calls.barred, calls.settled, calls.ambiguous)
+    calls, own = draft.calls, draft.own_groups
+    if own is None or calls.groups is not own:
+        own = draft.own_groups = {**calls.groups}
+        draft.calls = Calls(calls.open, own, calls.barred, calls.settled, calls.ambiguous)
+    own[key] = group

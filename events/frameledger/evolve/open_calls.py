@@ -23,9 +23,7 @@ AMBIGUOUS_REMEMBERED = 256
 
 def put(draft: Draft, call: Call) -> None:
     """Open a call, or let it take the place of what it was."""
-    calls = draft.calls
-    all_open = {**calls.open, call.tool_call_id: call}
-    draft.calls = Calls(all_open, calls.groups, calls.barred, calls.settled, calls.ambiguous)
+    _own(draft)[call.tool_call_id] = call
 
 
 def dispatch(draft: Draft, call: Call) -> None:
@@ -36,8 +34,9 @@ def dispatch(draft: Draft, call: Call) -> None:
 
 def settle(draft: Draft, call: Call, end: CallEnd, value: Any = None) -> None:
     """Close a call; its id may serve a new one. Its group stays until the end of the step."""
+    still_open = _own(draft)
+    still_open.pop(call.tool_call_id, None)
     calls = draft.calls
-    still_open = {name: one for name, one in calls.open.items() if name != call.tool_call_id}
     settled = (*calls.settled, call.tool_call_id)[-SETTLED_REMEMBERED:]
     ambiguous = calls.ambiguous
     if end == "ambiguous":
@@ -45,6 +44,15 @@ def settle(draft: Draft, call: Call, end: CallEnd, value: Any = None) -> None:
         ambiguous = (*ambiguous, one)[-AMBIGUOUS_REMEMBERED:]
     draft.calls = Calls(still_open, calls.groups, calls.barred, settled, ambiguous)
     draft.changes.append(CallSettled(key(call), call.tool_call_id, end, value))
+
+
+def _own(draft: Draft) -> dict[ToolCallId, Call]:
+    """The open calls as the draft's own: copied from the state once, however many calls its frame changes."""
+    calls, own = draft.calls, draft.own_open
+    if own is None or calls.open is not own:
+        own = draft.own_open = {**calls.open}
+        draft.calls = Calls(own, calls.groups, calls.barred, calls.settled, calls.ambiguous)
+    return own
 
 
 def forget(draft: Draft, call: Call) -> None:
