@@ -18,7 +18,7 @@ from frameledger.evolve.state import State
 from frameledger.ids import Position
 from frameledger.values import replace
 
-FOLD_VERSION = 10
+FOLD_VERSION = 11
 """Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
 
 2: ambiguous calls are remembered, and when a turn was stopped.
@@ -33,6 +33,7 @@ FOLD_VERSION = 10
 9: the attempt of an announcement that names no run does not count as another announcer.
 10: a result whose place was replaced releases those that waited for its call; a start that rejects its turn rejects the
    turn's words; an interruption or an end of a mirror that was superseded does not count.
+11: a response of which a part was written before the user spoke stays as it was said.
 """
 
 

@@ -18,6 +18,7 @@ from frameledger.evolve.changes import (
 from frameledger.evolve.state import Call, Group, MessageCursor, Speech, State
 from frameledger.ids import ContextId, Era, Position, RunId, ToolCallId, Version
 from frameledger.json_values import size, size_of_text
+from frameledger.values import replace
 
 
 class Draft:
@@ -118,7 +119,10 @@ class Draft:
         """The last response's text stays as it is: the user has spoken since, or the history was replaced (R6.7)."""
         speech = self.speech
         if speech.said is not None:
-            self.speech = Speech(speech.response, speech.thought, None, speech.bot_since)
+            response = speech.response
+            if response is not None and speech.said:
+                response = replace(response, stays=True)
+            self.speech = Speech(response, speech.thought, None, speech.bot_since)
 
     def _add(self, message: Message, length: int, run_id: RunId | None) -> Position:
         place = self.place

@@ -96,7 +96,14 @@ def said(draft: Draft, frame: TextFrame, carries_spaces: bool) -> Reason | None:
     if frame.append_to_context and frame.text:
         text = plus(response.text, frame.text, carries_spaces)
         draft.speech = Speech(
-            Response(response.opened_version, response.run_id, response.fenced, text, response.counts_as),
+            Response(
+                response.opened_version,
+                response.run_id,
+                response.fenced,
+                text,
+                response.counts_as,
+                response.stays,
+            ),
             speech.thought,
             speech.said,
             speech.bot_since,
@@ -236,6 +243,6 @@ def _write(draft: Draft, response: Response) -> Position | None:
     if position is None:
         return None
     speech = draft.speech
-    positions = (*(speech.said or ()), position)
+    positions = None if response.stays else (*(speech.said or ()), position)
     draft.speech = Speech(speech.response, speech.thought, positions, speech.bot_since)
     return position

@@ -93,7 +93,8 @@ class Response:
 
     `fenced` says that its frames name their run and attempt; those of a plain response name none, also when it
     answers the open run implicitly (RA5.adopt). One that answers no run counts as a run by itself, `counts_as`: the one
-    that was noted last, or one of its own (RA5.counted).
+    that was noted last, or one of its own (RA5.counted). `stays`: a part of it was written before the user spoke or the
+    history was replaced, so that `heard_text` corrects nothing of it any more (R6.7).
     """
 
     opened_version: Version
@@ -101,6 +102,7 @@ class Response:
     fenced: bool = False
     text: Text | None = None
     counts_as: RunId | None = None
+    stays: bool = False
 
 
 @value

@@ -199,3 +199,29 @@ def test_what_is_written_after_the_users_words_is_corrected_and_what_is_not_writ
 
 def test_a_response_that_ended_without_text_has_none_to_correct():
     assert play(start(), end(), interrupt("I")).messages == []
+
+
+@pytest.mark.regression("fault 113")
+@pytest.mark.parametrize("writes", [push(), end()], ids=["a part", "the end"])
+@pytest.mark.parametrize(
+    ("since", "between"),
+    [(hear("hm"), ["user: hm"]), (append("hm"), ["user: hm"])],
+    ids=["heard", "appended"],
+)
+def test_a_response_of_which_a_part_was_written_before_the_users_words_stays_as_it_was_said(
+    since, between, writes
+):
+    """What was heard is of the whole response: in the place of its last part it would say the first one again."""
+    said = [start(), tokens("One."), push(), since, tokens("Two. Three.")]
+    assert play(said, writes, interrupt("One. Two.")).texts == [
+        "assistant: One.",
+        *between,
+        "assistant: Two. Three.",
+    ]
+    replaced = [start(), tokens("One."), push(), update("new"), tokens("Two. Three.")]
+    assert play(replaced, writes, interrupt("One. Two.")).texts == ["user: new", "assistant: Two. Three."]
+
+
+def test_the_next_response_is_corrected_again():
+    said = [start(), tokens("One."), push(), hear("hm"), tokens("Two."), end()]
+    assert play(said, answer("Three. Four."), interrupt("Three.")).texts[-1] == "assistant: Three."
