@@ -29,6 +29,7 @@ from frameledger.frames import (
     LLMContextFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
+    LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
     LLMRunFrame,
@@ -304,6 +305,26 @@ def test_what_was_said_before_an_interruption_is_given_as_one_text():
     aggregator = LLMFullResponseAggregator()
     begun = [LLMFullResponseStartFrame(), LLMTextFrame(text="Once"), LLMTextFrame(text=" upon")]
     assert given(aggregator, *begun, InterruptionFrame()) == [TextFrame(text="Once upon")]
+
+
+@pytest.mark.regression("fault 115")
+def test_words_of_the_user_that_waited_for_an_answer_are_no_answer():
+    aggregator = LLMFullResponseAggregator()
+    waiting = LLMMessagesAppendFrame(
+        messages=[{"role": "user", "content": "And then?"}], run_llm=True, second_input="coalesce"
+    )
+    begun = [LLMRunFrame(), LLMFullResponseStartFrame(), LLMTextFrame(text="Once"), waiting]
+    assert given(aggregator, *begun, LLMFullResponseEndFrame()) == [TextFrame(text="Once")]
+    assert aggregator.messages == (assistant("Once"), {"role": "user", "content": "And then?"})
+
+
+@pytest.mark.regression("fault 115")
+def test_a_message_that_a_client_rewrites_is_no_answer():
+    aggregator = LLMFullResponseAggregator()
+    given(aggregator, *answer(LLMTextFrame(text="Once")))
+    for message in (assistant("Twice"), {"role": "user", "content": "Why?"}):
+        assert given(aggregator, LLMMessageRewriteFrame(position=1, message=message)) == []
+        assert aggregator.messages == (message,)
 
 
 @pytest.mark.rule("R6.7")

@@ -130,4 +130,5 @@ class LLMFullResponseAggregator(LLMAssistantResponseAggregator):
         super().__init__()
 
     def _output(self) -> tuple[Frame, ...]:
-        return (TextFrame(text=self._held.said),) if self._held.said else ()
+        # With the end of a response, words of the user that waited for it may be written too (R7.5).
+        return (TextFrame(text=self._held.answer),) if self._held.answer else ()

@@ -15,6 +15,7 @@ from frameledger.frames import (
     Frame,
     KnownFrame,
     LLMContextFrame,
+    LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
     OfRun,
@@ -22,6 +23,14 @@ from frameledger.frames import (
 from frameledger.ids import ContextId
 
 Role = Literal["user", "assistant"]
+
+_OF_MESSAGES = (
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMMessageRewriteFrame,
+    LLMContextFrame,
+)
+"""What clients say about the messages themselves: nobody has said these now."""
 
 
 class Half(ABC):
@@ -61,7 +70,8 @@ class Half(ABC):
 
 
 class Held:
-    """A conversation in memory: its state, what its last frame requested and wrote, and the last text of each side."""
+    """A conversation in memory: its state, what its last frame requested and wrote (`said` by either side, `answer` by
+    the assistant), and the last text of each side."""
 
     def __init__(self, context: HasWire) -> None:
         wire = context.to_wire()
@@ -69,6 +79,7 @@ class Held:
         self.folding = Folding(Conversation.starting(ContextId("in memory"), terms, wire["messages"]))
         self.asked = False
         self.said = ""
+        self.answer = ""
         self._collected: dict[Role | None, str] = {"user": "", "assistant": "", None: ""}
 
     def take(self, frame: KnownFrame) -> bool:
@@ -77,7 +88,8 @@ class Held:
         changes = () if step is None else step.changes
         self.asked = any(isinstance(change, RunRequested) for change in changes)
         self.said = ""
-        if not isinstance(frame, LLMMessagesAppendFrame | LLMMessagesUpdateFrame | LLMContextFrame):
+        self.answer = ""
+        if not isinstance(frame, _OF_MESSAGES):
             for change in changes:
                 if isinstance(change, MessageAppended | MessageReplaced):
                     self._collect(change.message)
@@ -99,6 +111,8 @@ class Held:
         if role in ("user", "assistant") and isinstance(text, str):
             self._collected |= {role: text, None: text}
             self.said = text
+            if role == "assistant":
+                self.answer = text
 
 
 def known_frame(frame: object) -> KnownFrame | None:
