@@ -59,3 +59,19 @@ def test_a_call_without_arguments_is_whole_if_the_server_ends_with_a_word_of_its
     for reason, pieces in (("max_tokens", ()), ("tool_calls", ('{"amount": 1',))):
         with pytest.raises(IncompleteCallError):
             ended_in_a_call(reason, *pieces)
+
+
+@pytest.mark.regression("worker 117")
+@pytest.mark.parametrize("following", [[{"type": "tool_use", "id": "toolu_1", "name": "pay"}], []])
+def test_a_thought_ends_with_the_next_block_or_the_answer_if_the_server_does_not_say_so(following):
+    blocks = [{"type": "thinking", "thinking": "Pay.", "signature": "s"}, *following]
+    frames = answered(
+        *(
+            {"type": "content_block_start", "index": index, "content_block": block}
+            for index, block in enumerate(blocks)
+        ),
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+    )
+    _, said, ended, *calls, _ = frames
+    assert (said.text, ended.signature) == ("Pay.", "s")
+    assert [type(one) for one in calls] == [FunctionCallsStartedFrame] * len(following)

@@ -59,8 +59,7 @@ class AnthropicAnswer:
             case "content_block_delta":
                 yield from self._go_on(place, an_object(event.get("delta")))
             case "content_block_stop":
-                if place in self._signatures:
-                    yield LLMThoughtEndFrame(signature=self._signatures.pop(place) or None)
+                yield from self._end_thought(place)
             case "message_delta":
                 self._count(an_object(event.get("usage")))
                 reason = text(an_object(event.get("delta")).get("stop_reason"))
@@ -69,6 +68,9 @@ class AnthropicAnswer:
                 self.complete = True
 
     def _begin(self, place: int, block: JsonObject) -> Iterator[AnyFrame]:
+        # Blocks come one after another: a server that does not say that one ended has begun the next.
+        for earlier in tuple(self._signatures):
+            yield from self._end_thought(earlier)
         match block.get("type"):
             case "text":
                 yield from _text_frames(LLMTextFrame, block.get("text"))
@@ -93,13 +95,17 @@ class AnthropicAnswer:
                 yield from _text_frames(LLMTextFrame, delta.get("text"))
             case "thinking_delta":
                 yield from _text_frames(LLMThoughtTextFrame, delta.get("thinking"))
-            case "signature_delta":
-                self._signatures[place] = self._signatures.get(place, "") + text(delta.get("signature"))
+            case "signature_delta" if place in self._signatures:
+                self._signatures[place] += text(delta.get("signature"))
             case "input_json_delta":
                 # The provider's own tools have such pieces too, and no call of ours. The first one is often empty.
                 if place in self._calls and (piece := text(delta.get("partial_json"))):
                     self._inputs.pop(place, None)
                     self._calls.add(place, arguments=piece)
+
+    def _end_thought(self, place: int) -> Iterator[AnyFrame]:
+        if place in self._signatures:
+            yield LLMThoughtEndFrame(signature=self._signatures.pop(place) or None)
 
     def end(self) -> Iterator[AnyFrame]:
         """The frames of the stream's end. Raises `ConnectionLostError` if no stop reason came."""
@@ -112,6 +118,8 @@ class AnthropicAnswer:
         calls = self._calls.whole(
             stopped_early=reason not in ("stop", "tool_calls"), empty_is_whole=reason is None
         )
+        for place in tuple(self._signatures):
+            yield from self._end_thought(place)
         if calls:
             yield self._announce(calls)
             reason = "tool_calls" if reason == "stop" else reason
