@@ -235,6 +235,25 @@ def restored(road, context_id, failpoint=failpoints.none):
     return asyncio.run(run())
 
 
+@pytest.mark.regression("fault 134")
+def test_a_life_is_no_older_than_its_erasure_if_the_clock_of_the_log_went_back(road):
+    """As after a change of the leader. The projector stores that of the frame before then, also across an erasure."""
+    publish_and_project(road, [Raw(b"c", value) for value in (say("a"), ERASE, say("b"), say("c"))])
+    changed(road.address, "UPDATE erasures SET logged_at = logged_at + interval '1 day'")
+    changed(road.address, "UPDATE frames SET logged_at = (SELECT logged_at FROM erasures)")
+    assert found(road) == {}
+
+    asked = "SELECT version, logged_at FROM frames ORDER BY version"
+    for versions in ((3,), (3, 4)):
+        with psycopg.connect(road.address) as connection:
+            stored = connection.execute(asked).fetchall()
+            assert [version for version, _ in stored] == [3, 4], versions
+        changed(road.address, f"DELETE FROM frames WHERE version <= {versions[-1]}")
+        assert restored(road, "c") == len(versions), versions
+        with psycopg.connect(road.address) as connection:
+            assert connection.execute(asked).fetchall() == stored, versions
+
+
 @pytest.mark.regression("fault 40")
 def test_what_is_erased_while_it_is_restored_is_not_brought_back(road):
     publish_and_project(road, [Raw(b"c", say(text)) for text in ("a", "a secret", "b", "and another", "c")])

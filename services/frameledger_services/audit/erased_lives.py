@@ -34,6 +34,8 @@ class Life:
         self.context_id = head.context_id
         self.first_version = head.version + 1
         self.first_chain = head.chain
+        self.not_before = head.last_at
+        """The time of the frame that erased what was before: none is older. None if there was none."""
 
     @classmethod
     async def load(cls, connection: Connection, context_id: ContextId) -> Life:

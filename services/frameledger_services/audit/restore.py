@@ -115,7 +115,7 @@ class Restoring:
     async def _rows(self, connection: Connection, gap: _Gap) -> AsyncIterator[FrameRow]:
         """Yields the rows of the gap's frames, from the records that lie between those of its neighbors."""
         life, head = gap.life, Head.new(gap.life.context_id)
-        head.version, head.chain = gap.versions.before, life.first_chain
+        head.version, head.chain, head.last_at = gap.versions.before, life.first_chain, life.not_before
         if gap.before is not None:
             head.chain, head.last_at = gap.before.chain, gap.before.logged_at
         async with aclosing(self._candidates(connection, gap)) as candidates:

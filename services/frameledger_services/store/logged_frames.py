@@ -27,7 +27,7 @@ class FrameOnLog:
 
     logged_at: datetime
     logged_before: datetime | None
-    """The time of the frame before it in its conversation."""
+    """The time of the frame before it in its conversation, or of the one that erased what was before."""
 
     frame_id: UUID
     source: str | None
@@ -75,7 +75,10 @@ async def frames(
                 SELECT
                     context_id, version, partition, generation, "offset", logged_at, frame_id, source, trace_id,
                     causation_id, sha256(convert_to(payload::text, 'UTF8')) AS sha256,
-                    lag(logged_at) OVER by_version AS logged_before,
+                    coalesce(lag(logged_at) OVER by_version, (
+                        SELECT max(erasures.logged_at) FROM erasures
+                        WHERE erasures.context_id = frames.context_id AND erasures.version = frames.version - 1
+                    )) AS logged_before,
                     CASE WHEN lag(generation) OVER by_version = generation THEN lag("offset") OVER by_version END
                         AS offset_before
                 FROM frames
