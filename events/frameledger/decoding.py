@@ -9,6 +9,7 @@ from frameledger.decode_error import DecodeError, excerpt
 from frameledger.frames import (
     FRAME_TYPES,
     AnyFrame,
+    FunctionCallResultFrame,
     LLMThoughtTextFrame,
     TextFrame,
     UnknownFrame,
@@ -58,11 +59,19 @@ def decode(value: bytes) -> AnyFrame:
         )
         if may_hide_something and not is_surely_strict(value):
             loads(value)
+        if frame.__pydantic_extra__ and _has_error_for_result(frame):
+            return _decode_carefully(value)
         # The models count characters, which are bytes if nothing but ASCII is in sight; NUL comes as an escape only.
         if _BACKSLASH in value or not value.isascii():
             _check_ids(frame)
         return frame
     return _decode_carefully(value)
+
+
+def _has_error_for_result(frame: AnyFrame) -> bool:
+    """Whether it is a result in an old shape that the models take: one with `error` and a `result` of null."""
+    extra = frame.__pydantic_extra__ or {}
+    return isinstance(frame, FunctionCallResultFrame) and frame.result is None and "error" in extra
 
 
 def _decode_carefully(value: bytes) -> AnyFrame:

@@ -33,7 +33,8 @@ FOLD_VERSION = 11
 9: the attempt of an announcement that names no run does not count as another announcer.
 10: a result whose place was replaced releases those that waited for its call; a start that rejects its turn rejects the
    turn's words; an interruption or an end of a mirror that was superseded does not count.
-11: a response of which a part was written before the user spoke stays as it was said.
+11: a response of which a part was written before the user spoke stays as it was said; an `error` beside a result of
+   null is the result.
 """
 
 

@@ -74,8 +74,8 @@ def result_with_call_id(frame: JsonObject) -> JsonObject:
 
 def result_with_error(frame: JsonObject) -> JsonObject:
     """The `error` of a `FunctionCallResultFrame` reads as its result `{"error": ...}`,
-    unless it has one."""
-    if _is_result(frame) and frame.get("error") is not None and "result" not in frame:
+    unless it has one: null is none (R3.2), as it is written by what writes every field."""
+    if _is_result(frame) and frame.get("error") is not None and frame.get("result") is None:
         return {**_without(frame, "error"), "result": {"error": frame["error"]}}
     return frame
 

@@ -106,6 +106,12 @@ FRAMES = {
             b'{"type":"FunctionCallResultFrame","function_name":"f","tool_call_id":"t","result":{"error":"no"}}'
         ),
     ),
+    "an old shape of today's fields": (
+        b'{"type":"FunctionCallResultFrame","function_name":"f","tool_call_id":"t","result":null,"error":"no"}',
+        decode(
+            b'{"type":"FunctionCallResultFrame","function_name":"f","tool_call_id":"t","result":{"error":"no"}}'
+        ),
+    ),
 }
 
 REFUSED = {
@@ -191,6 +197,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.regression("fault 135")
 @pytest.mark.parametrize(("value", "frame"), FRAMES.values(), ids=FRAMES)
 def test_bytes_that_are_a_frame_are_read(value, frame):
     assert decode(value) == frame

@@ -50,6 +50,23 @@ OLD_TO_NEW = [
         },
         id="error-becomes-a-result",
     ),
+    pytest.param(
+        {
+            "type": "FunctionCallResultFrame",
+            "tool_call_id": "c",
+            "function_name": "f",
+            "result": None,
+            "error": "boom",
+        },
+        {
+            "type": "FunctionCallResultFrame",
+            "tool_call_id": "c",
+            "function_name": "f",
+            "result": {"error": "boom"},
+        },
+        marks=pytest.mark.regression("fault 135"),
+        id="error-outranks-null",
+    ),
     pytest.param({"type": "LLMRunFrame", "id": 17}, {"type": "LLMRunFrame"}, id="counter-is-no-id"),
     pytest.param({"type": "LLMRunFrame", "id": 1.5}, {"type": "LLMRunFrame"}, id="fraction-is-no-id"),
     pytest.param({"type": "Later", "v": 2, "id": 17}, {"type": "Later", "v": 2}, id="counter-of-any-version"),
@@ -68,7 +85,7 @@ UNCHANGED = [
         id="tool-call-id-outranks-call-id",
     ),
     pytest.param(
-        {"type": "FunctionCallResultFrame", "tool_call_id": "c", "result": None, "error": "boom"},
+        {"type": "FunctionCallResultFrame", "tool_call_id": "c", "result": False, "error": "boom"},
         id="result-outranks-error",
     ),
     pytest.param({"type": "FunctionCallCancelFrame", "call_id": "c"}, id="call-id-of-another-frame"),
