@@ -94,6 +94,6 @@ def test_doctor_says_nothing_of_a_disk_where_no_up_ever_ran(tmp_path):
 
 def test_doctor_does_not_send_whoever_runs_up_to_start_it(tmp_path):
     settings = Settings(data_dir=tmp_path)
-    assert "Start it: `frameledger up`" in servers.start_it(settings, "FRAMELEDGER_DATABASE_URL")
+    assert "set FRAMELEDGER_DATABASE_URL to its" in servers.start_it(settings, "FRAMELEDGER_DATABASE_URL")
     with directory.claimed(tmp_path):
         assert "`frameledger status` says why" in servers.start_it(settings, "FRAMELEDGER_DATABASE_URL")

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from frameledger.evolve import inputs, runs
+from frameledger.evolve import inputs, responses, runs
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.state import Call, MessageCursor, Pace, Run, Runs, Speech
+from frameledger.evolve.state import Call, MessageCursor, Pace, Response, Run, Runs, Speech
+from frameledger.frames import LLMTextFrame
 from frameledger.values import replace
 
 
@@ -36,10 +37,19 @@ def open_run():
 
 
 def kept_text():
-    before = filled(Speech)
+    response = filled(Response, stays=False)
+    before = filled(Speech, response=response)
     draft = SimpleNamespace(speech=before)
     Draft.keep_said(draft)
-    return draft.speech, replace(before, said=None)
+    return draft.speech, replace(before, said=None, response=replace(response, stays=True))
+
+
+def said_text():
+    response = filled(Response, text=None, stays=True)
+    before = filled(Speech, response=response)
+    draft = SimpleNamespace(speech=before, terms=SimpleNamespace(recording=True), runs=Runs())
+    responses.said(draft, LLMTextFrame(text="more"), True)
+    return draft.speech.response, replace(response, text=draft.speech.response.text)
 
 
 def another_message():
@@ -64,7 +74,8 @@ def no_rounds():
 
 
 @pytest.mark.parametrize(
-    "copied", [next_stage, next_attempt, open_run, kept_text, another_message, another_text, no_rounds]
+    "copied",
+    [next_stage, next_attempt, open_run, kept_text, said_text, another_message, another_text, no_rounds],
 )
 def test_a_copy_has_every_field_of_the_value(copied):
     found, expected = copied()
