@@ -19,7 +19,7 @@ from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
 from frameledger_services.projector import destination
 from frameledger_services.projector.relay import Relay
-from frameledger_services.projector.row_sender import RowSender
+from frameledger_services.projector.row_sender import RowSender, publish_committed
 from frameledger_services.projector.stalled import PartlySentError
 from frameledger_services.store import dead_letters, outbox
 from frameledger_services.store.outbox import OutboxRow
@@ -297,6 +297,19 @@ def test_a_row_that_is_too_large_is_kept_as_a_dead_letter_beside_one_whose_parti
             cluster.leaderless.clear()
             await cluster.until_left()
             assert (cluster.numbers, cluster.too_large) == ([0, 3, 1, 4], [2, 5])
+
+    asyncio.run(life())
+
+
+@pytest.mark.regression("fault 136")
+def test_a_row_of_a_command_that_is_too_large_is_kept_as_a_dead_letter(monkeypatch):
+    """As of `unpark` and `rebuild`, which publish what they requested."""
+
+    async def life():
+        cluster = Cluster(monkeypatch)
+        rows = cluster.commit([row(0, 0), row(1, 1, TOO_LARGE), row(2, 2)])
+        assert await publish_committed(None, rows, RowSender(cluster)) is None
+        assert (cluster.numbers, cluster.too_large, cluster.rows) == ([0, 2], [1], [])
 
     asyncio.run(life())
 

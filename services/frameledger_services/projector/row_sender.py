@@ -15,7 +15,7 @@ from frameledger_services.event_log.topics import home_partition
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.stalled import PartlySentError
 from frameledger_services.settings import SettingsError
-from frameledger_services.store import outbox
+from frameledger_services.store import dead_letters, outbox
 from frameledger_services.store.outbox import OutboxRow
 
 WAIT_SECONDS = 8.0
@@ -74,12 +74,15 @@ class RowSender:
 
 
 async def publish_committed(connection: Connection, rows: Sequence[OutboxRow], send: Send) -> str | None:
-    """Publish and delete rows that somebody beside the projectors left in the outbox. Returns why that failed, None if
-    it did not: then the partition's next owner publishes them."""
+    """Publish and delete rows that a command left in the outbox; those that are too large for their topic become dead
+    letters. Returns None, or why it failed: then the partition's next owner publishes them. If we die in between, that
+    owner publishes them again, or keeps them as dead letters again, which changes nothing."""
     try:
-        await send(rows)
+        too_large = await send(rows)
     except (transient.EventLogError, SettingsError) as error:
         return str(error)
+    if too_large:
+        await dead_letters.keep_unsendable(connection, too_large)
     await outbox.delete(connection, [row.place for row in rows])
     return None
 
