@@ -49,6 +49,18 @@ def test_every_history_that_is_published_reads_back_as_it_folds(settings):
             assert stored == contexts[-1], path.stem
 
 
+@pytest.mark.regression("fault 133")
+def test_a_projector_that_is_stopped_while_it_starts_ends_in_order(settings):
+    async def run():
+        await make_topics(settings)
+        stopping = asyncio.Event()
+        asyncio.get_running_loop().call_soon(stopping.set)
+        async with asyncio.timeout(ON_SERVERS):
+            await service.serve(settings, stopping)
+
+    asyncio.run(run())
+
+
 def test_a_projector_that_starts_again_goes_on_where_it_stopped(settings):
     async def run():
         await make_topics(settings)
