@@ -53,6 +53,14 @@ async def all_of(settings, ledger):
         return await client.context(ledger.context_id)
 
 
+async def until_stored(settings, type_):
+    """The pipeline goes on before its frames are published."""
+    async with Client(settings) as client:
+        async for one in client.follow("call-7"):
+            if one.type == type_:
+                return
+
+
 def in_sql(settings, question, *parameters):
     with psycopg.connect(settings.database_url.get_secret_value()) as connection:
         return connection.execute(question, parameters).fetchall()
@@ -201,6 +209,7 @@ def test_of_two_processes_of_one_name_the_older_writes_no_more_messages_and_ends
 
         async def play(bot):
             await bot.ask("First")
+            await until_stored(settings, "LLMFullResponseEndFrame")
             # From here on both processes publish; earlier messages of the old one are stored.
             context = await new.restore()
             assert [one["content"] for one in context.messages][:1] == ["First"]
