@@ -60,10 +60,16 @@ def running() -> list[Path]:
 def is_running(directory: Path) -> bool:
     """Returns whether an `up` runs in this data directory. What one that was killed left there says nothing."""
     try:
-        file = os.open(directory / RUN / LOCK, os.O_RDONLY)
+        return is_locked(directory)
     except OSError:
         return False
+
+
+def is_locked(directory: Path) -> bool:
+    """Returns whether an `up` has the lock of this data directory. Raises OSError if the lock cannot be opened."""
+    file = os.open(directory / RUN / LOCK, os.O_RDONLY)
     try:
+        # Shared, so that two that ask at once do not take each other for an `up`.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from frameledger_services import data_directory
 from frameledger_services.embedded.program import EmbeddedError
 from frameledger_services.embedded.record import read_record
 
@@ -121,22 +122,13 @@ def free(directory: Path) -> None:
 def is_claimed(directory: Path) -> bool:
     """Returns whether an `up` is running in this directory. Raises `EmbeddedError` if it belongs to another user."""
     try:
-        lock = os.open(_lock_file(directory), os.O_RDWR)
+        return data_directory.is_locked(directory)
     except FileNotFoundError:
         return False
     except PermissionError as error:
         raise EmbeddedError(
             f"{directory} belongs to another user.", "Run the command as that user or as root."
         ) from error
-    try:
-        # Shared, so that two that ask at once do not take each other for an `up`.
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(lock)
 
 
 def working_directory(otherwise: Path) -> Path:
@@ -169,4 +161,4 @@ def require_space(directory: Path, least: int) -> None:
 
 
 def _lock_file(directory: Path) -> Path:
-    return directory / "run" / "lock"
+    return directory / data_directory.RUN / data_directory.LOCK
