@@ -417,7 +417,8 @@ def test_a_new_life_may_be_refused(database):
     assert dict(letter.headers)["fl_code"] == b"context_erased"
 
 
-def test_erased_without_a_record_it_goes_on_from_the_receipt_too(database):
+def begin_a_life_behind_erase(database):
+    """Two frames, then `erase()`, then the first frame of the next life."""
     log = Log()
     for value in (say("a"), say("b")):
         log.add("ctx", value)
@@ -426,20 +427,17 @@ def test_erased_without_a_record_it_goes_on_from_the_receipt_too(database):
         connection.execute("SELECT erase('ctx', 'asked')")
     log.add("ctx", say("c"))
     project(database, log.records[2:])
+
+
+def test_erased_without_a_record_it_goes_on_from_the_receipt_too(database):
+    begin_a_life_behind_erase(database)
     assert one(database, "SELECT version FROM contexts") == (3,)
     assert one(database, "SELECT intact FROM verify_chain('ctx')") == (True,)
 
 
 @pytest.mark.regression("fault 127")
 def test_a_version_that_was_erased_has_no_context_in_the_next_life(database):
-    log = Log()
-    for value in (say("a"), say("b")):
-        log.add("ctx", value)
-    project(database, log.records)
-    with psycopg.connect(database) as connection:
-        connection.execute("SELECT erase('ctx', 'asked')")
-    log.add("ctx", say("c"))
-    project(database, log.records[2:])
+    begin_a_life_behind_erase(database)
 
     async def read():
         async with await psycopg.AsyncConnection.connect(database) as connection:

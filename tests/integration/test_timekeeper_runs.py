@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from tests.support.timekeeping import FAR, PAST, at_desk, limits
@@ -258,24 +259,30 @@ class Broker:
         self.published += [one.rule for one in settlements]
 
 
+KEEPER = claims.Registration("keeper", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
+
+
+async def kept(desk, settings, broker_of):
+    """Run the timekeeper over the log that `broker_of` makes of the event that stops it. Returns that log."""
+    stopping = asyncio.Event()
+    broker = broker_of(stopping)
+    metrics = TimekeeperMetrics(NO_METRICS)
+    await Timekeeper(settings, desk.connection, broker, KEEPER, failpoints.none, metrics).run(stopping)
+    return broker
+
+
 @pytest.mark.regression("worker 46")
 @pytest.mark.parametrize(("away", "settled"), [(False, "run_silent"), (True, None)])
 def test_an_outage_of_the_broker_is_no_silence_of_the_runs_that_could_not_publish(database, away, settled):
     """Their workers publish what they have once the broker is back, and the timekeeper must not come before them."""
-    registration = claims.Registration("keeper", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
     settings = Settings(timekeeper_every_secs=0.001, timekeeper_run_silent_secs=MINUTE)
 
     async def test(desk):
         await desk.say(CTX, QUESTION, start(run()), tokens("It is ", run=run()))
         await desk.an_hour_passes(CTX)
-        await claims.register(desk.connection, registration)
-        stopping = asyncio.Event()
         ends = await projections.next_offsets(desk.connection, Broker.topic)
-        broker = Broker(ends, stopping, away=away)
-        keeper = Timekeeper(
-            settings, desk.connection, broker, registration, failpoints.none, TimekeeperMetrics(NO_METRICS)
-        )
-        await keeper.run(stopping)
+        await claims.register(desk.connection, KEEPER)
+        broker = await kept(desk, settings, partial(Broker, ends, away=away))
         assert set(broker.published) == ({settled} if settled else set())
 
     at_desk(database, test)
@@ -303,22 +310,16 @@ def test_a_partition_without_a_leader_is_no_outage_for_the_others(
     database, comes_back, loses_its_own, settled
 ):
     """What could not be published there has the same time as after an outage."""
-    registration = claims.Registration("keeper", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
     settings = Settings(timekeeper_every_secs=0.001, timekeeper_run_silent_secs=MINUTE)
 
     async def test(desk):
         await desk.say(CTX, QUESTION, start(run()), tokens("It is ", run=run()))
         await desk.an_hour_passes(CTX)
-        await claims.register(desk.connection, registration)
-        stopping = asyncio.Event()
         ends = await projections.next_offsets(desk.connection, Broker.topic)
         mine = desk.log.records[-1].partition
         lost = mine if loses_its_own else (mine + 1) % len(ends)
-        broker = Halves(ends, stopping, lost=lost, comes_back=comes_back)
-        keeper = Timekeeper(
-            settings, desk.connection, broker, registration, failpoints.none, TimekeeperMetrics(NO_METRICS)
-        )
-        await keeper.run(stopping)
+        await claims.register(desk.connection, KEEPER)
+        broker = await kept(desk, settings, partial(Halves, ends, lost=lost, comes_back=comes_back))
         assert set(broker.published) == settled
 
     at_desk(database, test)
@@ -330,7 +331,6 @@ def test_what_is_requested_when_its_partition_has_caught_up_has_its_whole_time_t
 ):
     """It was stored long before, while its effects were held, and nobody was to take it."""
     monkeypatch.setattr(held_effects, "MAX_AGE", timedelta(days=100_000))
-    registration = claims.Registration("keeper", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
     settings = Settings(timekeeper_every_secs=0.001, timekeeper_run_silent_secs=0, timekeeper_call_secs=0)
     called = "calls"
 
@@ -366,15 +366,10 @@ def test_what_is_requested_when_its_partition_has_caught_up_has_its_whole_time_t
         await desk.say(called, ask(), *committed("a", run=derived.run_id(ContextId(called), 1)))
         for context_id in (CTX, called):
             await desk.an_hour_passes(context_id)
-        await claims.register(desk.connection, registration)
+        await claims.register(desk.connection, KEEPER)
         await desk.execute("UPDATE workers SET connected_at = connected_at - interval '1 hour'")
-        stopping = asyncio.Event()
         ends = {one.partition: one.next_offset for one in owned}
-        broker = CatchingUp(ends, stopping, away=False)
-        keeper = Timekeeper(
-            settings, desk.connection, broker, registration, failpoints.none, TimekeeperMetrics(NO_METRICS)
-        )
-        await keeper.run(stopping)
+        broker = await kept(desk, settings, partial(CatchingUp, ends, away=False))
         assert broker.requested
         assert broker.published == []
         assert await desk.value("SELECT count(*) FROM claims") == 0

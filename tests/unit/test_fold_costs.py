@@ -1,9 +1,7 @@
 """A frame with many calls or tools is folded in time in proportion to them: of four times as many, some four times."""
 
-import gc
-from time import thread_time
-
 import pytest
+from tests.support.processor_time import AT_MOST, TIMES, seconds
 
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
@@ -18,10 +16,6 @@ from frameledger.frames import (
     LLMUpdateSettingsFrame,
 )
 from frameledger.tools import of_client
-
-TIMES = 4
-AT_MOST = 9
-"""In quadratic time it is 16."""
 
 COUNT = 1_500
 
@@ -106,20 +100,6 @@ def other_tools(count):
     said = LLMUpdateSettingsFrame(settings={"add_tool_change_messages": True})
     before = Folding(folded(said, LLMSetToolsFrame(tools=tools("a"))))
     return stepping(before, LLMSetToolsFrame(tools=tools("b")))
-
-
-def seconds(run):
-    """The least of several: what it takes without what else the machine does."""
-    took = []
-    gc.disable()
-    try:
-        for _ in range(4):
-            began = thread_time()
-            run()
-            took.append(thread_time() - began)
-    finally:
-        gc.enable()
-    return min(took)
 
 
 @pytest.mark.regression("fault 111")

@@ -1,9 +1,7 @@
 """Comparing a resent history takes time in proportion to it: of one that is four times as long, some four times."""
 
-import gc
-from time import thread_time
-
 import pytest
+from tests.support.processor_time import AT_MOST, TIMES, seconds
 
 from frameledger.async_tool_messages import CANCELLED
 from frameledger_services.gateway.ag_ui import history as ag_ui_history
@@ -11,10 +9,6 @@ from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.gateway.openai import client_answers, history
 from frameledger_services.gateway.openai.history import Held
 from frameledger_services.store.shown_messages import ShownMessage
-
-TIMES = 4
-AT_MOST = 9
-"""In quadratic time it is 16."""
 
 GO, MORE = {"role": "user", "content": "Go"}, {"role": "user", "content": "More?"}
 
@@ -86,20 +80,6 @@ def cancelled_calls(count):
     rows = [ShownMessage(1, n, None, None, result(n, CANCELLED)) for n in range(count)]
     sent = [Message(id=f"n{n}", role="user", content="y") for n in range(count)]
     return lambda: ag_ui_history.plan(rows, sent)
-
-
-def seconds(run):
-    """The least of several: what it takes without what else the machine does."""
-    took = []
-    gc.disable()
-    try:
-        for _ in range(5):
-            began = thread_time()
-            run()
-            took.append(thread_time() - began)
-    finally:
-        gc.enable()
-    return min(took)
 
 
 @pytest.mark.regression("gateway 59")

@@ -138,6 +138,11 @@ class Cluster:
             assert of_key == sorted(set(of_key))
 
 
+@pytest.fixture
+def cluster(monkeypatch):
+    return Cluster(monkeypatch)
+
+
 @asynccontextmanager
 async def relaying(cluster):
     async def nothing(_):
@@ -161,9 +166,8 @@ def of_partitions(rows, *partitions):
     return [one.offset for one in rows if one.offset % PARTITIONS in partitions]
 
 
-def test_where_every_partition_has_a_leader_all_rows_are_sent_once_and_in_their_order(monkeypatch):
+def test_where_every_partition_has_a_leader_all_rows_are_sent_once_and_in_their_order(cluster):
     async def life():
-        cluster = Cluster(monkeypatch)
         async with relaying(cluster) as relay:
             left = cluster.commit(mixed(0, 12))
             pages = outbox.OutboxPages()
@@ -184,12 +188,11 @@ def test_where_every_partition_has_a_leader_all_rows_are_sent_once_and_in_their_
 @pytest.mark.regression("fault 109")
 @pytest.mark.parametrize("are_left_behind", [False, True], ids=["of a batch", "of a former owner"])
 def test_rows_behind_one_whose_partition_has_no_leader_are_sent_and_it_is_sent_when_that_is_back(
-    monkeypatch, are_left_behind
+    cluster, are_left_behind
 ):
     """Also while more comes for every partition. No row is written twice."""
 
     async def life():
-        cluster = Cluster(monkeypatch)
         cluster.leaderless = {1}
         async with relaying(cluster) as relay:
             rows = cluster.commit(mixed(0, 40))
@@ -219,12 +222,11 @@ def test_rows_behind_one_whose_partition_has_no_leader_are_sent_and_it_is_sent_w
 
 @pytest.mark.regression("fault 109")
 def test_a_row_that_came_while_its_partition_was_waited_for_does_not_overtake_what_was_waited_for(
-    monkeypatch,
+    cluster,
 ):
     """Though the leader is back right afterwards."""
 
     async def life():
-        cluster = Cluster(monkeypatch)
         cluster.leaderless = {1}
         async with relaying(cluster) as relay:
             later = row(13, 1)
@@ -237,9 +239,8 @@ def test_a_row_that_came_while_its_partition_was_waited_for_does_not_overtake_wh
 
 
 @pytest.mark.regression("fault 109")
-def test_a_partition_whose_leader_is_back_does_not_wait_for_one_that_has_none(monkeypatch):
+def test_a_partition_whose_leader_is_back_does_not_wait_for_one_that_has_none(cluster):
     async def life():
-        cluster = Cluster(monkeypatch)
         cluster.leaderless = {1, 2}
         async with relaying(cluster) as relay:
             rows = cluster.commit(mixed(0, 80))
@@ -258,11 +259,10 @@ def test_a_partition_whose_leader_is_back_does_not_wait_for_one_that_has_none(mo
 
 
 @pytest.mark.regression("fault 109")
-def test_rows_that_are_kept_back_are_known_by_their_places_and_few_of_them_are_read(monkeypatch):
+def test_rows_that_are_kept_back_are_known_by_their_places_and_few_of_them_are_read(cluster):
     """A pass over them asks once for a partition that has no leader still."""
 
     async def life():
-        cluster = Cluster(monkeypatch)
         cluster.leaderless = {1}
         async with relaying(cluster) as relay:
             relay.enqueue(cluster.commit([row(1, 1)]))
@@ -284,10 +284,9 @@ def test_rows_that_are_kept_back_are_known_by_their_places_and_few_of_them_are_r
 
 @pytest.mark.regression("fault 109")
 def test_a_row_that_is_too_large_is_kept_as_a_dead_letter_beside_one_whose_partition_has_no_leader(
-    monkeypatch,
+    cluster,
 ):
     async def life():
-        cluster = Cluster(monkeypatch)
         cluster.leaderless = {1}
         async with relaying(cluster) as relay:
             rows = [row(0, 0), row(1, 1), row(2, 2, TOO_LARGE), row(3, 3), row(4, 1), row(5, 1, TOO_LARGE)]
@@ -302,11 +301,10 @@ def test_a_row_that_is_too_large_is_kept_as_a_dead_letter_beside_one_whose_parti
 
 
 @pytest.mark.regression("fault 136")
-def test_a_row_of_a_command_that_is_too_large_is_kept_as_a_dead_letter(monkeypatch):
+def test_a_row_of_a_command_that_is_too_large_is_kept_as_a_dead_letter(cluster):
     """As of `unpark` and `rebuild`, which publish what they requested."""
 
     async def life():
-        cluster = Cluster(monkeypatch)
         rows = cluster.commit([row(0, 0), row(1, 1, TOO_LARGE), row(2, 2)])
         assert await publish_committed(None, rows, RowSender(cluster)) is None
         assert (cluster.numbers, cluster.too_large, cluster.rows) == ([0, 2], [1], [])
@@ -316,11 +314,10 @@ def test_a_row_of_a_command_that_is_too_large_is_kept_as_a_dead_letter(monkeypat
 
 @pytest.mark.regression("fault 109")
 @pytest.mark.parametrize("stalls", [False, True], ids=["before a partition stalls", "while one is stalled"])
-def test_a_topic_that_refuses_a_row_has_the_others_wait_and_nothing_is_sent_twice(monkeypatch, stalls):
+def test_a_topic_that_refuses_a_row_has_the_others_wait_and_nothing_is_sent_twice(cluster, stalls):
     """As it does without a stalled partition: what it may not be sent needs an operator."""
 
     async def life():
-        cluster = Cluster(monkeypatch)
         async with relaying(cluster) as relay:
             if stalls:
                 cluster.leaderless = {1}
@@ -343,9 +340,8 @@ def test_a_topic_that_refuses_a_row_has_the_others_wait_and_nothing_is_sent_twic
 
 
 @pytest.mark.regression("fault 109")
-def test_what_waits_for_a_leader_waits_on_while_no_broker_answers(monkeypatch):
+def test_what_waits_for_a_leader_waits_on_while_no_broker_answers(cluster):
     async def life():
-        cluster = Cluster(monkeypatch)
         cluster.leaderless = {1}
         async with relaying(cluster) as relay:
             rows = cluster.commit(mixed(0, 40))
@@ -366,9 +362,8 @@ def test_what_waits_for_a_leader_waits_on_while_no_broker_answers(monkeypatch):
 
 
 @pytest.mark.regression("fault 109")
-def test_a_projector_that_ends_leaves_rows_without_a_leader_to_the_next_owner(monkeypatch):
+def test_a_projector_that_ends_leaves_rows_without_a_leader_to_the_next_owner(cluster):
     async def life():
-        cluster = Cluster(monkeypatch)
         cluster.leaderless = {1}
         async with relaying(cluster) as relay:
             rows = cluster.commit(mixed(0, 12))
@@ -384,13 +379,12 @@ def test_a_projector_that_ends_leaves_rows_without_a_leader_to_the_next_owner(mo
 @pytest.mark.regression("fault 109")
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_leaders_go_and_come_each_row_is_sent_once_and_those_of_a_key_in_their_order(
-    monkeypatch, seed
+    cluster, monkeypatch, seed
 ):
     """Rows of three partitions of frames, in batches and in pages, with little room in memory."""
 
     async def life():
         draw = Random(seed)
-        cluster = Cluster(monkeypatch)
         size = row(100, 0).size
         monkeypatch.setattr(destination, "PAGE_BYTES", 4 * size)
         committed = 0
@@ -427,11 +421,10 @@ def test_whatever_leaders_go_and_come_each_row_is_sent_once_and_those_of_a_key_i
 
 
 @pytest.mark.regression("fault 109")
-def test_of_what_is_sent_one_by_one_no_row_overtakes_another_of_its_partition(monkeypatch):
+def test_of_what_is_sent_one_by_one_no_row_overtakes_another_of_its_partition(cluster):
     """Where a row is too large, and before anybody knows the topic's partitions."""
 
     async def scenario():
-        cluster = Cluster(monkeypatch)
         rows = cluster.commit([row(1, 1), row(2, 2, TOO_LARGE), row(5, 1), row(0, 0)])
         cluster.leaderless = {1}
         with pytest.raises(PartlySentError, match="No broker leads it") as partly:
