@@ -10,6 +10,8 @@ from pathlib import Path
 import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from frameledger_services import data_directory
+
 # Start times are computed from the machine's clock, which may be adjusted in between.
 SAME_START = 2.0
 
@@ -95,6 +97,12 @@ def read_record(directory: Path) -> Record | None:
         return Record.model_validate_json(_record_file(directory).read_bytes())
     except (OSError, ValidationError):
         return None
+
+
+def record_of_running(directory: Path) -> Record | None:
+    """Returns the record of the `up` that runs in this directory; None if none does. The record of one that was killed
+    names ports that may be those of another `up` by now."""
+    return read_record(directory) if data_directory.is_running(directory) else None
 
 
 def remove_record(directory: Path) -> None:

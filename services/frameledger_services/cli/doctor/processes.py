@@ -9,7 +9,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 
-from frameledger_services import data_directory
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal import suggestion
 from frameledger_services.settings import Settings
@@ -55,11 +54,10 @@ def _services(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
     """Returns the addresses of the services of `up` that run, and what `up` says of those that ended, each by name."""
     # The embedded servers need Linux or macOS; the command line also runs on Windows.
     try:
-        from frameledger_services.embedded.record import State, read_record
+        from frameledger_services.embedded.record import State, record_of_running
     except ImportError:
         return {}, {}
-    # The record of one that was killed names ports that may be those of another `up` by now.
-    record = read_record(settings.directory) if data_directory.is_running(settings.directory) else None
+    record = record_of_running(settings.directory)
     services = () if record is None else record.processes
     addresses = {
         one.name: one.metrics.removesuffix("/metrics") + "/readyz"

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from rich.console import RenderableType
 from rich.live import Live
 
-from frameledger_services import data_directory, database
+from frameledger_services import database
 from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.cli.top import screen, stages
 from frameledger_services.cli.top.snapshot import Sample, Snapshot, sample, take_snapshot
@@ -134,11 +134,11 @@ def _of_projectors(settings: Settings) -> list[str]:
     """Returns the metrics URLs of the projectors that `up` runs in the data directory."""
     # The embedded servers are an extra and need Linux or macOS; this command does not.
     try:
-        from frameledger_services.embedded.record import read_record
+        from frameledger_services.embedded.record import record_of_running
     except ImportError:
         return []
-    record = read_record(settings.directory)
-    if record is None or not data_directory.is_running(settings.directory):
+    record = record_of_running(settings.directory)
+    if record is None:
         return []
     return [one.metrics for one in record.processes if one.metrics is not None and one.name == "projector"]
 
