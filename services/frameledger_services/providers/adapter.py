@@ -82,6 +82,10 @@ class LLMAdapter(ABC):
         """Returns the fields of the setting `extra` as this provider's request has them. They outrank `body`."""
         return dict(fields)
 
+    def whole_body(self, prompt: Prompt) -> dict[str, Any]:
+        """Returns `body` with the fields of the setting `extra`."""
+        return {**self.body(prompt), **self.extra(prompt.settings.extra or {})}
+
     def messages(
         self,
         context: LLMContext,

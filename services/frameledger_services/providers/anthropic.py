@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import anthropic
 
-from frameledger_services.providers.anthropic_adapter import AnthropicLLMAdapter
+from frameledger_services.providers.anthropic_adapter import BINDING, AnthropicLLMAdapter
 from frameledger_services.providers.anthropic_answer import AnthropicAnswer
+from frameledger_services.providers.loose_json import an_object
+from frameledger_services.providers.request import Request
 from frameledger_services.providers.sdk import SdkLLMService
+
+_BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 
 class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
@@ -28,3 +33,6 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
     api_url = "https://api.anthropic.com"
     path = "/v1/messages"
     answer_class = AnthropicAnswer
+
+    def _headers(self, request: Request) -> Mapping[str, str]:
+        return {"anthropic-beta": _BINDING_BETA} if BINDING in an_object(request.body.get("thinking")) else {}

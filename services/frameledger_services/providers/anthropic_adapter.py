@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.anthropic_messages import AnthropicMessages
@@ -19,6 +20,11 @@ CACHED: Mapping[str, Any] = {"type": "ephemeral"}
 MOST_MARKS = 4
 """More of them in one request are refused."""
 
+BINDING = "block_binding"
+"""The field of `thinking` that says what becomes of a thought whose beginning of the conversation has changed."""
+
+_VERSION = re.compile(r"claude-[a-z]+-(\d+)(?:-(\d{1,2}))?(?!\d)")
+
 _MODES = {"auto": "auto", "required": "any", "none": "none"}
 
 
@@ -33,10 +39,35 @@ class AnthropicLLMAdapter(LLMAdapter):
     - Prompt caching marks the end of the tools, of the system, and of the messages that will stand in the next request
       as they stand in this one: four marks at most, those of a client's own blocks and tools counted, and none before a
       client's, which may be one for longer.
+    - From Claude 5.1 on, a thought is bound to all that stood before it. If that has changed, by new tools or a late
+      result, each later request would fail: the API is told to leave such thoughts out.
     """
 
     provider = "anthropic"
     settings_mapped = frozenset({"temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k"})
+
+    def __init__(self, *, drops_unbound_thoughts: bool = True) -> None:
+        """`drops_unbound_thoughts` is false for requests of earlier versions, which did not ask for that."""
+        self._drops_unbound_thoughts = drops_unbound_thoughts
+
+    def parameters(self) -> dict[str, Any]:
+        return {"drops_unbound_thoughts": self._drops_unbound_thoughts}
+
+    def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
+        return type(self)(drops_unbound_thoughts=parameters.get("drops_unbound_thoughts", False))
+
+    def whole_body(self, prompt: Prompt) -> dict[str, Any]:
+        body = super().whole_body(prompt)
+        # Models that bind thoughts think without being told to, as `adaptive` says.
+        thinking = body.get("thinking", {"type": "adaptive"})
+        if (
+            self._drops_unbound_thoughts
+            and _binds_thoughts(body["model"])
+            and isinstance(thinking, Mapping)
+            and thinking.get("type") != "disabled"
+        ):
+            body["thinking"] = {BINDING: {"prefix_mismatch_behavior": "drop_block"}, **thinking}
+        return body
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         conversation = AnthropicMessages(self.provider, prompt.messages)
@@ -90,6 +121,11 @@ def _mark(
         at = next((at for at in reversed(range(len(head))) if not head[at].get("defer_loading")), None)
         if at is not None and "cache_control" not in head[at]:
             head[at] = {**head[at], "cache_control": CACHED}
+
+
+def _binds_thoughts(model: object) -> bool:
+    version = _VERSION.search(model) if isinstance(model, str) else None
+    return version is not None and (int(version[1]), int(version[2] or 0)) >= (5, 1)
 
 
 def _limit(settings: LLMSettings) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, ClassVar, Generic, Protocol, Self
@@ -163,6 +163,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             stream = await self._client.post(
                 self.path,
                 content=request.content,
+                options={"headers": self._headers(request)},
                 cast_to=object,  # the event's JSON as it is: see loose_json
                 stream=True,
                 stream_cls=self.sdk.AsyncStream[object],
@@ -200,6 +201,10 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             raise self._not_a_stream(stream.response, bytes(body))
         for frame in answer.end():
             yield frame
+
+    def _headers(self, request: Request) -> Mapping[str, str]:
+        """Returns the headers that this request needs beside those of the SDK."""
+        return {}
 
     def _not_a_stream(self, response: Any, body: bytes) -> ProviderError:
         """Returns the error for a successful response without an event: the one in its body, if there is one."""

@@ -235,7 +235,7 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
             tool_choice=choice,
             prompt_caching=bool(prompt_caching),
         )
-        body = {**adapter.body(prompt), **adapter.extra(settings.extra or {})}
+        body = adapter.whole_body(prompt)
         builtin = frozenset(cancelling.cancel_name(name) for name in cancellable)
         sent = body.get("model")  # `extra` may name another
         return Request.of(self.provider, sent if isinstance(sent, str) else model, body, builtin)
