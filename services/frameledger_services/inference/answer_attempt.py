@@ -183,6 +183,7 @@ class AnswerAttempt:
                 builtin=request.builtin_tools,
                 run_in_parallel=self._model.run_in_parallel,
                 group_parallel_tools=self._model.group_parallel_tools,
+                accepted_id=self._model.get_llm_adapter().call_id,
             )
             if calls := [call for call in frame.function_calls if not call.builtin]:
                 await self._model.notify("on_function_calls_started", calls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -62,14 +63,16 @@ class Attempt:
         builtin: frozenset[str],
         run_in_parallel: bool,
         group_parallel_tools: bool,
+        accepted_id: Callable[[str], str] = str,
     ) -> FunctionCallsStartedFrame:
         """Returns the announcement of these calls as one group, each with a unique id and marked if it is built in.
-        Call it once for each announcement, in order: a provider may make several in one answer."""
+        Call it once for each announcement, in order: a provider may make several in one answer. `accepted_id` returns
+        an id as the provider accepts it."""
         calls = [
             call.model_copy(update={"builtin": True}) if call.function_name in builtin else call
             for call in announced.function_calls
         ]
-        unique = with_unique_ids(calls, f"{self.run_id}:{self._name}", self._called)
+        unique = with_unique_ids(calls, f"{self.run_id}:{self._name}", self._called, accepted_id)
         self._called.update(call.tool_call_id for call in unique)
         return announced.model_copy(
             update={

@@ -2,14 +2,15 @@
 
 Some providers number the calls of an answer (`call_0`), name them after the function, or leave the id out. Two runs
 of a conversation, or two attempts of one run, would then have calls of one id open at once, and a result could go to
-the wrong one (R3.1). Providers do not look for their own id, so it can be replaced before it is published; one that
-takes ids of a form of its own alone, as Mistral does, gets them in that form from its adapter.
+the wrong one (R3.1). Providers do not look for their own id, so it can be replaced before it is published. One that
+takes ids of a form of its own alone, as Mistral does, gets them in that form here already, not only in its requests:
+results that come later name the call in their text, and a model names the call that it cancels.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from uuid import UUID, uuid5
 
 from frameledger.frames import FunctionCallFromLLM
@@ -37,17 +38,23 @@ def is_unique(tool_call_id: str, function_name: str) -> bool:
 
 
 def with_unique_ids(
-    calls: Sequence[FunctionCallFromLLM], attempt: str, before: Collection[str] = ()
+    calls: Sequence[FunctionCallFromLLM],
+    attempt: str,
+    before: Collection[str] = (),
+    accepted: Callable[[str], str] = str,
 ) -> tuple[FunctionCallFromLLM, ...]:
     """Returns the calls of one announcement, each with a unique id that is not too long. If two have the same
     id, the first keeps it. `attempt` distinguishes the announcing attempt from all others of all runs; `before` are the
-    ids of the calls that it announced earlier."""
+    ids of the calls that it announced earlier. `accepted` returns an id as the provider accepts it."""
     used_ids = set(before)
     unique = []
     for place, call in enumerate(calls, start=len(used_ids)):
         call_id = call.tool_call_id
         if call_id in used_ids or len(call_id) > LONGEST or not is_unique(call_id, call.function_name):
-            call = call.model_copy(update={"tool_call_id": f"call_{uuid5(CALLS, f'{attempt}:{place}').hex}"})
-        used_ids.add(call.tool_call_id)
-        unique.append(call)
+            call_id = f"call_{uuid5(CALLS, f'{attempt}:{place}').hex}"
+        call_id = accepted(call_id)
+        used_ids.add(call_id)
+        unique.append(
+            call if call_id == call.tool_call_id else call.model_copy(update={"tool_call_id": call_id})
+        )
     return tuple(unique)

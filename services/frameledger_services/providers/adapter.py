@@ -86,6 +86,10 @@ class LLMAdapter(ABC):
         """Returns `body` with the fields of the setting `extra`."""
         return {**self.body(prompt), **self.extra(prompt.settings.extra or {})}
 
+    def call_id(self, tool_call_id: str) -> str:
+        """Returns the id of a call as the provider accepts it. An id that it returned is returned unchanged."""
+        return tool_call_id
+
     def messages(
         self,
         context: LLMContext,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Self
 
+from frameledger_services.providers import anthropic_blocks
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.anthropic_messages import AnthropicMessages
 from frameledger_services.providers.errors import UnmappableError
@@ -55,6 +56,9 @@ class AnthropicLLMAdapter(LLMAdapter):
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
         return type(self)(drops_unbound_thoughts=parameters.get("drops_unbound_thoughts", False))
+
+    def call_id(self, tool_call_id: str) -> str:
+        return anthropic_blocks.tool_id(tool_call_id)
 
     def whole_body(self, prompt: Prompt) -> dict[str, Any]:
         body = super().whole_body(prompt)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import string
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from frameledger.context import LLMContextMessage, LLMSpecificMessage
-from frameledger_services.providers import call_arguments, content, extra_content, reasoning
+from frameledger_services.providers import call_arguments, content, extra_content, reasoning, strict_order
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.errors import UnmappableError
 from frameledger_services.providers.extra_content import ExtraContent
@@ -26,6 +27,11 @@ _LONGEST_ID = 40
 
 _LETTERS_AND_DIGITS = string.ascii_letters + string.digits
 
+_SHORT_ID = re.compile("[a-zA-Z0-9]{9}")
+
+_SINCE = ("short_call_ids", "mistral_fields", "strict_order")
+"""Parameters that earlier versions did not record, and requests of those versions do without."""
+
 # Which parts of content each role may have; a role that is not here takes text alone.
 _PARTS = {
     "user": frozenset({"text", "image_url", "input_audio", "file"}),
@@ -39,9 +45,11 @@ class OpenAILLMAdapter(LLMAdapter):
     - The composed system instruction is a first message of role system, which every compatible server knows.
     - An assistant message without content and calls is left out; the API would refuse the whole context for it.
     - Arguments are the text of a JSON object (`call_arguments`); an id that is too long is shortened in all its places.
-      Mistral takes ids of nine letters and digits alone: `short_call_ids` writes all as such.
+      Mistral takes ids of nine letters and digits alone: `short_call_ids` writes all others as such.
     - Both token limits at once, which the API refuses, are one: the smaller counts, under the newer name. OpenAI itself
       and Azure know the newer one with every model, and get that alone.
+    - Mistral has other names for some fields, and refuses those that it does not know: `mistral_fields`. It also takes
+      fewer orders of messages: `strict_order`.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
     - Thoughts of this provider, which the API has no place for, are left out. What a compatible server added to calls
       is returned with them (`extra_content`), and the reasoning that it streamed with its answers (`reasoning`), the
@@ -70,14 +78,18 @@ class OpenAILLMAdapter(LLMAdapter):
         takes_max_tokens: bool = True,
         takes_extra_fields: bool = True,
         short_call_ids: bool = False,
+        mistral_fields: bool = False,
+        strict_order: bool = False,
     ) -> None:
         """`takes_max_tokens` is false for servers whose newer models refuse the old name of the limit,
-        `takes_extra_fields` for those that refuse what other servers add to their answers. `short_call_ids` is for
+        `takes_extra_fields` for those that refuse what other servers add to their answers. The last three are for
         Mistral."""
         self._developer_role = developer_role
         self._takes_max_tokens = takes_max_tokens
         self._takes_extra_fields = takes_extra_fields
         self._short_call_ids = short_call_ids
+        self._mistral_fields = mistral_fields
+        self._strict_order = strict_order
 
     def parameters(self) -> dict[str, Any]:
         return {
@@ -85,6 +97,8 @@ class OpenAILLMAdapter(LLMAdapter):
             "takes_max_tokens": self._takes_max_tokens,
             "takes_extra_fields": self._takes_extra_fields,
             "short_call_ids": self._short_call_ids,
+            "mistral_fields": self._mistral_fields,
+            "strict_order": self._strict_order,
         }
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
@@ -94,7 +108,7 @@ class OpenAILLMAdapter(LLMAdapter):
             takes_max_tokens=takes_max_tokens,
             # Earlier versions recorded the first two only, and the second stood for the third.
             takes_extra_fields=parameters.get("takes_extra_fields", takes_max_tokens),
-            short_call_ids=parameters.get("short_call_ids", False),
+            **{name: parameters.get(name, False) for name in _SINCE},
         )
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
@@ -104,11 +118,15 @@ class OpenAILLMAdapter(LLMAdapter):
             body["tools"] = [_tool(tool) for tool in prompt.tools]
         if prompt.tool_choice is not None:
             body["tool_choice"] = _choice(prompt.tool_choice, prompt.tools)
-        return body | {"stream": True, "stream_options": {"include_usage": True}}
+        # Mistral reports the usage without being asked, and refuses to be asked.
+        options = {} if self._mistral_fields else {"stream_options": {"include_usage": True}}
+        return body | {"stream": True} | options
 
     def _sampling(self, settings: LLMSettings) -> dict[str, Any]:
         values = {name: getattr(settings, name) for name in sorted(self.settings_mapped)}
         values = {name: value for name, value in values.items() if value is not None}
+        if self._mistral_fields:
+            return _with_mistrals_names(values)
         newer = values.get("max_completion_tokens")
         if "max_tokens" in values and (newer is not None or not self._takes_max_tokens):
             older = values.pop("max_tokens")
@@ -128,6 +146,8 @@ class OpenAILLMAdapter(LLMAdapter):
             for place, message in enumerate(prompt.messages)
         ]
         messages = [*system, *(message for message in written if message is not None)]
+        if self._strict_order:
+            messages = strict_order.in_strict_order(messages)
         return messages or [{"role": "user", "content": OPENING}]
 
     def _reasoning(self, prompt: Prompt) -> Mapping[int, Mapping[str, str]]:
@@ -152,16 +172,15 @@ class OpenAILLMAdapter(LLMAdapter):
             case "assistant":
                 return self._assistant({"role": "assistant", **added, **message} if added else message, extra)
             case "tool":
-                return {**message, "tool_call_id": self._call_id(message["tool_call_id"])}
-            case "developer":
+                return {**message, "tool_call_id": self.call_id(message["tool_call_id"])}
+            case "developer" if not self._strict_order:
                 return self._developer(message)
             case _:
                 return message
 
     def _developer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._developer_role == "user":
-            text = content.text_of(message)
-            return {"role": "user", "content": f"<developer>\n{text}\n</developer>"}
+            return strict_order.as_user(message)
         return {**message, "role": self._developer_role}
 
     def _assistant(self, message: Mapping[str, Any], extra: ExtraContent) -> Mapping[str, Any] | None:
@@ -177,12 +196,13 @@ class OpenAILLMAdapter(LLMAdapter):
         return {
             "type": "function",
             **call,
-            "id": self._call_id(call["id"]),
+            "id": self.call_id(call["id"]),
             "function": {**function, "arguments": call_arguments.as_text(function.get("arguments"))},
         }
 
-    def _call_id(self, tool_call_id: str) -> str:
-        if not self._short_call_ids and len(tool_call_id) <= _LONGEST_ID:
+    def call_id(self, tool_call_id: str) -> str:
+        is_short = _SHORT_ID.fullmatch(tool_call_id) is not None
+        if is_short if self._short_call_ids else len(tool_call_id) <= _LONGEST_ID:
             return tool_call_id
         digest = hashlib.sha256(tool_call_id.encode(errors="backslashreplace"))
         if not self._short_call_ids:
@@ -198,6 +218,12 @@ class OpenAILLMAdapter(LLMAdapter):
                 raise UnmappableError(
                     self.provider, f"a part of type {part['type']!r} in {where}, whose role is {role!r}"
                 )
+
+
+def _with_mistrals_names(values: dict[str, Any]) -> dict[str, Any]:
+    limits = [limit for name in ("max_tokens", "max_completion_tokens") if (limit := values.pop(name, None))]
+    named = {"random_seed": values.pop("seed")} if "seed" in values else {}
+    return values | named | ({"max_tokens": min(limits)} if limits else {})
 
 
 def _is_thought(message: LLMSpecificMessage) -> bool:
