@@ -170,3 +170,89 @@ def test_what_a_client_wrote_in_place_of_it_changes_no_request(signature):
         service.request(LLMContext([own, *plain.messages], TOOLS)).content
         == service.request(LLMContext(plain.messages, TOOLS)).content
     )
+
+
+def fresh(frames, prefix="unique"):
+    """The frames, with the calls under other ids, as the inference service gives them."""
+    for frame in frames:
+        if isinstance(frame, FunctionCallsStartedFrame):
+            calls = [
+                one.model_copy(update={"tool_call_id": f"{prefix}-{place}"})
+                for place, one in enumerate(frame.function_calls)
+            ]
+            yield frame.model_copy(update={"function_calls": tuple(calls)})
+        else:
+            yield frame
+
+
+def detail(kind, index=0, **fields):
+    return {"type": f"reasoning.{kind}", "index": index, "format": "some-v1", **fields}
+
+
+AT_OPENROUTER = "https://openrouter.ai/api/v1"
+
+
+@pytest.mark.regression("worker 127")
+def test_the_parts_of_a_models_reasoning_come_back_whole_with_the_call_that_they_name():
+    pieces = [
+        detail("text", text="Let me"),
+        detail("text", text=" look.", signature=None),
+        detail("text", signature="c2ln"),
+    ]
+    sealed = detail("encrypted", index=1, id="tool_f_zCnBHVgbDkHcHTPIZKQY", data="c2VhbGVk")
+    context = context_of(
+        asked(),
+        *fresh(
+            answered(
+                {"reasoning": "Let me", "reasoning_details": pieces[:1]},
+                {"reasoning": " look.", "reasoning_details": pieces[1:]},
+                {"content": "I look."},
+                calling("tool_f_zCnBHVgbDkHcHTPIZKQY") | {"reasoning_details": [sealed]},
+            )
+        ),
+        *settled("unique-0"),
+        *answered({"content": "Cold."}),
+        asked("Thanks."),
+    )
+    whole = detail("text", text="Let me look.", signature="c2ln")
+    assert returned(context, AT_OPENROUTER) == [
+        {"reasoning_details": [whole, {**sealed, "id": "unique-0"}]},
+        {},
+    ]
+    assert returned(context, "https://api.openai.com/v1") == [{}, {}]
+
+
+def test_sealed_parts_stay_apart_and_summaries_are_put_together_by_their_place():
+    parts = [
+        detail("summary", summary="One, "),
+        detail("summary", summary="two."),
+        detail("encrypted", index=1, data="YQ=="),
+        detail("encrypted", index=1, data="Yg=="),
+        detail("summary", index=2, summary="Three."),
+    ]
+    context = context_of(
+        asked(),
+        *answered(*({"reasoning_details": [part]} for part in parts), calling("a")),
+        *settled("a"),
+    )
+    assert returned(context) == [
+        {"reasoning_details": [detail("summary", summary="One, two."), *parts[2:]]},
+    ]
+
+
+def test_parts_that_are_no_json_are_left_out():
+    parts = [detail("text", text="Hm.", at=float("nan"))]
+    context = context_of(
+        asked(), *answered({"reasoning": "Hm.", "reasoning_details": parts}, {"content": "Hello."})
+    )
+    assert returned(context) == [{"reasoning": "Hm."}]
+
+
+def test_parts_of_an_answer_that_said_nothing_are_of_no_later_answer():
+    context = context_of(
+        asked(),
+        *answered({"reasoning_details": [detail("text", text="I say nothing.")]}),
+        asked("Hello?"),
+        *answered({"reasoning": "They greet."}, {"content": "Hello."}),
+    )
+    assert returned(context) == [{"reasoning": "They greet."}]

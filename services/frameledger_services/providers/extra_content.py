@@ -34,10 +34,10 @@ def thought_of(
     provider: str, calls: Sequence[FunctionCallFromLLM], extras: Sequence[Mapping[str, Any] | None]
 ) -> Iterator[AnyFrame]:
     """The frames that keep what a server added to each of these calls; none if it added nothing that is JSON."""
-    storable = [extra if extra and _is_json(extra) else None for extra in extras]
+    storable = [extra if extra and is_json(extra) else None for extra in extras]
     if any(storable):
         recorded = [
-            {"call": _digest(call.function_name, call.arguments)} | ({EXTRA: extra} if extra else {})
+            {"call": digest(call.function_name, call.arguments)} | ({EXTRA: extra} if extra else {})
             for call, extra in zip(calls, storable, strict=True)
         ]
         yield LLMThoughtStartFrame(llm=kept_under(provider), append_to_context=True)
@@ -67,8 +67,8 @@ class ExtraContent:
         unknown: list[Mapping[str, Any]] = []
         for call in calls:
             function = call["function"]
-            digest = _digest(function["name"], function.get("arguments"))
-            place = next((place for place, (one, _) in recorded.items() if one == digest), None)
+            found = digest(function["name"], function.get("arguments"))
+            place = next((place for place, (one, _) in recorded.items() if one == found), None)
             if place is None:
                 unknown.append(call)
                 continue
@@ -77,21 +77,22 @@ class ExtraContent:
         return [call for _, call in sorted(known, key=itemgetter(0))] + unknown
 
 
-def _digest(function_name: str, arguments: Any) -> str:
+def digest(function_name: str, arguments: Any) -> str:
+    """Returns what a call is found again by."""
     # As providers accept the name: it stands so in a request.
     return hashlib.sha256(encoded([accepted(function_name), arguments])).hexdigest()[:16]
 
 
 def _read(recorded: object) -> tuple[str, Mapping[str, Any] | None]:
     match recorded:
-        case {"call": str(digest), "extra_content": Mapping() as extra}:
-            return digest, extra
-        case {"call": str(digest)}:
-            return digest, None
+        case {"call": str(call), "extra_content": Mapping() as extra}:
+            return call, extra
+        case {"call": str(call)}:
+            return call, None
     return "", None
 
 
-def _is_json(extra: Mapping[str, Any]) -> bool:
+def is_json(extra: Mapping[str, Any]) -> bool:
     """Returns whether no frame would be refused for it: the client of the API also reads NaN and infinite numbers."""
     try:
         encoded(extra)

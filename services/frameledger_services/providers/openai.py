@@ -22,9 +22,9 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
 
     A refusal becomes text with the finish reason `content_filter`. Reasoning that a compatible server streams as text
     (`reasoning_content`, `reasoning`) becomes thoughts, which are stored in the context and sent back where functions
-    are called, in the field that they came in; parts of type `thinking` become thoughts that are on the log alone. What
-    a compatible server adds to its calls as `extra_content`, such as Gemini's thought signatures, is stored in the
-    context and sent back with them.
+    are called, in the field that they came in, and so are OpenRouter's `reasoning_details`; parts of type `thinking`
+    become thoughts that are on the log alone. What a compatible server adds to its calls as `extra_content`, such as
+    Gemini's thought signatures, is stored in the context and sent back with them.
     """
 
     provider = "openai"

@@ -150,13 +150,13 @@ class OpenAILLMAdapter(LLMAdapter):
             messages = strict_order.in_strict_order(messages)
         return messages or [{"role": "user", "content": OPENING}]
 
-    def _reasoning(self, prompt: Prompt) -> Mapping[int, Mapping[str, str]]:
+    def _reasoning(self, prompt: Prompt) -> Mapping[int, Mapping[str, Any]]:
         if not self._takes_extra_fields or not (prompt.tools or any(map(tool_calls, prompt.messages))):
             return {}
         return reasoning.returned(prompt.messages)
 
     def _message(
-        self, place: int, message: LLMContextMessage, extra: ExtraContent, added: Mapping[str, str]
+        self, place: int, message: LLMContextMessage, extra: ExtraContent, added: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         if isinstance(message, LLMSpecificMessage):
             if _is_thought(message):
@@ -170,7 +170,10 @@ class OpenAILLMAdapter(LLMAdapter):
             message = {**message, "content": None if message["role"] == "assistant" else ""}
         match message.get("role"):
             case "assistant":
-                return self._assistant({"role": "assistant", **added, **message} if added else message, extra)
+                if added:
+                    added = reasoning.naming(added, message, self.call_id)
+                    message = {"role": "assistant", **added, **message}
+                return self._assistant(message, extra)
             case "tool":
                 return {**message, "tool_call_id": self.call_id(message["tool_call_id"])}
             case "developer" if not self._strict_order:

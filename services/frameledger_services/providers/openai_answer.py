@@ -44,6 +44,7 @@ class OpenAIAnswer:
         self._calls = CallPieces()
         self._thinks_in: str | None = None
         """The field in which the open thought comes, "" if servers do not want it back; None without a thought."""
+        self._details = reasoning.Details()
         self._refused = False
         self.usage: Usage | None = None
         """Tokens used so far; most servers report them with the end, some with every chunk."""
@@ -66,6 +67,7 @@ class OpenAIAnswer:
 
     def _frames_of(self, delta: JsonObject) -> Iterator[AnyFrame]:
         yield from self._thought(*reasoning.of_delta(delta))
+        self._details.add(objects(delta.get(reasoning.DETAILS)))
         refusal = text(delta.get("refusal"))
         self._refused = self._refused or bool(refusal)
         # Mistral's reasoning models send a list of parts.
@@ -117,6 +119,7 @@ class OpenAIAnswer:
             stopped_early=reason not in ("stop", "tool_calls"), empty_is_whole=reason is None
         )
         yield from self._end_thought()
+        yield from self._details.thought(self._provider, calls)
         if calls:
             yield from extra_content.thought_of(self._provider, calls, self._calls.extra_contents())
             yield self._announce(calls)

@@ -4,17 +4,31 @@ DeepSeek and Kimi refuse a request for an answer of their thinking mode that com
 functions are called: each later request of the conversation fails. So reasoning is stored as it is streamed, as a
 thought in front of its answer. It stands under a name of its own (see `extra_content`), and its signature names the
 field that it came in.
+
+OpenRouter sends it in parts too (`reasoning_details`), some of which are signed or sealed by the model behind it, and
+those of Gemini refuse each request after a call without them. The parts of an answer are stored as one thought more,
+behind its others, which they stand for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from frameledger.context import LLMContextMessage, LLMSpecificMessage
+from frameledger.frames import AnyFrame, FunctionCallFromLLM, LLMThoughtEndFrame, LLMThoughtStartFrame
+from frameledger_services.providers import extra_content
 from frameledger_services.providers.loose_json import JsonObject, text
+from frameledger_services.providers.pairing import tool_calls
 
 FIELDS = ("reasoning_content", "reasoning")
 """The fields of a message that servers have for it."""
+
+DETAILS = "reasoning_details"
+"""The field of a message that OpenRouter has for its parts, and that the signature of their thought names."""
+
+_STREAMED = ("text", "summary")
+"""Fields of a part that come in pieces."""
 
 
 def kept_under(provider: str) -> str:
@@ -32,17 +46,66 @@ def of_delta(delta: JsonObject) -> tuple[str, str]:
     return next(((said, field) for field in FIELDS if (said := text(delta.get(field)))), ("", ""))
 
 
-def returned(messages: Sequence[LLMContextMessage]) -> dict[int, Mapping[str, str]]:
+class Details:
+    """The parts of one answer's reasoning, put together from their pieces."""
+
+    def __init__(self) -> None:
+        self._parts: list[JsonObject] = []
+        self._pieces: list[dict[str, list[str]]] = []
+        """Of each part, the pieces of its streamed fields."""
+
+    def add(self, pieces: Iterable[JsonObject]) -> None:
+        for piece in pieces:
+            at = self._continued(piece)
+            if at is None:
+                at = len(self._parts)
+                self._parts.append({})
+                self._pieces.append({})
+            for name, value in piece.items():
+                if name in _STREAMED and isinstance(value, str):
+                    self._pieces[at].setdefault(name, []).append(value)
+                elif value is not None or name not in self._parts[at]:
+                    self._parts[at][name] = value
+
+    def thought(self, provider: str, calls: Sequence[FunctionCallFromLLM]) -> Iterator[AnyFrame]:
+        """The frames that keep the parts; none if there are none that are JSON. They name calls, whose ids may be
+        others by the time that they are sent back: `calls` are those of the answer."""
+        details = [
+            part | {name: "".join(texts) for name, texts in pieces.items()}
+            for part, pieces in zip(self._parts, self._pieces, strict=True)
+        ]
+        if details and extra_content.is_json({DETAILS: details}):
+            named = {
+                call.tool_call_id: extra_content.digest(call.function_name, call.arguments) for call in calls
+            }
+            yield LLMThoughtStartFrame(llm=kept_under(provider), append_to_context=True)
+            yield LLMThoughtEndFrame(signature={"field": DETAILS, "details": details, "calls": named})
+
+    def _continued(self, piece: JsonObject) -> int | None:
+        """Returns the place of the part that a piece goes on with; None if it begins one. What is sealed is whole."""
+        if not any(name in piece for name in (*_STREAMED, "signature")):
+            return None
+        of = piece.get("type"), piece.get("index")
+        places = reversed(range(len(self._parts)))
+        return next(
+            (at for at in places if (self._parts[at].get("type"), self._parts[at].get("index")) == of), None
+        )
+
+
+def returned(messages: Sequence[LLMContextMessage]) -> dict[int, Mapping[str, Any]]:
     """Returns what is added to each assistant message, by its place: the field of the thoughts before it, and in it
-    their text. A thought that nothing followed is replaced by a later one, of another answer."""
+    their text or the signature of their parts. A thought that nothing followed is replaced by a later one, of another
+    answer."""
     fields = [_field(message) for message in messages]
     # Kimi refuses a call without the field even if its model did not think; other servers read it as no reasoning.
     otherwise = {FIELDS[0]: ""} if FIELDS[0] in fields else {}
-    added: dict[int, Mapping[str, str]] = {}
-    pending: dict[str, str] = {}
+    added: dict[int, Mapping[str, Any]] = {}
+    pending: dict[str, Any] = {}
     for place, (message, field) in enumerate(zip(messages, fields, strict=True)):
         if isinstance(message, LLMSpecificMessage):
-            if field is not None:
+            if field == DETAILS:
+                pending = {field: message.message["signature"]}
+            elif field is not None:
                 before = pending.get(field, "") if place and fields[place - 1] else ""
                 pending = {field: before + text(message.message.get("text"))}
         elif message.get("role") == "assistant":
@@ -50,8 +113,38 @@ def returned(messages: Sequence[LLMContextMessage]) -> dict[int, Mapping[str, st
     return added
 
 
+def naming(
+    added: Mapping[str, Any], message: Mapping[str, Any], call_id: Callable[[str], str]
+) -> Mapping[str, Any]:
+    """Returns what is added to an assistant message, with the calls that it names under the ids that they have there.
+    `call_id` returns an id as the provider accepts it."""
+    kept = added.get(DETAILS)
+    if kept is None:
+        return added
+    here: dict[str, list[str]] = {}
+    for call in tool_calls(message):
+        function = call["function"]
+        found = extra_content.digest(function["name"], function.get("arguments"))
+        here.setdefault(found, []).append(call_id(call["id"]))
+    calls = kept.get("calls")
+    ids = {
+        name: here[found].pop(0)
+        for name, found in (calls.items() if isinstance(calls, Mapping) else ())
+        if isinstance(found, str) and here.get(found)
+    }
+    return {DETAILS: [_renamed(part, ids) for part in kept["details"]]}
+
+
+def _renamed(part: Any, ids: Mapping[str, str]) -> Any:
+    match part:
+        case {"id": str(name)} if name in ids:
+            return {**part, "id": ids[name]}
+    return part
+
+
 def _field(message: LLMContextMessage) -> str | None:
     match message:
-        case LLMSpecificMessage(message={"type": "thought", "signature": {"field": str(field)}}):
-            return field if field in FIELDS else None
+        case LLMSpecificMessage(message={"type": "thought", "signature": {"field": str(field)} as signed}):
+            known = field in FIELDS or (field == DETAILS and isinstance(signed.get("details"), list | tuple))
+            return field if known else None
     return None
