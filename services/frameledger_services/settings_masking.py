@@ -28,7 +28,8 @@ def masked(name: str, value: Any) -> str | None:
 def without_password(address: str) -> str:
     """Returns a libpq address with its secrets replaced by stars."""
     try:
-        parts: dict[str, Any] = conninfo_to_dict(address)
+        # One that is empty is none.
+        parts = {name: value for name, value in conninfo_to_dict(address).items() if value}
     except ProgrammingError:
         return HIDDEN
     if "://" in address and SECRET_PARAMETERS.isdisjoint(parts):

@@ -37,6 +37,25 @@ def test_it_asks_for_the_password_which_only_its_owner_can_read(postgres):
     assert stat.S_IMODE(os.stat(password_file).st_mode) == 0o600
 
 
+@pytest.mark.regression("journey 104")
+@pytest.mark.parametrize(
+    "variable",
+    [
+        ("PGPASSWORD", "of-another-server"),
+        ("PGHOSTADDR", "127.0.0.9"),
+        ("PGSSLMODE", "require"),
+        ("PGCHANNELBINDING", "require"),
+    ],
+    ids="=".join,
+)
+def test_its_address_leads_to_it_whatever_the_environment_says_of_other_servers(
+    postgres, monkeypatch, variable
+):
+    monkeypatch.setenv(*variable)
+    with psycopg.connect(postgres.dsn) as connection:
+        assert connection.info.host == ports.HOST
+
+
 @as_our_user
 def test_it_listens_on_a_socket_in_the_data_directory_too(tmp_path):
     with (

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import psutil
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.polling import look_again
+from tests.support.polling import look_again, pause
 
 from frameledger_services.embedded import program as programs
 from frameledger_services.embedded import supervisor as supervision
@@ -21,6 +21,11 @@ LIVES = "import signal; signal.pause()"
 DIES = "import sys; print('no schema'); sys.exit(3)"
 DOES_NOT_STOP = (
     "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+)
+
+SAYS_MUCH_WHEN_IT_IS_STOPPED = (
+    "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit('bye\\n' * 20)); "
+    "print('the cause', flush=True); signal.pause()"
 )
 
 
@@ -181,6 +186,22 @@ def test_a_first_start_that_fails_is_an_error_and_leaves_nothing(
         asyncio.run(scenario())
     assert len(set(started)) == 2
     assert [pid for pid in started if psutil.pid_exists(pid)] == []
+
+
+@pytest.mark.regression("journey 104")
+def test_a_first_start_that_fails_is_told_with_what_was_logged_before_it_was_stopped(program, tmp_path):
+    def is_ready():
+        while "the cause" not in (tmp_path / "bad.log").read_text("ascii"):
+            pause()
+        return False
+
+    async def scenario():
+        async with supervised() as (supervisor, _):
+            bad = program("bad", SAYS_MUCH_WHEN_IT_IS_STOPPED, is_ready=is_ready, ready_within=0.0)
+            await supervisor.keep(bad)
+
+    with pytest.RaisesGroup(pytest.RaisesExc(EmbeddedError, match="not ready after 0 s:\n  the cause\n")):
+        asyncio.run(scenario())
 
 
 def test_what_was_announced_last_is_stopped_first(program):

@@ -492,7 +492,8 @@ def test_config_shows_no_password_in_the_address_of_a_server(tmp_path):
 
 
 def test_an_address_without_a_password_is_shown_as_it_is():
-    assert without_password("postgresql://me@db/x?sslmode=require") == "postgresql://me@db/x?sslmode=require"
+    for address in ("postgresql://me@db/x?sslmode=require", "postgresql://me@db/x?password=&hostaddr="):
+        assert without_password(address) == address
 
 
 def test_secrets_are_shown_as_stars_and_the_rest_as_it_is():

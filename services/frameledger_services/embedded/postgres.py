@@ -32,6 +32,10 @@ PREFERRED_PORT = 15432
 LONGEST_SOCKET_PATH = 107
 INSTALLATIONS = {18: "pginstall18", 16: "pginstall"}
 
+WHATEVER_THE_ENVIRONMENT = "sslmode=disable&channel_binding=disable&password=&hostaddr="
+"""Parameters of the address that would otherwise be taken from variables such as PGPASSWORD or PGCHANNELBINDING, which
+many have set for another server. An empty one counts as given, and as none: the password file is read."""
+
 SETTINGS = {
     # A killed server must leave nothing outside its folder, and containers have a small /dev/shm.
     "dynamic_shared_memory_type": "mmap",
@@ -83,7 +87,7 @@ def prepare(
     }
     dsn = (
         f"postgresql://{USER}@{ports.HOST}:{port}/{DATABASE}"
-        f"?passfile={quote(str(_password_file(directory)))}&sslmode=disable"
+        f"?passfile={quote(str(_password_file(directory)))}&{WHATEVER_THE_ENVIRONMENT}"
     )
     program = Program(
         name="postgres",

@@ -97,10 +97,9 @@ class Supervisor:
             async with asyncio.timeout(program.ready_within):
                 code = await process.wait()
         except TimeoutError:
+            failure = failed(program.name, f"took longer than {program.ready_within:.0f} s", program.log)
             await self._stop(program, process)
-            raise failed(
-                program.name, f"took longer than {program.ready_within:.0f} s", program.log
-            ) from None
+            raise failure from None
         self._running.pop(program.name, None)
         if code != 0:
             self._set(program.name, state=State.STOPPED, pid=None)
@@ -175,8 +174,10 @@ class Supervisor:
             ready.set()
             what = f"ended with {_meaning(await process.wait())}"
         if not ready.is_set():
+            # Before it is stopped: what it logs then is not the cause.
+            failure = failed(program.name, what, program.log)
             await self._stop(program, process)
-            raise failed(program.name, what, program.log)
+            raise failure
         await self._end(program, process)
         # A killed process logs no cause.
         died = (process.returncode or 0) > 0
