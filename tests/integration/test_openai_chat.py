@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -281,6 +281,40 @@ def test_the_same_request_again_is_answered_once_by_the_model(stage):
     assert keyed[0].headers["frameledger-context"] == keyed[1].headers["frameledger-context"]
     body = {"model": "owl", "messages": [THANKS]}
     assert post(**{"Idempotency-Key": "k-1"}).status_code == 422
+
+
+@pytest.mark.regression("gateway 95")
+def test_a_client_that_left_one_gateway_does_not_interrupt_what_its_next_try_is_given_by_another(stage):
+    """A load balancer may bring the next try to the other one before the first one sees that its client has left."""
+    body = {
+        "messages": [{"role": "user", "content": "Please count."}],
+        "conversation": "moved",
+        "stream": True,
+    }
+    also = {"gateway_openai": "true", "gateway_port": str(ports.choose(0))}
+
+    def until(lines, number):
+        assert any(f"number-{number}" in line for line in lines)
+
+    with (
+        running(stage.settings, is_heard=False, **also) as other,
+        httpx.Client(timeout=ON_SERVERS) as http,
+        ExitStack() as first,
+    ):
+        url = f"{stage.base_url}/v1/chat/completions"
+        left = first.enter_context(http.stream("POST", url, json=body))
+        # The response is closed with the last reference to its lines.
+        told = left.iter_lines()
+        until(told, 3)
+        url, retry = f"{other.address}/v1/chat/completions", {"X-Stainless-Retry-Count": "1"}
+        with http.stream("POST", url, json=body, headers=retry) as again:
+            lines = again.iter_lines()
+            until(lines, 3)
+            first.close()
+            # Long after the first gateway would have interrupted it.
+            until(lines, 100)
+        stage.until("SELECT count(*) = 1 FROM runs WHERE context_id = 'moved' AND status = 'interrupted'")
+    assert stage.runs("moved") == 1
 
 
 def shown_before_the_error(ask):

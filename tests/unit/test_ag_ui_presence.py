@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 from starlette.requests import Request
+from tests.support.marks_in_memory import Marks
 from tests.support.turns import turns
 
 from frameledger_services.client import FramesUnacknowledgedError
@@ -25,22 +26,6 @@ class Database:
             conversation_state.goes_on: (True, 5),
             client_requests.last_asked_run: AskedRun(1, "r1"),
         }[function]
-
-
-class Marks:
-    """Those of all gateways."""
-
-    def __init__(self):
-        self.marks: Counter[tuple[str, ...]] = Counter()
-
-    def add(self, *mark):
-        self.marks[mark] += 1
-
-    def remove(self, *mark):
-        self.marks[mark] -= 1
-
-    async def kinds(self, thread_id, run_id):
-        return {kind for (kind, *run), count in self.marks.items() if count and run == [thread_id, run_id]}
 
 
 class Client:
@@ -173,7 +158,7 @@ def test_a_run_that_could_not_be_interrupted_is_interrupted_for_the_next_request
         gateways.client.is_away = True
         with pytest.raises(FramesUnacknowledgedError):
             await gateways.first.asks("shop", "r2")
-        assert await gateways.marks.kinds("shop", "r1") == {"left"}
+        assert set(+gateways.marks.marks) == {("ag_ui", "left", "shop", "r1")}
         gateways.client.is_away = False
         await gateways.first.asks("shop", "r2")
         await gateways.first.asks("shop", "r2")

@@ -1,12 +1,12 @@
 """Answers that end before they are over: of clients that leave, or may no longer read them."""
 
 import asyncio
-from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.bounds import IN_PROCESS
+from tests.support.marks_in_memory import Marks
 
 from frameledger.frames import InterruptionFrame
 from frameledger_services.client import FramesUnacknowledgedError
@@ -14,6 +14,7 @@ from frameledger_services.gateway.access.guard import _RevokedError
 from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.openai.answer_stream import AnswerStream
 from frameledger_services.gateway.openai.answering import Answers
+from frameledger_services.gateway.openai.followers import Followers
 from frameledger_services.gateway.openai.listening import Listening
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.settings import Settings
@@ -69,7 +70,7 @@ def interruptions_after(error):
 
     async def main():
         following = Following()
-        listening = Listening(following, Counter(), "sha", receive, lambda: True, interrupts=True)
+        listening = Listening(following, Followers(Marks()), "sha", receive, lambda: True, interrupts=True)
         stream = AnswerStream(listening, Writer())
         with pytest.raises(type(error)):
             async with asyncio.timeout(IN_PROCESS):
@@ -96,7 +97,9 @@ def test_the_answer_that_is_awaited_whole_is_interrupted_too_once_the_token_is_r
 
     async def main():
         following, is_good = Following(), iter([True, False])
-        listening = Listening(following, Counter(), "sha", receive, lambda: next(is_good), interrupts=True)
+        listening = Listening(
+            following, Followers(Marks()), "sha", receive, lambda: next(is_good), interrupts=True
+        )
         async with asyncio.timeout(IN_PROCESS):
             await following.closed.wait()
         await listening.close()
@@ -111,7 +114,7 @@ def test_an_answer_that_cannot_be_interrupted_because_the_log_is_away_is_given_u
     async def main():
         following = Following()
         following.failure = FramesUnacknowledgedError("The broker is away.", [InterruptionFrame(id="i1")])
-        listening = Listening(following, Counter(), "sha", receive, lambda: True, interrupts=True)
+        listening = Listening(following, Followers(Marks()), "sha", receive, lambda: True, interrupts=True)
         await listening.close(gave_up=True)
         return following.interruptions
 
@@ -130,7 +133,7 @@ def test_a_client_that_leaves_does_not_interrupt_what_the_same_request_again_fol
         return Following(question)
 
     async def main():
-        parts: Any = SimpleNamespace(settings=Settings())
+        parts: Any = SimpleNamespace(settings=Settings(), marks=Marks())
         write: Any = None
         answers: Answers[Any] = Answers(parts, follow, write)
         again, another = SimpleNamespace(sha256="same"), SimpleNamespace(sha256="other")
@@ -145,3 +148,37 @@ def test_a_client_that_leaves_does_not_interrupt_what_the_same_request_again_fol
         return interruptions
 
     assert asyncio.run(main()) == [0, 1]
+
+
+@pytest.mark.regression("gateway 95")
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["the first", "the second"])
+def test_a_client_that_leaves_does_not_interrupt_what_the_same_request_follows_at_another_gateway(order):
+    async def main():
+        marks: Any = Marks()
+        gateways = [Followers(marks) for _ in range(2)]
+        both = [
+            Listening(Following(), one, "sha", receive, lambda: True, interrupts=True, may_be_again=True)
+            for one in gateways
+        ]
+        interruptions = []
+        for number in order:
+            await both[number].close(gave_up=True)
+            interruptions.append(both[number].following.interruptions)
+        assert +marks.marks == {}
+        return interruptions
+
+    assert asyncio.run(main()) == [0, 1]
+
+
+@pytest.mark.regression("gateway 95")
+def test_an_answer_is_not_interrupted_while_the_same_request_comes_to_another_gateway():
+    async def main():
+        marks: Any = Marks()
+        first, second = Followers(marks), Followers(marks)
+        following = Following()
+        listening = Listening(following, first, "sha", receive, lambda: True, interrupts=True)
+        async with second.held(("talk", "sha"), is_shared=True):
+            await listening.close(gave_up=True)
+        return following.interruptions
+
+    assert asyncio.run(main()) == 0

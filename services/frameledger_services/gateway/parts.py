@@ -10,6 +10,7 @@ from frameledger_services.client import Client
 from frameledger_services.gateway import problems
 from frameledger_services.gateway.kept_contexts import KeptContexts
 from frameledger_services.gateway.live.hub import Hub
+from frameledger_services.gateway.shared_marks import SharedMarks
 from frameledger_services.settings import Settings
 from frameledger_services.store import context_json
 from frameledger_services.store.connections import Connections
@@ -49,6 +50,9 @@ class Parts:
     kept: KeptContexts = field(init=False)
     """Contexts that were read a moment ago."""
 
+    marks: SharedMarks = field(init=False)
+    """What clients follow, here and at other gateways."""
+
     def __post_init__(self) -> None:
         """The shared reads are made of the rest."""
         begun_within = self.settings.gateway_database_wait_secs
@@ -65,6 +69,7 @@ class Parts:
         object.__setattr__(self, "heads", heads)
         object.__setattr__(self, "newest", newest)
         object.__setattr__(self, "kept", KeptContexts(self.settings.gateway_kept_mb << 20))
+        object.__setattr__(self, "marks", SharedMarks(self.settings, self.database))
 
     def check_not_stopping(self, headers: Mapping[str, str] | None = None) -> None:
         """Raise the problem `draining`, with these headers, if the process drains."""

@@ -6,39 +6,45 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Literal, get_args
 from uuid import uuid5
 
 from frameledger.errors import FrameledgerError
 from frameledger.frames import InterruptionFrame
 from frameledger_services import logs
 from frameledger_services.gateway.ag_ui.request_frames import FRAME_IDS
-from frameledger_services.gateway.ag_ui.shared_presence import SharedPresence
 from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.shared_marks import SharedMarks
 from frameledger_services.store import client_requests, conversation_state
+
+Kind = Literal["followed", "left"]
+"""A client follows the run; its client has left it and is waited for."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _log = logs.get_logger("gateway")
 
 
 class Presence:
-    """The clients of this process, by conversation. What other gateways have to know of them is marked (`shared`)."""
+    """The clients of this process, by conversation. What other gateways have to know of them is marked."""
 
-    def __init__(self, parts: Parts, shared: SharedPresence) -> None:
+    def __init__(self, parts: Parts, marks: SharedMarks) -> None:
         self._parts = parts
-        self._shared = shared
+        self._marks = marks
         self._streams: Counter[str] = Counter()
         self._absent: dict[str, tuple[asyncio.Task[None], str, str]] = {}
 
     def followed(self, thread_id: str, run_id: str) -> None:
         """Note that a client follows this run of a conversation."""
         self._streams[thread_id] += 1
-        self._shared.add("followed", thread_id, run_id)
+        self._marks.add("ag_ui", "followed", thread_id, run_id)
         self._wait_no_more(thread_id)
 
     def ended(self, thread_id: str, run_id: str, source: str | None, has_left: bool) -> None:
         """Note that a client follows no longer. If it `has_left` before the end of the run, and no other client of this
         process follows the conversation, the run is interrupted after a while. With a `source` of None it is not: the
         client's token does not permit that, or another program started the run."""
-        self._shared.remove("followed", thread_id, run_id)
+        self._marks.remove("ag_ui", "followed", thread_id, run_id)
         self._streams[thread_id] -= 1
         if self._streams[thread_id] > 0:
             return
@@ -46,7 +52,7 @@ class Presence:
         if has_left and source is not None:
             task = asyncio.create_task(self._wait(thread_id, run_id, source))
             self._absent[thread_id] = (task, run_id, source)
-            self._shared.add("left", thread_id, run_id)
+            self._marks.add("ag_ui", "left", thread_id, run_id)
 
     async def asks(self, thread_id: str, run_id: str) -> None:
         """Note that a client asks for a run. Another run, which a client of this process has left, is interrupted now,
@@ -68,7 +74,7 @@ class Presence:
         last_run = await self._parts.database.read(client_requests.last_asked_run, thread_id)
         if last_run is None or last_run.run_id == run_id:
             return
-        if await self._shared.kinds(thread_id, last_run.run_id) == {"left"}:
+        if await self._kinds(thread_id, last_run.run_id) == {"left"}:
             await self._interrupt(thread_id, last_run.run_id, source)
 
     @contextmanager
@@ -78,11 +84,11 @@ class Presence:
         absent = self._absent.get(thread_id)
         if absent is None or absent[1] != run_id:
             # It may be another gateway that waits for the client.
-            self._shared.add("followed", thread_id, run_id)
+            self._marks.add("ag_ui", "followed", thread_id, run_id)
             try:
                 yield
             finally:
-                self._shared.remove("followed", thread_id, run_id)
+                self._marks.remove("ag_ui", "followed", thread_id, run_id)
             return
         self.followed(thread_id, run_id)
         try:
@@ -99,7 +105,7 @@ class Presence:
         self._wait_no_more(thread_id)
         try:
             # Of several gateways that a client has left, the last one interrupts: each removes its own mark first.
-            if not await self._shared.kinds(thread_id, run_id):
+            if not await self._kinds(thread_id, run_id):
                 await self._interrupt(thread_id, run_id, source)
         except FrameledgerError as error:
             _log.warning("gateway.not_interrupted", context_id=thread_id, reason=str(error))
@@ -109,9 +115,14 @@ class Presence:
         if (absent := self._absent.pop(thread_id, None)) is None:
             return
         task, run_id, _ = absent
-        self._shared.remove("left", thread_id, run_id)
+        self._marks.remove("ag_ui", "left", thread_id, run_id)
         if task is not asyncio.current_task():
             task.cancel()
+
+    async def _kinds(self, thread_id: str, run_id: str) -> set[Kind]:
+        """Returns how a run is marked, by any gateway. Raises `DatabaseError`."""
+        marks = {("ag_ui", kind, thread_id, run_id): kind for kind in KINDS}
+        return {marks[one] for one in await self._marks.found(marks)}
 
     async def _interrupt(self, thread_id: str, run_id: str, source: str) -> None:
         """Interrupt a run if it is still the one in progress. Interrupting it several times publishes one frame."""

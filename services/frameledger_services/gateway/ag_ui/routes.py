@@ -26,7 +26,6 @@ from frameledger_services.gateway.ag_ui.presence import Presence
 from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
 from frameledger_services.gateway.ag_ui.run_input import RunInput
 from frameledger_services.gateway.ag_ui.run_stream import RunStream
-from frameledger_services.gateway.ag_ui.shared_presence import SharedPresence
 from frameledger_services.gateway.append import source_of
 from frameledger_services.gateway.live import streams
 from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
@@ -97,7 +96,7 @@ class ClientRuns:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._presence = Presence(parts, SharedPresence(parts.settings))
+        self._presence = Presence(parts, parts.marks)
 
     async def run(self, request: Request) -> Response:
         """Answer a client that runs a conversation."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Generic, TypeVar
@@ -20,8 +19,9 @@ from frameledger_services.gateway.openai.answer_stream import AnswerStream, Answ
 from frameledger_services.gateway.openai.asking import Asking
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.openai.failures import problem_of
+from frameledger_services.gateway.openai.followers import Followers
 from frameledger_services.gateway.openai.following import Following
-from frameledger_services.gateway.openai.listening import AnswerKey, Listening
+from frameledger_services.gateway.openai.listening import Listening
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.parts import Parts
@@ -49,8 +49,7 @@ class Answers(Generic[R]):
         self._parts = parts
         self._follow = follow
         self._write = write
-        self._followers: Counter[AnswerKey] = Counter()
-        """How many requests follow an answer: one that is sent again follows it too."""
+        self._followers = Followers(parts.marks)
 
     async def answer(self, request: Request, chat_request: R, named: Named) -> Response:
         """Ask the conversation, and return its answer.
@@ -61,9 +60,12 @@ class Answers(Generic[R]):
         # Before anything is published: without room for a follower the answer could not be sent.
         self._parts.hub.check_room()
         await models.check(self._parts, chat_request.model)
-        question = await Asking(self._parts, request, chat_request, named).ask()
-        read_log.note(request.scope, question.context_id, question.version)
-        listening = self._listening(request, chat_request, question)
+        asking = Asking(self._parts, request, chat_request, named)
+        key = named.context_id, chat_request.sha256
+        async with self._followers.held(key, is_shared=asking.may_be_again):
+            question = await asking.ask()
+            read_log.note(request.scope, question.context_id, question.version)
+            listening = self._listening(request, chat_request, question, may_be_again=asking.may_be_again)
         try:
             following = listening.following
             await following.begin()
@@ -83,7 +85,9 @@ class Answers(Generic[R]):
             await listening.close()
             raise
 
-    def _listening(self, request: Request, chat_request: R, question: AskedQuestion) -> Listening:
+    def _listening(
+        self, request: Request, chat_request: R, question: AskedQuestion, *, may_be_again: bool = False
+    ) -> Listening:
         try:
             following = self._follow(self._parts, chat_request, question)
         except TooManyFollowersError:
@@ -102,6 +106,7 @@ class Answers(Generic[R]):
             request.receive,
             is_good,
             interrupts=interrupts,
+            may_be_again=may_be_again,
         )
 
     async def _complete_response(self, listening: Listening, writer: AnswerWriter) -> Response:

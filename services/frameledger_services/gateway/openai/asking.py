@@ -64,6 +64,9 @@ class Asking:
         self._used = 0
         """How many of this key's questions are stored."""
 
+        self.may_be_again = self._key is not None or self._is_again
+        """Whether this request may be a repetition."""
+
     async def ask(self) -> AskedQuestion:
         """Publish the question. Returns once it is stored. Raises the problems `conversation-busy`, `key-reused`,
         `not-visible-yet`, and those of publishing."""
@@ -103,7 +106,7 @@ class Asking:
 
     async def _asked_before(self, now: Readiness) -> AskedQuestion | None:
         """Returns the question of this request if it was asked before, and its answer is complete or under way."""
-        if now.stored is None or not (self._key or self._is_again):
+        if now.stored is None or not self.may_be_again:
             return None
         context_id = self._named.context_id
         if self._key is not None:

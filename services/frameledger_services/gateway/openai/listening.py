@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from frameledger_services import logs
 from frameledger_services.client import BrokerError, NotPublishedError
 from frameledger_services.gateway.live import event_stream
+from frameledger_services.gateway.openai.followers import Followers
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.store.connections import DatabaseError
-
-AnswerKey = tuple[str, str]
-"""The answer to a request: its conversation, and the name of the request."""
 
 _log = logs.get_logger("gateway")
 
@@ -24,16 +21,17 @@ class Listening:
     def __init__(
         self,
         following: Following,
-        followers: Counter[AnswerKey],
+        followers: Followers,
         request_name: str,
         receive: Callable[[], Awaitable[object]],
         is_good: Callable[[], bool],
         *,
         interrupts: bool,
+        may_be_again: bool = False,
     ) -> None:
-        """`followers` counts the clients of each answer; `request_name` names the request of this one, the same however
+        """`followers` has the clients of each answer; `request_name` names the request of this one, the same however
         often it is sent. `is_good` says whether it may still read it. Without `interrupts` an answer goes on without
-        them."""
+        them. `may_be_again`: this request may be a repetition."""
         self.following = following
         self.is_gone = False
         self.is_refused = False
@@ -42,7 +40,8 @@ class Listening:
         self._followers = followers
         # The same request again may follow from another version: that of the last of its results.
         self._key = following.question.context_id, request_name
-        self._followers[self._key] += 1
+        self._may_be_again = may_be_again
+        self._followers.add(self._key, is_shared=may_be_again)
         self._interrupts = interrupts
         self._is_good = is_good
         self._watching = asyncio.create_task(self._watch(receive))
@@ -56,15 +55,14 @@ class Listening:
         following = self.following
         following.close()
         self._watching.cancel()
-        self._followers[self._key] -= 1
-        is_last = self._followers[self._key] <= 0
-        if is_last:
-            del self._followers[self._key]
+        self._followers.remove(self._key, is_shared=self._may_be_again)
         is_wanted = not (self.is_gone or gave_up) or following.is_over
-        if is_wanted or not is_last or not self._interrupts:
+        if is_wanted or not self._interrupts:
             return
         try:
-            await following.interrupt()
+            # Of several gateways that a client has left, the last one interrupts.
+            if not await self._followers.has(self._key):
+                await following.interrupt()
         except (BrokerError, NotPublishedError, DatabaseError) as error:
             _log.warning(
                 "gateway.not_interrupted", context_id=following.question.context_id, reason=str(error)

@@ -7,7 +7,6 @@ whichever process answers, and whenever: an answer in progress is read up to now
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import closing
 from functools import partial
 
@@ -22,6 +21,7 @@ from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.openai import answering, conversation
 from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.answer_stream import AnswerStream
+from frameledger_services.gateway.openai.followers import Followers
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.listening import Listening
 from frameledger_services.gateway.openai.question import AskedQuestion
@@ -84,7 +84,12 @@ async def read(parts: Parts, request: Request) -> Response:
         # A client that only reads does not interrupt the answer when it disconnects.
         is_good = partial(caller.is_still_good, request.scope)
         listening = Listening(
-            following, Counter(), str(response_id), request.receive, is_good, interrupts=False
+            following,
+            Followers(parts.marks),
+            str(response_id),
+            request.receive,
+            is_good,
+            interrupts=False,
         )
         return AnswerStream(listening, writer)
     if last is not None:

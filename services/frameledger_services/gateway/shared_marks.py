@@ -1,7 +1,7 @@
-"""Which runs have a client at any gateway: marks in PostgreSQL (`store/client_marks`), on one session of this process.
+"""What clients of any gateway follow: marks in PostgreSQL (`store/client_marks`), on one session of this process.
 
-A client may come back to another gateway than the one that it left: that one must not interrupt its run. And one that
-stops its run and asks again may do so at another gateway, which interrupts the run that was left.
+A client may come back to another gateway than the one that it left: that one must not interrupt its answer. And one
+that stops its answer and asks again may do so at another gateway, which interrupts the answer that was left.
 
 A process that dies loses its marks with its session; one that loses its session sets them again on the next one.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
-from typing import Literal
 
 import psycopg
 
@@ -20,23 +20,26 @@ from frameledger_services import database, logs, transient
 from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 from frameledger_services.store import client_marks, connections
+from frameledger_services.store.connections import Connections
 from frameledger_services.supervision import Backoff
 
 MOST_MARKS = 1_000
-"""The maximum of this process: PostgreSQL has room for some thousand locks of all sessions. Further runs are not
-marked, and their clients have to reconnect to this process."""
+"""The maximum of this process: PostgreSQL has room for some thousand locks of all sessions. What is beyond it is not
+marked, and its clients have to come back to this process."""
 
-Kind = Literal["followed", "left"]
-"""A client follows the run; its client has left it and is waited for."""
+Mark = tuple[str, ...]
+"""Words that name what is marked."""
 
 _log = logs.get_logger("gateway")
 
 
-class SharedPresence:
+class SharedMarks:
     """The marks of this process, and those of others. Connects for the first mark."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, readers: Connections) -> None:
+        """`readers` are the connections by which the marks of all processes are read."""
         self._settings = settings
+        self._readers = readers
         self._wanted_marks: Counter[int] = Counter()
         self._set: set[int] = set()
         """On the session that there is."""
@@ -46,38 +49,37 @@ class SharedPresence:
         self._changed = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
 
-    def add(self, kind: Kind, thread_id: str, run_id: str) -> None:
-        """Mark a run. Each mark has to be removed once."""
-        self._change(kind, thread_id, run_id, 1)
+    def add(self, *mark: str) -> None:
+        """Set a mark, soon. Each has to be removed as often as it was added."""
+        self._change(mark, 1)
 
-    def remove(self, kind: Kind, thread_id: str, run_id: str) -> None:
-        """Remove a mark."""
-        self._change(kind, thread_id, run_id, -1)
+    def remove(self, *mark: str) -> None:
+        """Remove a mark, soon."""
+        self._change(mark, -1)
 
-    async def kinds(self, thread_id: str, run_id: str) -> set[Kind]:
-        """Returns how a run is marked, by any gateway. Raises `DatabaseError`."""
-        named: dict[int, Kind] = {
-            _mark("followed", thread_id, run_id): "followed",
-            _mark("left", thread_id, run_id): "left",
-        }
+    async def settle(self) -> None:
+        """Return once the marks are set, and others are removed. Raises `DatabaseError`."""
         async with self._one_at_a_time:
+            if not self._wanted_marks and self._session is None:
+                return
             try:
-                marks = await client_marks.found(await self._synchronized(), named)
+                await self._synchronized()
             except psycopg.Error as error:
                 await self._drop()
-                raise connections.failure("The clients of a run", error) from error
-        self._work()
-        return {named[one] for one in marks}
+                raise connections.failure("The marks of clients", error) from error
 
-    def _change(self, kind: Kind, thread_id: str, run_id: str, count: int) -> None:
-        mark = _mark(kind, thread_id, run_id)
+    async def found(self, marks: Collection[Mark]) -> set[Mark]:
+        """Returns which of these marks any gateway has set, this one included. Raises `DatabaseError`."""
+        await self.settle()
+        named = {client_marks.mark(*one): one for one in marks}
+        return {named[one] for one in await self._readers.read(client_marks.found, named)}
+
+    def _change(self, words: Mark, count: int) -> None:
+        mark = client_marks.mark(*words)
         self._wanted_marks[mark] += count
         if self._wanted_marks[mark] <= 0:
             del self._wanted_marks[mark]
         self._changed.set()
-        self._work()
-
-    def _work(self) -> None:
         if self._working is None:
             self._working = asyncio.create_task(self._keep())
 
@@ -125,7 +127,3 @@ class SharedPresence:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-
-
-def _mark(kind: Kind, thread_id: str, run_id: str) -> int:
-    return client_marks.mark("ag_ui", kind, thread_id, run_id)

@@ -1,0 +1,59 @@
+"""Which requests follow which answer, at this gateway and at others.
+
+A request that is sent again follows the answer to the first one, and a load balancer may bring it to another gateway
+before the first one knows that its client has left. So a request that may be a repetition is marked for all gateways
+before it looks whether that answer goes on, and nobody interrupts an answer that another request follows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from frameledger_services.gateway.shared_marks import SharedMarks
+from frameledger_services.store.connections import DatabaseError
+
+AnswerKey = tuple[str, str]
+"""The answer to a request: its conversation, and the name of the request, the same however often it is sent."""
+
+
+class Followers:
+    """The requests of this process, by the answers that they follow."""
+
+    def __init__(self, marks: SharedMarks) -> None:
+        self._marks = marks
+        self._here: Counter[AnswerKey] = Counter()
+
+    def add(self, key: AnswerKey, *, is_shared: bool) -> None:
+        """Note a request that follows an answer. With `is_shared` other gateways are told."""
+        self._here[key] += 1
+        if is_shared:
+            self._marks.add("openai", *key)
+
+    def remove(self, key: AnswerKey, *, is_shared: bool) -> None:
+        """Note that a request follows no longer, as it was added."""
+        self._here[key] -= 1
+        if self._here[key] <= 0:
+            del self._here[key]
+        if is_shared:
+            self._marks.remove("openai", *key)
+
+    async def has(self, key: AnswerKey) -> bool:
+        """Returns whether any request follows the answer, also at another gateway. Raises `DatabaseError`."""
+        return key in self._here or bool(await self._marks.found([("openai", *key)]))
+
+    @asynccontextmanager
+    async def held(self, key: AnswerKey, *, is_shared: bool) -> AsyncIterator[None]:
+        """Within the block a request that may be a repetition, `is_shared`, counts as one that follows the answer; all
+        gateways know that from the beginning of the block on, unless the database does not respond."""
+        if not is_shared:
+            yield
+            return
+        self.add(key, is_shared=True)
+        try:
+            with suppress(DatabaseError):
+                await self._marks.settle()
+            yield
+        finally:
+            self.remove(key, is_shared=True)

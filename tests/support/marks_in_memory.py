@@ -1,0 +1,27 @@
+"""The marks that gateways share, in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from frameledger_services.gateway.shared_marks import Mark
+
+
+class Marks:
+    """Those of all gateways."""
+
+    def __init__(self) -> None:
+        self.marks: Counter[Mark] = Counter()
+
+    def add(self, *mark: str) -> None:
+        self.marks[mark] += 1
+
+    def remove(self, *mark: str) -> None:
+        self.marks[mark] -= 1
+
+    async def settle(self) -> None:
+        """They are set at once."""
+
+    async def found(self, marks: Collection[Mark]) -> set[Mark]:
+        return {one for one in marks if self.marks[one] > 0}
