@@ -319,6 +319,28 @@ def test_a_client_that_has_closed_its_side_is_answered():
     assert received.endswith(b"two (2)")
 
 
+@pytest.mark.regression("gateway 96")
+@pytest.mark.parametrize(
+    ("version", "body"), [("1.0", b"onetwo"), ("1.1", b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")]
+)
+def test_an_answer_of_unknown_length_is_in_chunks_for_a_client_that_knows_them(version, body):
+    async def stream(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for piece in (b"one", b"two"):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def main():
+        async with client_of(stream) as (reader, writer):
+            head = f"GET /talk HTTP/{version}\r\nHost: x\r\nConnection: close\r\n\r\n"
+            writer.write(head.encode())
+            return await reader.read()
+
+    received, _, rest = asyncio.run(main()).partition(b"\r\n\r\n")
+    assert rest == body
+    assert (b"transfer-encoding" in received) == (version == "1.1")
+
+
 def test_who_watches_a_client_that_has_closed_its_side_is_told_that_it_is_gone():
     async def main():
         async with client_of(until_gone) as (reader, writer):

@@ -39,6 +39,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from frameledger_services.gateway.live import complete_response
 from frameledger_services.gateway.live.head_with_body import HeadWithBody
+from frameledger_services.gateway.live.unchunked import Unchunked
 
 EXTENSION = "frameledger.abort"
 
@@ -239,6 +240,8 @@ class AbortableProtocol(HttpToolsProtocol):
     async def _answer(
         self, cycle: RequestResponseCycle, app: Any, scope: Any, receive: Any, send: Any
     ) -> None:
+        if scope["http_version"] == "1.0":
+            send = Unchunked(cycle, send)
         await app(scope, _Receiving(self, receive), send)
         if (self.is_half_closed or self.transport.is_closing()) and not cycle.response_complete:
             # It was told that its client is gone, or it aborted the connection. uvicorn does not know that, and would
