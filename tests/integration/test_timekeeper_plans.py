@@ -105,7 +105,28 @@ def test_what_there_is_to_do_is_counted_by_what_is_open(filled):
     assert fetched <= MOST_ROWS
 
 
-async def read_by(address, statements):
+QUEUE = 400
+"""So many calls of one announcement are unsettled."""
+
+QUEUED = f"""
+INSERT INTO tool_calls (context_id, requested_version, ordinal, requested_at, tool_call_id, function_name, status,
+    arguments, attempt, worker, started_version)
+SELECT 'context-2000', 39, n, timestamptz '2026-01-01', 'queued-' || n, 'f',
+    CASE n WHEN 0 THEN 'running' ELSE 'announced' END, '{{}}', 0,
+    CASE n WHEN 0 THEN 'program' END, CASE n WHEN 0 THEN 39 END
+FROM generate_series(0, {QUEUE} - 1) AS n
+"""
+
+
+@pytest.mark.regression("fault 150")
+@pytest.mark.parametrize("rule", ["calls_overdue", "calls_of_lost_queues"])
+def test_each_call_of_a_long_queue_is_read_a_few_times_and_not_once_for_each_other(filled, rule):
+    scanned, fetched = asyncio.run(read_by(filled, lambda connection: RULES[rule](connection, PAST), QUEUED))
+    assert scanned == set()
+    assert fetched <= MOST_ROWS + 10 * QUEUE
+
+
+async def read_by(address, statements, filling=""):
     """Which tables these scan from end to end, and how many rows they fetch by index, in a timekeeper's session."""
     async with (
         await psycopg.AsyncConnection.connect(address) as connection,
@@ -114,6 +135,7 @@ async def read_by(address, statements):
         await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
         for setting, value in service.SESSION.items():
             await connection.execute(f"SET LOCAL {setting} = '{value}'")
+        await connection.execute(filling)
         before = await counted(connection)
         await statements(connection)
         after = await counted(connection)

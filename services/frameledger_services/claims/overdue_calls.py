@@ -60,9 +60,11 @@ async def past_deadline(
             # Nothing is dispatched before it is announced, and there is an index of this.
             where=f"""
                 call.status IN ('announced', 'dispatched', 'running') AND call.requested_at < {ago("grace")}
-                AND CASE call.status WHEN 'announced' THEN {_FIRST_IN_QUEUE_SINCE}
-                    ELSE coalesce(call.dispatched_at, call.started_at, call.requested_at) END < {ago("grace")}
-                    - make_interval(secs => least(coalesce(call.timeout_secs, %(limit)s), {NEVER_SECONDS}))
+                AND CASE call.status
+                    WHEN 'announced' THEN call.requested_at < {_overdue_since()} AND call.context_id IN ({_IDLE_QUEUES})
+                    ELSE coalesce(call.dispatched_at, call.started_at, call.requested_at)
+                        < {_overdue_since("coalesce(call.timeout_secs, %(limit)s)")}
+                END
                 AND NOT (call.status = 'announced' AND run.status IS NOT DISTINCT FROM 'open')
             """,
         ),
@@ -167,18 +169,30 @@ async def queued_at_lost(connection: Connection, limit: float, current: Sequence
             known_at="call.requested_version",
             where=f"""
                 call.status = 'announced' AND call.run_id IS NULL AND call.requested_at < {ago("limit")}
-                AND EXISTS (
-                    SELECT
-                    FROM tool_calls AS begun
-                    JOIN workers AS gone ON gone.worker_id = begun.worker COLLATE "C"
-                    WHERE begun.context_id = call.context_id AND begun.requested_version = call.requested_version
-                        AND begun.attempt = 0 AND NOT {rules.alive("gone")} AND gone.heartbeat_at < {ago("limit")}
-                )
+                -- Not as a join: it is read once, and not for each call.
+                AND ((call.context_id, call.requested_version) IN ({_LEFT_ANNOUNCEMENTS})) IS TRUE
             """,
         ),
         limit=limit,
         current=list(current),
     )
+
+
+_LEFT_ANNOUNCEMENTS = f"""
+    SELECT queued.context_id, queued.requested_version
+    FROM (
+        SELECT DISTINCT context_id, requested_version FROM tool_calls
+        WHERE status = 'announced' AND run_id IS NULL AND requested_at < {ago("limit")}
+    ) AS queued
+    WHERE EXISTS (
+        SELECT
+        FROM tool_calls AS begun
+        JOIN workers AS gone ON gone.worker_id = begun.worker COLLATE "C"
+        WHERE begun.context_id = queued.context_id AND begun.requested_version = queued.requested_version
+            AND begun.attempt = 0 AND NOT {rules.alive("gone")} AND gone.heartbeat_at < {ago("limit")}
+    )
+"""
+"""The announcements of which a program that was dead for `limit` seconds had begun a call."""
 
 
 _HAD_ONE_AT = f"""
@@ -188,14 +202,26 @@ _HAD_ONE_AT = f"""
 """When a live worker had it last: the latest of these. NULLs do not count."""
 
 
-_FIRST_IN_QUEUE_SINCE = f"""
-    greatest(call.requested_at, (
-        SELECT max(CASE WHEN other.status IN ('dispatched', 'running') THEN 'infinity' ELSE other.settled_at END)
-        FROM tool_calls AS other
-        WHERE other.context_id = call.context_id AND other.requested_version > head.version - {WINDOW}
-    ))
+def _overdue_since(timeout: str = "%(limit)s") -> str:
+    """SQL: what began before this, with this timeout, is past its deadline and the grace after it."""
+    return f"{ago('grace')} - make_interval(secs => least({timeout}, {NEVER_SECONDS}))"
+
+
+# It is read once, for all calls: to look through its queue for each call of a long one takes the square of its length.
+_IDLE_QUEUES = f"""
+    SELECT queued.context_id
+    FROM (
+        SELECT DISTINCT context_id FROM tool_calls
+        WHERE status = 'announced' AND requested_at < {_overdue_since()}
+    ) AS queued
+    JOIN contexts AS head ON head.context_id = queued.context_id
+    WHERE NOT EXISTS (
+        SELECT FROM tool_calls AS other
+        WHERE other.context_id = head.context_id AND other.requested_version > head.version - {WINDOW}
+            AND (other.status IN ('dispatched', 'running') OR other.settled_at >= {_overdue_since()})
+    )
 """
-"""The time since which no other call is before `call` in its queue; infinity while there is one."""
+"""The contexts whose queued calls have no other call before them: none is under way, nor was one within a timeout."""
 
 
 _BEGAN = "coalesce(call.started_version, call.dispatched_version, call.requested_version)"
