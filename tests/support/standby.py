@@ -6,7 +6,6 @@ primary dies before it has sent its last commits.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import time
@@ -18,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 from tests.bounds import ON_SERVERS
 from tests.support.polling import pause
 
@@ -91,24 +91,20 @@ def _copied(primary: PostgresServer, of: Path, directory: Path) -> PostgresServe
     """A standby that is copied from the running primary now, and follows it once it is started."""
     make(directory)
     place = postgres_user.find_place(postgres.installation(18), directory.resolve() / "postgres")
+    # Where it runs as a system user, it may neither make the folder nor read the password file.
+    password = (of / PASSWORDS).read_text(encoding="ascii").splitlines()[0].rpartition(":")[2]
+    address = make_conninfo(primary.dsn, password=password)
     copying = replace(
         primary.program,
         argv=(
-            *(str(place.binaries / "pg_basebackup"), "--pgdata", str(place.data), "--dbname", primary.dsn),
+            *(str(place.binaries / "pg_basebackup"), "--pgdata", str(place.data), "--dbname", address),
             *("--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream"),
         ),
     )
-    # Where it runs as a system user, it may neither make the folder nor read the password file.
     place.data.mkdir(mode=0o700, parents=True)
     place.give(place.data)
-    password = (of / PASSWORDS).read_text(encoding="ascii").splitlines()[0].rpartition(":")[2]
     copied = subprocess.run(
-        copying.command(),
-        cwd=place.data.parent,
-        env={**os.environ, "PGPASSWORD": password},
-        timeout=ON_SERVERS,
-        capture_output=True,
-        check=False,
+        copying.command(), cwd=place.data.parent, timeout=ON_SERVERS, capture_output=True, check=False
     )
     assert copied.returncode == 0, copied.stderr.decode()
     shutil.copy(of / PASSWORDS, directory / PASSWORDS)
