@@ -122,10 +122,12 @@ WORDS = {
     "with a NUL": "Let\x00me see",
     "parts": [{"type": "text", "text": ""}, {"type": "text", "text": " \nLet me see"}],
     "a quote": [{"type": "text", "text": '"Let me see'}],
+    "like parts": '[{"key": 1}] Let me see',
 }
 
 
 @pytest.mark.regression("journey 58")
+@pytest.mark.regression("fault 138")
 @pytest.mark.parametrize("content", WORDS.values(), ids=WORDS)
 def test_what_a_message_says_beside_its_calls_is_part_of_the_answer(database, content):
     ran = [{"type": "LLMFullResponseStartFrame", "model": "m"}, calling(content)]

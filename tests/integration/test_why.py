@@ -15,7 +15,13 @@ from tests.support.batches import (
 from tests.unit.rules import dsl
 from tests.unit.rules.dsl import ask, begin, committed, end, flat, result, start, tokens
 
-from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame, LLMSetToolsFrame, encode_frame
+from frameledger.frames import (
+    EndFrame,
+    FunctionCallFromLLM,
+    FunctionCallsStartedFrame,
+    LLMSetToolsFrame,
+    encode_frame,
+)
 from frameledger.tools import of_client
 from frameledger_services.cli.audit.render_why import MOST_LINES
 
@@ -317,3 +323,25 @@ def test_the_messages_of_a_clients_call_lead_back_to_that_call_and_its_run(datab
         *[("call", name, first) for name in ('a"\n', "b1", "b12") for _ in range(2)],
         *[("call", name, second) for name in ("s", "s", "s", "c", "c")],
     ]
+
+
+@pytest.mark.regression("fault 137")
+def test_a_call_that_ends_with_the_conversation_is_found_by_its_whole_id(database):
+    """The end settles calls without naming them, and one id begins with the other."""
+    ids = ("call_1", "call_10", 'call_"1')
+    frames = [
+        ask(),
+        committed(*ids, run=1),
+        *(begin(name, sync=False, attempt=1) for name in ids),
+        EndFrame(),
+    ]
+    log = Log()
+    for frame in flat(frames):
+        log.add(dsl.CONTEXT, encode_frame(frame))
+    project(database, log.records)
+    with psycopg.connect(database, autocommit=True) as connection:
+        ends = connection.execute(
+            "SELECT position, text FROM messages WHERE role = 'developer' ORDER BY position"
+        ).fetchall()
+        found = [explained(connection, dsl.CONTEXT, position)["call"]["tool_call_id"] for position, _ in ends]
+    assert found == list(ids)

@@ -26,6 +26,7 @@ LATER = (
     "answered-elsewhere",
     "client-functions",
     "coalesced-inputs",
+    "heard-in-parts",
     "kept-elsewhere",
     "kept-of-an-attempt",
     "limits",

@@ -1,0 +1,3 @@
+CREATE OR REPLACE FUNCTION json_text(document json, name text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN readable_json(document) ->> name;

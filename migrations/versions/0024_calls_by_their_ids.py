@@ -1,0 +1,29 @@
+"""Text is no list of parts, a call is found by its whole id, and no text is streamed for a later history."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from alembic import op
+
+revision = "0024"
+down_revision = "0023"
+compatible_from = "0006"
+branch_labels: Sequence[str] | None = None
+depends_on: Sequence[str] | None = None
+
+SQL = Path(__file__).parents[1] / "sql" / revision
+
+STEPS: tuple[str, ...] = ("readable_json", "json_text", "only_calls", "explain_message")
+
+
+def upgrade() -> None:
+    for step in STEPS:
+        statements = (SQL / f"{step}.sql").read_text(encoding="utf-8").rstrip(";\n")
+        # A colon would begin a parameter.
+        op.execute(statements.replace(":", r"\:"))
+
+
+def downgrade() -> None:
+    raise NotImplementedError(
+        "the archive is not taken down by a migration: drop the database if you mean it"
+    )
