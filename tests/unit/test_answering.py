@@ -341,6 +341,7 @@ def test_a_context_that_an_adapter_fails_on_costs_its_run_only(monkeypatch):
         pytest.param(
             BaseExceptionGroup("secret things", [SystemExit()]), marks=pytest.mark.regression("worker 60")
         ),
+        pytest.param(asyncio.CancelledError("secret things"), marks=pytest.mark.regression("worker 118")),
     ],
     ids=lambda error: type(error).__name__,
 )

@@ -110,15 +110,20 @@ class AnswerAttempt:
             return None
         self._add(self._start(request.provider, request, prepared.metadata))
         token = self._model.pushing_to(partial(self._push, request))
+        task = asyncio.current_task()
+        assert task is not None, "an await is in a task"
+        cancelled_before = task.cancelling()
         try:
             return await self._stream(request)
         except ProviderError as error:
             self._add(*self._failure(error.code, error.message))
-        except (asyncio.CancelledError, KeyboardInterrupt):
+        except KeyboardInterrupt:
             raise
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and task.cancelling() > cancelled_before:
+                raise
             # A provider is a plug-in: its bug fails this run and no other of this process. SystemExit, GeneratorExit
-            # and groups of them too.
+            # and groups of them too, and a cancellation that came out of it, such as from a task that it awaited.
             _log.exception(
                 "run.provider_failed",
                 context_id=self._run.context_id,
