@@ -244,6 +244,11 @@ EVENTS: Mapping[str, Event] = {
     "timekeeper.not_counted": Event(
         "warning", "Open work cannot be counted. Its metrics keep their values.", _WAIT
     ),
+    "timekeeper.not_purged": Event(
+        "warning",
+        "Old claims and workers could not be deleted in time. It is tried again a minute later.",
+        "If it goes on, look for a transaction that somebody left open.",
+    ),
     # Traces
     "telemetry.not_installed": Event(
         "warning",

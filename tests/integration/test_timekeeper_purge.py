@@ -1,5 +1,7 @@
 """The timekeeper deletes old claims, and workers that stopped long ago."""
 
+import psycopg
+import pytest
 from tests.support.timekeeping import at_desk, limits
 
 from frameledger_services.timekeeper.sweep import purge
@@ -59,6 +61,21 @@ def test_however_many_claims_there_are_they_are_forgotten(database):
         )
         await purge(desk.connection, limits(keep_claims_days=30), "us", batch=10)
         assert (await left(desk))[0] is None
+
+    at_desk(database, test)
+
+
+@pytest.mark.regression("fault 151")
+def test_a_claim_that_cannot_be_deleted_yet_does_not_end_the_timekeeper(database):
+    async def test(desk):
+        await fill(desk)
+        await desk.execute("SET statement_timeout = '100ms'")
+        async with await psycopg.AsyncConnection.connect(database) as somebody:
+            await somebody.execute("SELECT FROM claims WHERE effect_id = 'e31' FOR UPDATE")
+            await purge(desk.connection, limits(keep_claims_days=30), "us")
+        await desk.execute("RESET statement_timeout")
+        await purge(desk.connection, limits(keep_claims_days=30), "us")
+        assert (await left(desk))[0] == ["e1", "e29", "open"]
 
     at_desk(database, test)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frameledger_services import claims
+import psycopg
+
+from frameledger_services import claims, logs, transient
 from frameledger_services.claims import overdue_calls, overdue_runs, timekeeper_claims
 from frameledger_services.database_types import Connection
 from frameledger_services.store import overdue
@@ -15,6 +17,8 @@ from frameledger_services.timekeeper.settling import Settlement
 
 ROUNDS = 20
 """Maximum statements of one purge, few enough that the next heartbeat is not late."""
+
+_log = logs.get_logger("timekeeper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +68,27 @@ async def sweep(
     return settlements
 
 
-async def purge(connection: Connection, limits: TimeLimits, worker_id: str, *, batch: int = 10_000) -> None:
+async def purge(connection: Connection, limits: TimeLimits, worker_id: str, *, batch: int = 2_000) -> None:
     """Delete old claims and workers, and finish dead workers' claims whose work has ended.
 
-    A statement deletes at most `batch` claims, and a call `ROUNDS` times as many.
+    A statement deletes at most `batch` claims, and a call `ROUNDS` times as many. One that takes too long, or waits for
+    somebody's transaction, is logged and left to the next purge: what is overdue does not wait for it.
     """
     never = 100_000.0
-    for _ in range(ROUNDS):
-        deleted = await claims.purge(
-            connection,
-            claims_days=limits.keep_claims_days or never,
-            workers_days=limits.keep_workers_days or never,
-            limit=batch,
-        )
-        if deleted < batch:
-            break
-    await claims.reap_workers(connection)
-    await claims.finish_over(connection, worker_id)
+    try:
+        for _ in range(ROUNDS):
+            deleted = await claims.purge(
+                connection,
+                claims_days=limits.keep_claims_days or never,
+                workers_days=limits.keep_workers_days or never,
+                limit=batch,
+            )
+            if deleted < batch:
+                break
+        await claims.reap_workers(connection)
+        await claims.finish_over(connection, worker_id)
+    except psycopg.errors.QueryCanceled as error:
+        _log.warning("timekeeper.not_purged", reason=transient.reason(error))
 
 
 async def _judge(
