@@ -326,9 +326,10 @@ class Settings(BaseModel):
     openai_base_url: ProviderAddress | None = _setting(
         None, "URL of an OpenAI-compatible API. OPENAI_BASE_URL is read too."
     )
-    openai_developer_role: Literal["developer", "system", "user"] = _setting(
-        "developer",
-        "Role of developer messages in requests to an OpenAI-compatible API; some APIs lack the role developer.",
+    openai_developer_role: Literal["developer", "system", "user"] | None = _setting(
+        None,
+        "Role of developer messages in requests to an OpenAI-compatible API. Not set: developer at OpenAI and Azure, "
+        "and user elsewhere, because most other APIs lack the role developer.",
     )
     anthropic_api_key: ApiKey | None = _setting(
         None, "API key of the provider anthropic. ANTHROPIC_API_KEY is read too."

@@ -249,8 +249,53 @@ def test_a_request_that_an_earlier_version_recorded_is_made_as_it_was():
     for takes_max_tokens in (False, True):
         recorded = {"developer_role": "developer", "takes_max_tokens": takes_max_tokens}
         since = dict.fromkeys(("short_call_ids", "mistral_fields", "strict_order"), False)
-        known = recorded | {"takes_extra_fields": takes_max_tokens} | since
+        known = recorded | {"takes_extra_fields": takes_max_tokens, "reasons_with_functions": True} | since
         assert adapter.with_parameters(recorded).parameters() == known
+
+
+@pytest.mark.regression("worker 128")
+@pytest.mark.parametrize(
+    ("model", "effort"),
+    [
+        ("gpt-5.5", "none"),
+        ("gpt-5.6-terra", "none"),
+        ("gpt-5.10-mini", "none"),
+        ("gpt-6", "none"),
+        ("gpt-5.4-mini", None),
+        ("gpt-5-mini", None),
+        ("gpt-5.6-chat-latest", None),
+        ("gpt-4o", None),
+        ("o4-mini", None),
+    ],
+)
+def test_models_that_reason_by_themselves_are_told_not_to_where_functions_are_offered(model, effort):
+    settings, tools = {"model": model}, [{"name": "f"}]
+    assert body(HELLO, tools=tools, settings=settings).get("reasoning_effort") == effort
+    assert "reasoning_effort" not in body(HELLO, settings=settings)
+    own = settings | {"extra": {"reasoning_effort": "low"}}
+    assert body(HELLO, tools=tools, settings=own)["reasoning_effort"] == "low"
+    gateway = OpenAILLMService(base_url="https://gateway.example/v1")
+    request = gateway.request(LLMContext([HELLO], tools, settings))
+    assert "reasoning_effort" not in request.body
+
+
+@pytest.mark.regression("worker 129")
+@pytest.mark.parametrize(
+    ("base_url", "options", "role"),
+    [
+        ("https://api.openai.com/v1", {}, "developer"),
+        ("https://me.openai.azure.com/openai/v1", {}, "developer"),
+        ("https://api.deepseek.com", {}, "user"),
+        ("http://127.0.0.1:8000/v1", {}, "user"),
+        ("http://127.0.0.1:8000/v1", {"developer_role": "developer"}, "developer"),
+    ],
+)
+def test_only_a_server_that_is_known_to_have_the_role_gets_developer_messages(base_url, options, role):
+    service = OpenAILLMService(base_url=base_url, **options)
+    final = async_tool_messages.build_final_result_message("x", "1")
+    sent = service.request(LLMContext([HELLO, final])).body["messages"][-1]
+    assert sent["role"] == role
+    assert final["content"] in sent["content"]
 
 
 def test_what_is_not_set_is_not_sent():

@@ -40,25 +40,28 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
     def __init__(
         self,
         *,
-        developer_role: DeveloperRole = "developer",
+        developer_role: DeveloperRole | None = None,
         takes_max_tokens: bool | None = None,
         takes_extra_fields: bool | None = None,
         short_call_ids: bool | None = None,
+        reasons_with_functions: bool | None = None,
         mistral_fields: bool | None = None,
         strict_order: bool | None = None,
         **options: Any,
     ) -> None:
         """How requests are written for this server; the adapter says what each means. None is the default for the host:
-        OpenAI and Azure do not take `max_tokens`, OpenAI and Mistral no extra fields, and Mistral wants short ids of
-        calls, fields of its own and a strict order of messages. `options` are those of `SdkLLMService`."""
+        OpenAI and Azure alone know the role `developer`, do not take `max_tokens`, and refuse functions to a model that
+        reasons; OpenAI and Mistral take no extra fields; and Mistral wants short ids of calls, fields of its own and a
+        strict order of messages. `options` are those of `SdkLLMService`."""
         super().__init__(**options)
         host = httpx.URL(self._base_url).host
-        is_mistral = _is_of(host, *_MISTRAL)
+        is_openai, is_mistral = _is_of(host, *_OPENAI, *_AZURE), _is_of(host, *_MISTRAL)
         self._adapter = type(self).adapter_class(
-            developer_role,
-            takes_max_tokens=_or(takes_max_tokens, not _is_of(host, *_OPENAI, *_AZURE)),
+            developer_role or ("developer" if is_openai else "user"),
+            takes_max_tokens=_or(takes_max_tokens, not is_openai),
             takes_extra_fields=_or(takes_extra_fields, not _is_of(host, *_OPENAI, *_MISTRAL)),
             short_call_ids=_or(short_call_ids, is_mistral),
+            reasons_with_functions=_or(reasons_with_functions, not is_openai),
             mistral_fields=_or(mistral_fields, is_mistral),
             strict_order=_or(strict_order, is_mistral),
         )

@@ -29,8 +29,15 @@ _LETTERS_AND_DIGITS = string.ascii_letters + string.digits
 
 _SHORT_ID = re.compile("[a-zA-Z0-9]{9}")
 
-_SINCE = ("short_call_ids", "mistral_fields", "strict_order")
-"""Parameters that earlier versions did not record, and requests of those versions do without."""
+_SINCE = {
+    "short_call_ids": False,
+    "reasons_with_functions": True,
+    "mistral_fields": False,
+    "strict_order": False,
+}
+"""Parameters that earlier versions did not record, with the values that their requests have."""
+
+_GPT = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?!.*chat)")
 
 # Which parts of content each role may have; a role that is not here takes text alone.
 _PARTS = {
@@ -48,6 +55,8 @@ class OpenAILLMAdapter(LLMAdapter):
       Mistral takes ids of nine letters and digits alone: `short_call_ids` writes all others as such.
     - Both token limits at once, which the API refuses, are one: the smaller counts, under the newer name. OpenAI itself
       and Azure know the newer one with every model, and get that alone.
+    - OpenAI's models from GPT-5.5 on reason unless they are told not to, and chat completions then refuse functions:
+      where some are offered and the settings say nothing, the effort is `none`.
     - Mistral has other names for some fields, and refuses those that it does not know: `mistral_fields`. It also takes
       fewer orders of messages: `strict_order`.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
@@ -78,16 +87,18 @@ class OpenAILLMAdapter(LLMAdapter):
         takes_max_tokens: bool = True,
         takes_extra_fields: bool = True,
         short_call_ids: bool = False,
+        reasons_with_functions: bool = True,
         mistral_fields: bool = False,
         strict_order: bool = False,
     ) -> None:
         """`takes_max_tokens` is false for servers whose newer models refuse the old name of the limit,
-        `takes_extra_fields` for those that refuse what other servers add to their answers. The last three are for
-        Mistral."""
+        `takes_extra_fields` for those that refuse what other servers add to their answers, `reasons_with_functions` for
+        OpenAI. `short_call_ids` and the last two are for Mistral."""
         self._developer_role = developer_role
         self._takes_max_tokens = takes_max_tokens
         self._takes_extra_fields = takes_extra_fields
         self._short_call_ids = short_call_ids
+        self._reasons_with_functions = reasons_with_functions
         self._mistral_fields = mistral_fields
         self._strict_order = strict_order
 
@@ -97,6 +108,7 @@ class OpenAILLMAdapter(LLMAdapter):
             "takes_max_tokens": self._takes_max_tokens,
             "takes_extra_fields": self._takes_extra_fields,
             "short_call_ids": self._short_call_ids,
+            "reasons_with_functions": self._reasons_with_functions,
             "mistral_fields": self._mistral_fields,
             "strict_order": self._strict_order,
         }
@@ -108,8 +120,14 @@ class OpenAILLMAdapter(LLMAdapter):
             takes_max_tokens=takes_max_tokens,
             # Earlier versions recorded the first two only, and the second stood for the third.
             takes_extra_fields=parameters.get("takes_extra_fields", takes_max_tokens),
-            **{name: parameters.get(name, False) for name in _SINCE},
+            **{name: parameters.get(name, value) for name, value in _SINCE.items()},
         )
+
+    def whole_body(self, prompt: Prompt) -> dict[str, Any]:
+        body = super().whole_body(prompt)
+        if not self._reasons_with_functions and body.get("tools") and _reasons_by_itself(body["model"]):
+            body.setdefault("reasoning_effort", "none")
+        return body
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         body: dict[str, Any] = {"model": prompt.model, "messages": self._messages(prompt)}
@@ -221,6 +239,11 @@ class OpenAILLMAdapter(LLMAdapter):
                 raise UnmappableError(
                     self.provider, f"a part of type {part['type']!r} in {where}, whose role is {role!r}"
                 )
+
+
+def _reasons_by_itself(model: object) -> bool:
+    version = _GPT.match(model) if isinstance(model, str) else None
+    return version is not None and (int(version[1]), int(version[2] or 0)) >= (5, 5)
 
 
 def _with_mistrals_names(values: dict[str, Any]) -> dict[str, Any]:
