@@ -3,13 +3,16 @@
 import ast
 import re
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import psycopg
 import pytest
 from pydantic import SecretStr
 
-from frameledger_services.cli.doctor import checks, partitions, servers, topics
+from frameledger_services.cli.doctor import checks, partitions, processes, servers, topics
+from frameledger_services.cli.top import stages
 from frameledger_services.event_log.topics import PartitionState, TopicDescription
 from frameledger_services.settings import Settings
 from frameledger_services.store.partition_progress import PartitionProgress
@@ -130,3 +133,26 @@ def findings_of_the_code() -> set[str]:
 
 def test_the_page_says_of_each_finding_what_it_means_and_what_to_do():
     assert findings_of_the_page() == findings_of_the_code()
+
+
+@pytest.mark.regression("journey 105")
+def test_services_of_this_machine_are_asked_without_the_proxy_of_the_environment(monkeypatch):
+    class Service(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"checks": {"log": "ok"}}')
+
+        def log_message(self, *_):
+            pass
+
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    with HTTPServer(("127.0.0.1", 0), Service) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        try:
+            assert processes._ask(address) == {"log": "ok"}
+            assert stages._fetched(address) == '{"checks": {"log": "ok"}}'
+        finally:
+            server.shutdown()

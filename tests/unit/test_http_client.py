@@ -287,24 +287,50 @@ def test_requests_go_through_the_proxy_of_the_environment(use, monkeypatch):
     assert proxy.asked[0].startswith("HEAD http://gateway.invalid/v1/contexts/a HTTP/1.1\r\n")
 
 
-def test_a_proxy_that_does_not_speak_http_is_an_error_at_once(use, monkeypatch):
+@pytest.mark.regression("journey 105")
+def test_a_gateway_of_this_machine_is_asked_without_a_proxy(use, monkeypatch):
     async def work(client, _):
-        for name in ("http_proxy", "all_proxy"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("all_proxy", "socks5://proxy.invalid")
-        monkeypatch.setenv("no_proxy", "")
-        with pytest.raises(SettingsError, match=r"another kind than http, socks5://proxy.invalid"):
+        monkeypatch.setenv("http_proxy", "http://proxy.invalid")
+        return await client.newest_version("a")
+
+    newest, _ = use([answer(200, b"", "text/plain", 'ETag: "7"')], work)
+    assert newest == 7
+
+
+@pytest.mark.regression("journey 105")
+def test_a_proxy_that_does_not_answer_is_told_as_one(monkeypatch):
+    async def work():
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        async with HttpClient("http://gateway.invalid", "") as client:
             await client.newest_version("a")
 
-    use([answer(200, b"", "text/plain", 'ETag: "7"')], work)
+    monkeypatch.setattr(http_client, "READ_SECONDS", 0.0)
+    with pytest.raises(GatewayUnavailableError, match="does not answer through the proxy of the environment"):
+        asyncio.run(work())
 
 
-@pytest.mark.parametrize("exempt", ["127.0.0.1", "127.0.0.1:{port}"])
+def test_a_proxy_that_does_not_speak_http_is_an_error_at_once(monkeypatch):
+    async def work():
+        async with HttpClient("http://gateway.invalid", "") as client:
+            await client.newest_version("a")
+
+    for name in ("http_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("all_proxy", "socks5://proxy.invalid")
+    monkeypatch.setenv("no_proxy", "")
+    with pytest.raises(SettingsError, match=r"another kind than http, socks5://proxy.invalid"):
+        asyncio.run(work())
+
+
+@pytest.mark.parametrize("exempt", ["0.0.0.0", "0.0.0.0:{port}"])
 def test_a_gateway_that_the_environment_exempts_is_asked_without_the_proxy(use, monkeypatch, exempt):
-    async def work(client, gateway):
+    async def work(_, gateway):
+        # An address of this machine that is not its loopback address, for which there is never a proxy.
+        port = urlsplit(gateway.url).port
         monkeypatch.setenv("http_proxy", "http://proxy.invalid")
-        monkeypatch.setenv("no_proxy", exempt.format(port=urlsplit(gateway.url).port))
-        return await client.newest_version("a")
+        monkeypatch.setenv("no_proxy", exempt.format(port=port))
+        async with HttpClient(f"http://0.0.0.0:{port}", "") as client:
+            return await client.newest_version("a")
 
     newest, _ = use([answer(200, b"", "text/plain", 'ETag: "7"')], work)
     assert newest == 7

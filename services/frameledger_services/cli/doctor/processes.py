@@ -14,6 +14,9 @@ from frameledger_services.cli.terminal import suggestion
 from frameledger_services.settings import Settings
 from frameledger_services.telemetry.health import AWAY, CHECK_SECONDS, OK
 
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Without the proxies of the environment, which do not reach this machine."""
+
 WITHIN = 2 * CHECK_SECONDS
 """Timeout in seconds. A process whose own check of a server times out answers after half of it."""
 
@@ -74,7 +77,7 @@ def _services(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
 def _ask(address: str) -> dict[str, str]:
     """Returns the checks that failed, or all checks if none failed."""
     try:
-        with urllib.request.urlopen(address, timeout=WITHIN) as answer:
+        with _OPENER.open(address, timeout=WITHIN) as answer:
             body = answer.read()
     except urllib.error.HTTPError as refusal:
         with refusal:

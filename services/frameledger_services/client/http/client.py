@@ -50,7 +50,7 @@ class HttpClient(Conversations):
     It has the methods of `Client` that a gateway serves, with the same promises and errors; a method documents where it
     differs. It connects at the first request. Tasks may share a client. Close it with `close`, or use it in `async
     with`. Of `https://` it trusts the certificate authorities of the system, or those of `SSL_CERT_FILE`. It uses the
-    proxy of `HTTP_PROXY`, `HTTPS_PROXY` or `ALL_PROXY`, except for the hosts of `NO_PROXY`.
+    proxy of `HTTP_PROXY`, `HTTPS_PROXY` or `ALL_PROXY`, except for this machine and the hosts of `NO_PROXY`.
 
     It has no parameter for the source of frames, which is the token's name; no `erase` and `receipt`, which are for
     operators (`DELETE` at the gateway, with a token for it); no `fork` and `run_inference`, which need the database and

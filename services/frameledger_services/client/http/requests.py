@@ -18,6 +18,7 @@ from frameledger_services.client.http.answers import Answer
 from frameledger_services.client.http.problems import error_of, problem_of
 from frameledger_services.settings import SettingsError
 from frameledger_services.supervision import Backoff
+from frameledger_services.this_machine import is_this_machine
 from frameledger_services.url_masking import without_credentials
 
 CONNECT_SECONDS = 10.0
@@ -180,9 +181,11 @@ class Requests:
         reason = str(error).replace(" ssl:default", "") or (
             "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
         )
+        by_proxy = isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError)
+        through = " through the proxy of the environment (HTTP_PROXY, NO_PROXY)" if by_proxy else ""
         unavailable = GatewayUnavailableError(
-            f"The gateway {self.url} does not answer: {reason.rstrip('.')}. Check that it runs, and that this is its "
-            "address."
+            f"The gateway {self.url} does not answer{through}: {reason.rstrip('.')}. Check that it runs, and that this "
+            "is its address."
         )
         unavailable.__cause__ = error
         return unavailable
@@ -204,8 +207,9 @@ def _session(url: str, headers: Mapping[str, str]) -> aiohttp.ClientSession:
 
 def _proxy(url: URL) -> URL | None:
     """Returns the proxy that the environment names. aiohttp's own way, `trust_env`, reads `.netrc` for every request,
-    and refuses a token beside what it finds there. Raises `SettingsError` for a proxy that does not speak HTTP."""
-    if proxy_bypass(f"{url.host_subcomponent}:{url.port}"):
+    and refuses a token beside what it finds there. A gateway on this machine is asked without: a proxy on another one
+    does not reach it. Raises `SettingsError` for a proxy that does not speak HTTP."""
+    if is_this_machine(url.host or "") or proxy_bypass(f"{url.host_subcomponent}:{url.port}"):
         return None
     proxies = getproxies()
     named = proxies.get(url.scheme) or proxies.get("all")

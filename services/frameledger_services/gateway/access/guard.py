@@ -6,7 +6,6 @@ machine only; then `Host` must name this machine too, because a website may reso
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from functools import lru_cache, partial
 
@@ -24,6 +23,7 @@ from frameledger_services.gateway.live import protocol
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 from frameledger_services.store.contexts import NoSuchContextError
+from frameledger_services.this_machine import is_this_machine
 
 _HOST = re.compile(r"(?:(?P<name>[^:@/\[\]]+)|\[(?P<address>[^\[\]]+)\])(?::\d+)?", re.ASCII)
 
@@ -127,15 +127,6 @@ def _names_this_machine(host: str) -> bool:
     """Returns whether a `Host` header names this machine."""
     named = _HOST.fullmatch(host)
     return named is not None and is_this_machine(named["name"] or named["address"])
-
-
-@lru_cache(maxsize=64)
-def is_this_machine(host: str) -> bool:
-    """Returns whether a host's name or address is one that only this machine reaches."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _why_unknown(headers: Headers) -> str:

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 
 from frameledger.errors import ConfigurationError
 from frameledger_services.gateway.access import tokens
-from frameledger_services.gateway.access.guard import Guard, is_this_machine
+from frameledger_services.gateway.access.guard import Guard
 from frameledger_services.gateway.access.live_tokens import LiveTokens
 from frameledger_services.gateway.access.rate_limit import RateLimit
 from frameledger_services.gateway.access.read_log import ReadLog
@@ -18,6 +18,7 @@ from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.plain_reads import PlainReads
 from frameledger_services.settings import Settings
 from frameledger_services.settings_types import origins_in
+from frameledger_services.this_machine import is_this_machine
 
 EXPOSED = (
     "ETag",
