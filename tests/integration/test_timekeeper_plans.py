@@ -126,6 +126,39 @@ def test_each_call_of_a_long_queue_is_read_a_few_times_and_not_once_for_each_oth
     assert fetched <= MOST_ROWS + 10 * QUEUE
 
 
+RUNNING = f"""
+INSERT INTO tool_calls (context_id, requested_version, ordinal, requested_at, tool_call_id, function_name, status,
+    arguments, dispatched_version, dispatched_at, started_version, started_at, attempt, worker)
+SELECT 'context-2000', 39, n, timestamptz '2026-01-01', 'running-' || n, 'f', 'running', '{{}}', 39,
+    timestamptz '2026-01-01', 40, timestamptz '2026-01-01', 1, 'w'
+FROM generate_series(1, {QUEUE}) AS n;
+INSERT INTO claims (effect_id, kind, context_id, version, requested_version, ordinal, tool_call_id, service, worker_id)
+SELECT 'running-' || n, 'call', 'context-2000', 39, 39, n, 'running-' || n, 's', 'w' FROM generate_series(1, {QUEUE}) AS n
+"""
+
+
+@pytest.mark.regression("fault 152")
+@pytest.mark.parametrize("rule", ["calls_lost", "unstarted"])
+def test_the_claim_of_each_of_many_calls_is_found_without_reading_those_of_the_others(filled, rule):
+    scanned, fetched = asyncio.run(read_by(filled, lambda connection: RULES[rule](connection, PAST), RUNNING))
+    assert scanned == set()
+    assert fetched <= MOST_ROWS + 10 * QUEUE
+
+
+@pytest.mark.regression("fault 152")
+def test_a_worker_that_looks_for_unclaimed_calls_finds_the_claim_of_each(filled):
+    async def unclaimed(connection):
+        await claims.register(connection, claims.Registration("x", "s", "functions", "h", 1, 60.0, 1, ("f",)))
+        assert not [
+            one
+            for one in await claims.unclaimed_calls(connection, "x", 1000)
+            if "running" in one.tool_call_id
+        ]
+
+    _, fetched = asyncio.run(read_by(filled, unclaimed, RUNNING))
+    assert fetched <= MOST_ROWS + 10 * QUEUE
+
+
 async def read_by(address, statements, filling=""):
     """Which tables these scan from end to end, and how many rows they fetch by index, in a timekeeper's session."""
     async with (

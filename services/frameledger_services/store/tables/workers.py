@@ -147,4 +147,4 @@ Index(
     postgresql_where=text("finished_at IS NULL AND released_at IS NOT NULL"),
 )
 Index("claims_claimed_at", claims.c.claimed_at)
-Index("claims_of_context", claims.c.context_id, claims.c.version)
+Index("claims_by_work", claims.c.context_id, claims.c.version, claims.c.tool_call_id)
