@@ -133,7 +133,8 @@ SELECT 'context-2000', 39, n, timestamptz '2026-01-01', 'running-' || n, 'f', 'r
     timestamptz '2026-01-01', 40, timestamptz '2026-01-01', 1, 'w'
 FROM generate_series(1, {QUEUE}) AS n;
 INSERT INTO claims (effect_id, kind, context_id, version, requested_version, ordinal, tool_call_id, service, worker_id)
-SELECT 'running-' || n, 'call', 'context-2000', 39, 39, n, 'running-' || n, 's', 'w' FROM generate_series(1, {QUEUE}) AS n
+SELECT 'running-' || n, 'call', 'context-2000', 39, 39, n, 'running-' || n, 's', 'w'
+FROM generate_series(1, {QUEUE}) AS n
 """
 
 
