@@ -120,6 +120,19 @@ def test_the_request_is_on_the_wire_byte_for_byte(provider):
 
     headers = against(provider, test)
     assert KEY in headers["authorization" if provider == "openai" else "x-api-key"]
+    assert "anthropic-beta" not in headers
+
+
+@pytest.mark.regression("worker 130")
+@pytest.mark.parametrize("model", ["claude-sonnet-4-6", "claude-opus-5-5"])
+def test_a_document_of_anthropics_files_api_comes_with_the_header_that_it_needs(model):
+    part = {"type": "file", "file": {"file_id": "file_011CNha8iCJcU1wXNR6q4V8w"}}
+
+    async def test(service, server):
+        await asked(service, LLMContext([{"role": "user", "content": [part]}], settings={"model": model}))
+        return server.received[0].headers["anthropic-beta"].split(",")
+
+    assert "files-api-2025-04-14" in against("anthropic", test)
 
 
 @both

@@ -7,8 +7,8 @@ import pytest
 from frameledger import async_tool_messages
 from frameledger.context import LLMContext, LLMSpecificMessage
 from frameledger_services.providers import UnmappableError
+from frameledger_services.providers.message_order import OPENING
 from frameledger_services.providers.openai import OpenAILLMService
-from frameledger_services.providers.openai_adapter import OPENING
 
 
 def body(*messages, tools=None, settings=None, choice=None, **request):
@@ -248,7 +248,7 @@ def test_a_request_that_an_earlier_version_recorded_is_made_as_it_was():
     adapter = OpenAILLMService().get_llm_adapter()
     for takes_max_tokens in (False, True):
         recorded = {"developer_role": "developer", "takes_max_tokens": takes_max_tokens}
-        since = dict.fromkeys(("short_call_ids", "mistral_fields", "strict_order"), False)
+        since = dict.fromkeys(("short_call_ids", "user_first", "mistral_fields", "strict_order"), False)
         known = recorded | {"takes_extra_fields": takes_max_tokens, "reasons_with_functions": True} | since
         assert adapter.with_parameters(recorded).parameters() == known
 
@@ -296,6 +296,35 @@ def test_only_a_server_that_is_known_to_have_the_role_gets_developer_messages(ba
     sent = service.request(LLMContext([HELLO, final])).body["messages"][-1]
     assert sent["role"] == role
     assert final["content"] in sent["content"]
+
+
+@pytest.mark.regression("worker 131")
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "system", "content": "Greet the caller."}],
+        [{"role": "system", "content": "Greet."}, {"role": "assistant", "content": "Hello."}, HELLO],
+        [call("x"), result("x")],
+    ],
+)
+def test_a_server_that_wants_the_user_to_speak_first_gets_a_message_that_says_nothing(messages):
+    def roles(base_url):
+        service = OpenAILLMService(base_url=base_url)
+        service.append_system_instruction("Be brief.")
+        sent = service.request(LLMContext(messages)).body["messages"]
+        return [message["role"] for message in sent if message["role"] != "system"], sent
+
+    at_google, sent = roles("https://generativelanguage.googleapis.com/v1beta/openai/")
+    assert at_google[0] == "user"
+    assert {"role": "user", "content": OPENING} in sent
+    at_openai, sent = roles("https://api.openai.com/v1")
+    assert at_openai == at_google[1:]
+
+
+def test_a_user_who_has_spoken_first_has_nothing_before_it():
+    service = OpenAILLMService(base_url="http://127.0.0.1:8000/v1")
+    messages = [{"role": "system", "content": "s"}, HELLO, {"role": "assistant", "content": "Hello."}]
+    assert service.request(LLMContext(messages)).body["messages"] == messages
 
 
 def test_what_is_not_set_is_not_sent():

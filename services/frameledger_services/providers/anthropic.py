@@ -14,6 +14,7 @@ from frameledger_services.providers.request import Request
 from frameledger_services.providers.sdk import SdkLLMService
 
 _BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_FILES_BETA = "files-api-2025-04-14"
 
 
 class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
@@ -35,4 +36,10 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
     answer_class = AnthropicAnswer
 
     def _headers(self, request: Request) -> Mapping[str, str]:
-        return {"anthropic-beta": _BINDING_BETA} if BINDING in an_object(request.body.get("thinking")) else {}
+        betas = []
+        if BINDING in an_object(request.body.get("thinking")):
+            betas.append(_BINDING_BETA)
+        # In a source; where it is something else, such as an argument of a call, the header does no harm.
+        if b'"file_id":' in request.content:
+            betas.append(_FILES_BETA)
+        return {"anthropic-beta": ",".join(betas)} if betas else {}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from frameledger.context import LLMContextMessage, LLMSpecificMessage
-from frameledger_services.providers import call_arguments, content, extra_content, reasoning, strict_order
+from frameledger_services.providers import call_arguments, content, extra_content, message_order, reasoning
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.errors import UnmappableError
 from frameledger_services.providers.extra_content import ExtraContent
@@ -18,9 +18,6 @@ from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
 
 DeveloperRole = Literal["developer", "system", "user"]
-
-OPENING = "(The conversation begins.)"
-"""The user message of a request that would have no message, which APIs refuse."""
 
 _LONGEST_ID = 40
 """Characters of a call's id; a longer one is refused."""
@@ -32,6 +29,7 @@ _SHORT_ID = re.compile("[a-zA-Z0-9]{9}")
 _SINCE = {
     "short_call_ids": False,
     "reasons_with_functions": True,
+    "user_first": False,
     "mistral_fields": False,
     "strict_order": False,
 }
@@ -57,8 +55,9 @@ class OpenAILLMAdapter(LLMAdapter):
       and Azure know the newer one with every model, and get that alone.
     - OpenAI's models from GPT-5.5 on reason unless they are told not to, and chat completions then refuse functions:
       where some are offered and the settings say nothing, the effort is `none`.
-    - Mistral has other names for some fields, and refuses those that it does not know: `mistral_fields`. It also takes
-      fewer orders of messages: `strict_order`.
+    - APIs refuse a request without a message; many servers also one in which the user does not speak first:
+      `user_first`. Mistral takes still fewer orders of messages: `strict_order`.
+    - Mistral has other names for some fields, and refuses those that it does not know: `mistral_fields`.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
     - Thoughts of this provider, which the API has no place for, are left out. What a compatible server added to calls
       is returned with them (`extra_content`), and the reasoning that it streamed with its answers (`reasoning`), the
@@ -88,17 +87,19 @@ class OpenAILLMAdapter(LLMAdapter):
         takes_extra_fields: bool = True,
         short_call_ids: bool = False,
         reasons_with_functions: bool = True,
+        user_first: bool = False,
         mistral_fields: bool = False,
         strict_order: bool = False,
     ) -> None:
         """`takes_max_tokens` is false for servers whose newer models refuse the old name of the limit,
         `takes_extra_fields` for those that refuse what other servers add to their answers, `reasons_with_functions` for
-        OpenAI. `short_call_ids` and the last two are for Mistral."""
+        OpenAI. `user_first` is for all others, `short_call_ids` and the last two for Mistral."""
         self._developer_role = developer_role
         self._takes_max_tokens = takes_max_tokens
         self._takes_extra_fields = takes_extra_fields
         self._short_call_ids = short_call_ids
         self._reasons_with_functions = reasons_with_functions
+        self._user_first = user_first
         self._mistral_fields = mistral_fields
         self._strict_order = strict_order
 
@@ -109,6 +110,7 @@ class OpenAILLMAdapter(LLMAdapter):
             "takes_extra_fields": self._takes_extra_fields,
             "short_call_ids": self._short_call_ids,
             "reasons_with_functions": self._reasons_with_functions,
+            "user_first": self._user_first,
             "mistral_fields": self._mistral_fields,
             "strict_order": self._strict_order,
         }
@@ -164,9 +166,11 @@ class OpenAILLMAdapter(LLMAdapter):
             for place, message in enumerate(prompt.messages)
         ]
         messages = [*system, *(message for message in written if message is not None)]
+        if self._user_first or not messages:
+            messages = message_order.user_first(messages)
         if self._strict_order:
-            messages = strict_order.in_strict_order(messages)
-        return messages or [{"role": "user", "content": OPENING}]
+            messages = message_order.in_strict_order(messages)
+        return messages
 
     def _reasoning(self, prompt: Prompt) -> Mapping[int, Mapping[str, Any]]:
         if not self._takes_extra_fields or not (prompt.tools or any(map(tool_calls, prompt.messages))):
@@ -201,7 +205,7 @@ class OpenAILLMAdapter(LLMAdapter):
 
     def _developer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._developer_role == "user":
-            return strict_order.as_user(message)
+            return message_order.as_user(message)
         return {**message, "role": self._developer_role}
 
     def _assistant(self, message: Mapping[str, Any], extra: ExtraContent) -> Mapping[str, Any] | None:
