@@ -142,9 +142,17 @@ def _arguments(arguments: object) -> str:
 
 def _usage(reported: JsonObject) -> Usage:
     read = an_object(reported.get("prompt_tokens_details"))
+    input_tokens, output_tokens = (
+        number(reported.get("prompt_tokens")),
+        number(reported.get("completion_tokens")),
+    )
+    total = number(reported.get("total_tokens"))
+    if total is not None and input_tokens is not None and output_tokens is not None:
+        # xAI and Gemini leave the tokens of thoughts out of the completion's, and bill them.
+        output_tokens = max(output_tokens, total - input_tokens)
     return Usage(
-        input_tokens=number(reported.get("prompt_tokens")),
-        output_tokens=number(reported.get("completion_tokens")),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
         cache_read_tokens=number(read.get("cached_tokens")),
         cache_write_tokens=number(read.get("cache_write_tokens")),
         reasoning_tokens=number(an_object(reported.get("completion_tokens_details")).get("reasoning_tokens")),
