@@ -10,12 +10,7 @@ def contradictions(settings: Settings) -> list[str]:
     """Returns a sentence for each combination of settings that contradicts itself."""
     problems = []
     if settings.database_url is not None:
-        try:
-            conninfo_to_dict(settings.database_url.get_secret_value())
-        except ProgrammingError:
-            problems.append(
-                f"{PREFIX}DATABASE_URL is not a libpq connection string such as postgresql://USER@HOST:5432/NAME."
-            )
+        problems += _not_an_address(settings.database_url.get_secret_value())
     if settings.work_heartbeat_secs > settings.work_lease_secs / 2:
         problems.append(
             f"{PREFIX}WORK_HEARTBEAT_SECS is more than half of {PREFIX}WORK_LEASE_SECS: one lost heartbeat would "
@@ -43,3 +38,27 @@ def contradictions(settings: Settings) -> list[str]:
             "your brokers too."
         )
     return problems
+
+
+def _not_an_address(address: str) -> list[str]:
+    """Returns what is wrong with a libpq address, at most one sentence. libpq itself would say it with a part of the
+    password: it takes the one behind an `@` for a host, and the one before a `/` for a port."""
+    is_url = "://" in address
+    try:
+        ports = str(conninfo_to_dict(address).get("port") or "").split(",")
+        is_cut = is_url and (
+            address.split("://")[1].partition("/")[0].count("@") > 1
+            or not all(one.isdigit() for one in ports if one)
+        )
+        if not is_cut:
+            return []
+    except ProgrammingError:
+        pass
+    escape = (
+        f" In a user name or password, escape @ as %40, / as %2F and % as %25; or set {PREFIX}DATABASE_PASSWORD."
+        if is_url
+        else ""
+    )
+    return [
+        f"{PREFIX}DATABASE_URL is not a libpq connection string such as postgresql://USER@HOST:5432/NAME.{escape}"
+    ]

@@ -48,6 +48,13 @@ def test_a_broker_that_is_away_is_said_once_a_minute_with_the_cause(clock, caplo
     ]
 
 
+@pytest.mark.regression("journey 106")
+def test_a_cause_without_words_is_named(clock, caplog):
+    with rate_limited():
+        logging.getLogger("aiokafka").error("Unable connect to %s: %s", "one:9092", ConnectionResetError())
+    assert caplog.records[0].getMessage().endswith("Unable connect to one:9092: ConnectionResetError")
+
+
 def test_other_warnings_come_each_by_itself_and_what_is_no_warning_comes_always(clock, caplog):
     caplog.set_level(logging.INFO, "aiokafka")
     log = logging.getLogger("aiokafka.test_kafka_log")

@@ -465,6 +465,37 @@ def test_no_password_in_an_address_is_ever_shown(address):
     assert "hush" not in without_password(address)
 
 
+@pytest.mark.regression("journey 107")
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:p@hush@db/x",
+        "postgresql://me:hush/p@db/x",
+        "postgres://me:hush%p@db/x?sslmode=require",
+        "postgresql://me:pa/hush@db:5432/x",
+    ],
+)
+def test_a_password_that_is_not_escaped_is_refused_without_a_part_of_it(address):
+    (problem,) = problems({"FRAMELEDGER_DATABASE_URL": address})
+    assert "escape @ as %40" in problem
+    assert "hush" not in problem
+
+
+@pytest.mark.regression("journey 107")
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:p%40ss%2Fx@one:5432,two/x",
+        "postgresql:///x?host=/run/postgresql&user=me@example",
+        "postgresql://me@db/x?application_name=a@b",
+        "host=@abstract user=me@example password=p@ss/x",
+        "postgresql://%40abstract/x",
+    ],
+)
+def test_an_address_may_have_these_characters_where_they_belong(address):
+    assert load({"FRAMELEDGER_DATABASE_URL": address}).settings.database_url is not None
+
+
 @pytest.mark.regression("fault 81")
 @pytest.mark.parametrize("name", ["scram_client_key", "scram_server_key", "oauth_client_secret"])
 def test_no_other_secret_in_an_address_is_ever_shown_either(name):

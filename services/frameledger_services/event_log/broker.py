@@ -179,17 +179,18 @@ async def connect(settings: Settings) -> AsyncIterator[Broker]:
             with rate_limited():
                 await client.bootstrap()
         except KafkaError as error:
-            raise BrokerError(no_answer(address)) from error
+            raise BrokerError(no_answer(settings)) from error
         yield Broker(client, address)
     finally:
         await closed(client.close())
 
 
-def no_answer(address: str) -> str:
+def no_answer(settings: Settings) -> str:
     """Returns what to say when no broker answers. aiokafka logs why each of them does not."""
     return (
-        f"No Kafka answers at {address}. Is it running (`frameledger status`), and is "
-        "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS right?"
+        f"No Kafka answers at {settings.kafka_bootstrap_servers}. Is it running (`frameledger status`), and are "
+        "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS and FRAMELEDGER_KAFKA_SECURITY_PROTOCOL "
+        f"({settings.kafka_security_protocol}) right?"
     )
 
 

@@ -89,6 +89,12 @@ class OnceAMinute(logging.Filter):
             return False
         self._lines[key] = _LogLine(now)
         left_out = 0 if logged is None else logged.left_out
+        if isinstance(record.args, tuple):
+            # A connection that is closed during the TLS handshake, or that took too long, has an error without words.
+            record.args = tuple(
+                type(one).__name__ if isinstance(one, Exception) and not str(one) else one
+                for one in record.args
+            )
         message = record.getMessage()
         record.msg = f"{AWAY}: {message}" if is_away else message
         if left_out:

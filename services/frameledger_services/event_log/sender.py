@@ -60,7 +60,7 @@ class Sender:
         except BaseException as error:
             await closed(inner.stop())
             if isinstance(error, kafka_errors.KafkaConnectionError):
-                raise BrokerError(no_answer(str(settings.kafka_bootstrap_servers))) from error
+                raise BrokerError(no_answer(settings)) from error
             if isinstance(error, kafka_errors.KafkaError):
                 raise BrokerError(
                     f"{settings.kafka_bootstrap_servers} does not let us publish: {error!r}"
