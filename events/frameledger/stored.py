@@ -18,7 +18,7 @@ from frameledger.evolve.state import State
 from frameledger.ids import Position
 from frameledger.values import replace
 
-FOLD_VERSION = 11
+FOLD_VERSION = 12
 """Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
 
 2: ambiguous calls are remembered, and when a turn was stopped.
@@ -35,6 +35,7 @@ FOLD_VERSION = 11
    turn's words; an interruption or an end of a mirror that was superseded does not count.
 11: a response of which a part was written before the user spoke stays as it was said; an `error` beside a result of
    null is the result.
+12: a worker's deadline for a call that was interrupted requests no run of its own.
 """
 
 

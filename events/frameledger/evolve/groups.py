@@ -94,7 +94,7 @@ def released(draft: Draft, call: Call) -> None:
 
 
 def request_only_for_waiting(draft: Draft, call: Call) -> None:
-    """The late result of an interrupted call requests no run of its own (R3.7)."""
+    """The late result, or deadline, of an interrupted call requests no run of its own (R3.7)."""
     wait_no_longer(draft, (call.group,))
 
 

@@ -72,7 +72,10 @@ def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
             groups.lost_a_place(draft, call)
         return "place_replaced"
     if frame.run_llm:
-        groups.answered(draft, call, run_llm=None, has_result=True, synchronous=running.synchronous)
+        if running.interrupted and frame.call_attempt is not None:
+            groups.request_only_for_waiting(draft, call)
+        else:
+            groups.answered(draft, call, run_llm=None, has_result=True, synchronous=running.synchronous)
         groups.had_result(draft, call)
     return None
 

@@ -195,6 +195,16 @@ def test_a_result_that_names_no_attempt_is_a_result_like_any():
 
 
 @pytest.mark.rule("R3.7")
+@pytest.mark.regression("fault 140")
+def test_a_deadline_that_passes_as_the_worker_is_interrupted_asks_only_for_what_waited_for_the_call():
+    alone = play(ask(), committed("a", run=1), begin("a", attempt=1), interrupt())
+    assert play(cancel("a", attempt=1, run_llm=True), onto=alone).asked == [1]
+    assert play(cancel("a", run_llm=True), onto=alone).asked == [1, 7]
+    waits = play(OWED, result("a", 1, attempt=1), interrupt())
+    assert play(cancel("b", attempt=1, run_llm=True), onto=waits).asked == [1, 9]
+
+
+@pytest.mark.rule("R3.7")
 @pytest.mark.parametrize("value", [1, None])
 def test_the_result_of_an_interrupted_call_asks_for_what_waited_for_it(value):
     waits = play(OWED, result("a", 1, attempt=1), interrupt())
