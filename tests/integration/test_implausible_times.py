@@ -81,7 +81,9 @@ def test_a_topic_with_its_publishers_times_is_not_read_and_the_remedy_is_said(ro
     admin = AdminClient({"bootstrap.servers": road.settings.kafka_bootstrap_servers})
     for changed in admin.incremental_alter_configs([resource]).values():
         changed.result(ON_SERVERS)
-    with pytest.raises(BrokerError, match=r"CreateTime and needs LogAppendTime.*kafka-configs --alter"):
+    with pytest.raises(
+        BrokerError, match=r"CreateTime and needs LogAppendTime.*kafka-configs.sh --bootstrap-server"
+    ):
         asyncio.run(described_until(road, time.monotonic() + ON_SERVERS))
 
 

@@ -311,7 +311,7 @@ def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_t
     (told,) = done["not_put_back"]
     place = told["partition"], told["generation"], told["offset"]
     assert (told["context_id"], *place) == ("large", partition_for(key, PARTITIONS), 1, kept[place[0]] + 3)
-    assert "kafka-configs --alter" in result.stderr
+    assert "kafka-configs.sh --bootstrap-server BROKER --alter" in result.stderr
     assert "max.message.bytes" in result.stderr
     projected(cut_road, [])
     assert frames_of(cut_road.address) == frames

@@ -102,7 +102,7 @@ def test_topics_as_they_have_to_be_are_no_problem():
     assert problems(topics, as_wanted(topics)) == []
 
 
-@pytest.mark.regression("fault 44")
+@pytest.mark.regression("fault 44", "journey 108")
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
 def test_a_topic_that_is_compacted_is_not_read_since_no_offset_tells_what_is_gone(policy):
     frames = as_wanted(topic_specs(Settings()))["llm.frames"]
@@ -110,7 +110,8 @@ def test_a_topic_that_is_compacted_is_not_read_since_no_offset_tells_what_is_gon
     problem = unreadable(with_config(frames, "cleanup.policy", policy))
     assert problem is not None
     assert f"cleanup.policy={policy} and needs delete" in problem
-    assert "kafka-configs --alter --topic llm.frames --add-config cleanup.policy=delete" in problem
+    command = "kafka-configs.sh --bootstrap-server BROKER --alter --topic llm.frames --add-config"
+    assert problem.endswith(f"{command} cleanup.policy=delete")
     assert unreadable(replace(frames, config={})) is None
 
 

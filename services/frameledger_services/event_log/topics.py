@@ -151,6 +151,11 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
     )
 
 
+def change(topic: str, name: str, value: str | int) -> str:
+    """Returns the command of Kafka's distribution that changes the configuration of a topic."""
+    return f"kafka-configs.sh --bootstrap-server BROKER --alter --topic {topic} --add-config {name}={value}"
+
+
 def missing(name: str) -> str:
     """Returns what to say of a topic that does not exist."""
     return f"There is no topic {name}: make it with `frameledger topics --create`."
@@ -225,8 +230,7 @@ def _problems_of(topic: TopicSpec, description: TopicDescription) -> list[str]:
     if insync > description.replication:
         sentences.append(
             f"{topic.name} has min.insync.replicas={insync} and only {description.replication} copies: nothing can be "
-            f"published. Lower it: kafka-configs --alter --topic {topic.name} --add-config "
-            f"min.insync.replicas={description.replication}"
+            f"published. Lower it: {change(topic.name, 'min.insync.replicas', description.replication)}"
         )
     elif (why := unwritable(description, description.states)) is not None:
         sentences.append(f"{why} Start them.")
@@ -239,7 +243,7 @@ def _config_problem(description: TopicDescription, name: str, value: str) -> str
         return None
     return (
         f"{description.name} has {name}={actual} and needs {value}: {_WHY[name]}. Change it with Kafka's own tool: "
-        f"kafka-configs --alter --topic {description.name} --add-config {name}={value}"
+        f"{change(description.name, name, value)}"
     )
 
 

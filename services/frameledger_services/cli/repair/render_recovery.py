@@ -10,7 +10,7 @@ from rich.table import Table
 
 from frameledger_services.cli.terminal import output
 from frameledger_services.cli.terminal.plural import plural
-from frameledger_services.event_log.topics import MAX_RECORD_BYTES, ROOM
+from frameledger_services.event_log.topics import MAX_RECORD_BYTES, ROOM, change
 from frameledger_services.recovery.diagnosis import PartitionFinding
 from frameledger_services.recovery.recover import Examination
 from frameledger_services.recovery.republish import Republished
@@ -127,7 +127,7 @@ def too_large(examined: Examination, republished: Republished) -> tuple[str, str
     needed = max(MAX_RECORD_BYTES, *(one.bytes + ROOM for one in republished.named))
     return "\n".join(lines), (
         "Nothing is lost: the frames are stored, and projectors continue. Raise the limit with Kafka's tool, then run "
-        f"this command again: kafka-configs --alter --topic {topic} --add-config max.message.bytes={needed}"
+        f"this command again: {change(topic, 'max.message.bytes', needed)}"
     )
 
 
