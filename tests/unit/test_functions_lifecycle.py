@@ -352,6 +352,65 @@ def test_a_plain_function_whose_thread_was_not_there_yet_does_not_begin_after_an
     assert (outcomes(frames), begun) == (["FunctionCallInProgressFrame", "FunctionCallCancelFrame"], [])
 
 
+@pytest.mark.regression("worker 119")
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("interrupted", [7, None])
+def test_a_handler_does_not_begin_while_its_call_is_read_for_an_interruption(interrupted, is_async):
+    reading, decided = threading.Event(), threading.Event()
+    begun: list[str] = []
+    lifecycles: list[CallLifecycle] = []
+
+    async def at_the_last_moment(step):
+        if step == "before the handler" and not reading.is_set():
+            lifecycles[0].request_stop("obsolete")
+
+    class ReadLate(OneCall):
+        async def read(self, call):
+            reading.set()
+            assert await asyncio.to_thread(decided.wait, IN_PROCESS)
+            assert begun == []
+            return await super().read(call)
+
+    class BeginsWhileItIsRead(HandlerExecutor):
+        """Handlers whose tasks and threads get processor time only then."""
+
+        def start(self, function, by_place, by_name, *, may_begin, **options):
+            def may_begin_late():
+                assert reading.wait(IN_PROCESS)
+                may = may_begin()
+                decided.set()
+                return may
+
+            return super().start(function, by_place, by_name, may_begin=may_begin_late, **options)
+
+    async def pay(params):
+        begun.append("pay")
+        await params.result_callback("paid")
+
+    def pay_plainly(params):
+        begun.append("pay")
+        params.result_callback("paid")
+
+    frames = asyncio.run(
+        run_call(
+            pay if is_async else pay_plainly,
+            statuses=ReadLate(interrupted=interrupted),
+            failpoint=at_the_last_moment,
+            handlers=BeginsWhileItIsRead(),
+            is_async=is_async,
+            meanwhile=lifecycles.append,
+        )
+    )
+    if interrupted:
+        assert (outcomes(frames), begun) == (["FunctionCallInProgressFrame", "FunctionCallCancelFrame"], [])
+    else:
+        # It was meant for an earlier call with this id.
+        assert (outcomes(frames), begun) == (
+            ["FunctionCallInProgressFrame", "FunctionCallResultFrame"],
+            ["pay"],
+        )
+
+
 class LateThreads(HandlerExecutor):
     """Handlers whose threads get processor time only once they were asked to stop."""
 

@@ -62,7 +62,7 @@ class CallHandler:
         lease_holds = self._state.leased.may_publish
 
         def may_begin() -> bool:
-            if inbox.stop_requested is not None or not lease_holds():
+            if not inbox.may_begin or not lease_holds():
                 return False
             return current is None or monotonic() - current.asked_at < FRESH_SECONDS
 

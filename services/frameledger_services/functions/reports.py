@@ -111,6 +111,7 @@ class Inbox:
         self.stop_requested: StopReason | None = None
         """Why the call is to stop, until that is acted on."""
 
+        self._stop_was_taken = False
         self.ended: HandlerEnd | None = None
         """How the handler ended; None while it runs."""
 
@@ -122,8 +123,14 @@ class Inbox:
 
     def begin(self) -> None:
         """A handler is about to begin. What an earlier one left, which did not begin, is dropped."""
-        self.ended, self.reporter_gone = None, False
+        self.ended, self.reporter_gone, self._stop_was_taken = None, False, False
         self._events.clear()
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether nothing asked the handler that is about to begin to stop. From any thread."""
+        # In this order: a request that is taken meanwhile is noted as taken first.
+        return self.stop_requested is None and not self._stop_was_taken
 
     def request_stop(self, why: StopReason) -> None:
         """The call is to stop. A weaker reason does not replace one that was not acted on yet."""
@@ -132,6 +139,7 @@ class Inbox:
 
     def take_stop_request(self) -> StopReason | None:
         """Returns why the call is to stop, once for each request."""
+        self._stop_was_taken |= self.stop_requested is not None
         why, self.stop_requested = self.stop_requested, None
         return why
 
