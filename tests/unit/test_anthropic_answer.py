@@ -2,9 +2,20 @@
 
 import pytest
 
-from frameledger.frames import FunctionCallsStartedFrame
+from frameledger.context import LLMContext
+from frameledger.fold import Conversation, fold
+from frameledger.frames import (
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallsStartedFrame,
+    LLMFullResponseStartFrame,
+    LLMThoughtStartFrame,
+)
+from frameledger.record import decode
+from frameledger_services.providers.anthropic import AnthropicLLMService
 from frameledger_services.providers.anthropic_answer import AnthropicAnswer
 from frameledger_services.providers.errors import IncompleteCallError
+from frameledger_services.providers.request import encoded
 
 
 def answered(*events):
@@ -75,3 +86,71 @@ def test_a_thought_ends_with_the_next_block_or_the_answer_if_the_server_does_not
     _, said, ended, *calls, _ = frames
     assert (said.text, ended.signature) == ("Pay.", "s")
     assert [type(one) for one in calls] == [FunctionCallsStartedFrame] * len(following)
+
+
+def thinking(index, signature):
+    block = {"type": "thinking", "thinking": "Hm.", "signature": ""}
+    yield {"type": "content_block_start", "index": index, "content_block": block}
+    delta = {"type": "signature_delta", "signature": signature}
+    yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}
+
+
+def block(index, **fields):
+    yield {"type": "content_block_start", "index": index, "content_block": fields}
+    yield {"type": "content_block_stop", "index": index}
+
+
+def searching(index):
+    return block(index, type="server_tool_use", id="srvtoolu_1", name="web_search", input={"query": "q"})
+
+
+def saying(index):
+    return block(index, type="text", text="Let me look.")
+
+
+@pytest.mark.regression("worker 125")
+@pytest.mark.parametrize("between", [searching, saying])
+def test_thoughts_go_back_in_the_rows_that_they_came_in(between):
+    said = answered(
+        *thinking(0, "YQ=="),
+        *thinking(1, "Yg=="),
+        *between(2),
+        *thinking(3, "Yw=="),
+        *block(4, type="redacted_thinking", data="sealed"),
+        *block(5, type="tool_use", id="toolu_1", name="f", input={}),
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+    )
+    called = {"function_name": "f", "tool_call_id": "toolu_1"}
+    frames = [
+        LLMFullResponseStartFrame(),
+        *said,
+        FunctionCallInProgressFrame(**called, arguments={}, cancel_on_interruption=True),
+        FunctionCallResultFrame(**called, result=1),
+    ]
+    stored = [decode(encoded(one.model_dump(mode="json", exclude_none=True))) for one in frames]
+    context = LLMContext(fold(stored, Conversation.new("c")).messages)
+    [assistant] = [
+        one for one in AnthropicLLMService().request(context).body["messages"] if one["role"] == "assistant"
+    ]
+    kinds = [one["type"] for one in assistant["content"]]
+    # The whole of the first row, and nothing that was in another.
+    assert [one["signature"] for one in assistant["content"] if one["type"] == "thinking"] == ["YQ==", "Yg=="]
+    assert kinds[:2] == ["thinking", "thinking"]
+    assert kinds[-1] == "tool_use"
+    assert "redacted_thinking" not in kinds
+    # All of them are on the log.
+    assert sum(isinstance(one, LLMThoughtStartFrame) for one in said) == 4
+
+
+def test_thoughts_behind_the_first_words_are_the_first_row():
+    said = answered(
+        *saying(0),
+        *thinking(1, "YQ=="),
+        *thinking(2, "Yg=="),
+        *saying(3),
+        *thinking(4, "Yw=="),
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+    )
+    starts = [one.append_to_context for one in said if isinstance(one, LLMThoughtStartFrame)]
+    assert starts == [True, True, False]

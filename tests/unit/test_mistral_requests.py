@@ -76,7 +76,7 @@ def test_a_request_has_only_fields_that_the_api_knows():
     assert mistral().request(LLMContext([user("Hello?")])).body.keys() == {"model", "messages", "stream"}
 
 
-@pytest.mark.regression("worker 125")
+@pytest.mark.regression("worker 124")
 @pytest.mark.parametrize(
     "messages",
     [

@@ -248,7 +248,9 @@ def test_a_request_that_an_earlier_version_recorded_is_made_as_it_was():
     adapter = OpenAILLMService().get_llm_adapter()
     for takes_max_tokens in (False, True):
         recorded = {"developer_role": "developer", "takes_max_tokens": takes_max_tokens}
-        since = dict.fromkeys(("short_call_ids", "user_first", "mistral_fields", "strict_order"), False)
+        since = dict.fromkeys(
+            ("short_call_ids", "user_first", "plain_text", "mistral_fields", "strict_order"), False
+        )
         known = recorded | {"takes_extra_fields": takes_max_tokens, "reasons_with_functions": True} | since
         assert adapter.with_parameters(recorded).parameters() == known
 
@@ -325,6 +327,21 @@ def test_a_user_who_has_spoken_first_has_nothing_before_it():
     service = OpenAILLMService(base_url="http://127.0.0.1:8000/v1")
     messages = [{"role": "system", "content": "s"}, HELLO, {"role": "assistant", "content": "Hello."}]
     assert service.request(LLMContext(messages)).body["messages"] == messages
+
+
+@pytest.mark.regression("worker 129")
+def test_text_in_parts_is_a_string_except_for_servers_that_are_known_to_take_parts():
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    messages = [
+        {"role": "system", "content": parts[:1]},
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": parts[:1]},
+        {"role": "user", "content": [*parts, IMAGE]},
+    ]
+    assert told(*messages) == messages
+    service = OpenAILLMService(base_url="https://api.deepseek.com")
+    sent = service.request(LLMContext(messages)).body["messages"]
+    assert [message["content"] for message in sent] == ["a", "a\nb", "a", [*parts, IMAGE]]
 
 
 def test_what_is_not_set_is_not_sent():

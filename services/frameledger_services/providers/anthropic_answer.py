@@ -40,6 +40,7 @@ class AnthropicAnswer:
         self._calls = CallPieces()
         self._inputs: dict[int, object] = {}
         self._signatures: dict[int, str] = {}
+        self._thought = self._thought_enough = False
         self._usage: dict[str, int] = {}
         self.finish_reason: str | None = None
         """Why the model stopped, in the API's word; None until it said."""
@@ -71,15 +72,18 @@ class AnthropicAnswer:
         # Blocks come one after another: a server that does not say that one ended has begun the next.
         for earlier in tuple(self._signatures):
             yield from self._end_thought(earlier)
+        is_thought = block.get("type") in ("thinking", "redacted_thinking")
+        self._thought_enough = self._thought_enough or (self._thought and not is_thought)
+        self._thought = self._thought or is_thought
         match block.get("type"):
             case "text":
                 yield from _text_frames(LLMTextFrame, block.get("text"))
             case "thinking":
                 self._signatures[place] = text(block.get("signature"))
-                yield LLMThoughtStartFrame(append_to_context=True, llm=self._provider)
+                yield self._thought_start()
                 yield from _text_frames(LLMThoughtTextFrame, block.get("thinking"))
             case "redacted_thinking":
-                yield LLMThoughtStartFrame(append_to_context=True, llm=self._provider)
+                yield self._thought_start()
                 yield LLMThoughtEndFrame(signature=block)
             case "tool_use":
                 self._calls.add(
@@ -88,6 +92,12 @@ class AnthropicAnswer:
                 # Arguments come in pieces; a server that has them at once puts them here.
                 if block.get("input"):
                     self._inputs[place] = block["input"]
+
+    def _thought_start(self) -> LLMThoughtStartFrame:
+        # The context has an answer's thoughts in front of it. Thoughts that follow words, calls or steps of the
+        # provider's own tools would go back in another row than they came in, which the API refuses; it takes the
+        # answer without them.
+        return LLMThoughtStartFrame(append_to_context=not self._thought_enough, llm=self._provider)
 
     def _go_on(self, place: int, delta: JsonObject) -> Iterator[AnyFrame]:
         match delta.get("type"):

@@ -46,14 +46,16 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
         short_call_ids: bool | None = None,
         reasons_with_functions: bool | None = None,
         user_first: bool | None = None,
+        plain_text: bool | None = None,
         mistral_fields: bool | None = None,
         strict_order: bool | None = None,
         **options: Any,
     ) -> None:
         """How requests are written for this server; the adapter says what each means. None is the default for the host:
         OpenAI and Azure alone know the role `developer`, do not take `max_tokens`, refuse functions to a model that
-        reasons, and need no user's message at first. OpenAI and Mistral take no extra fields; and Mistral wants short
-        ids of calls, fields of its own and a strict order of messages. `options` are those of `SdkLLMService`."""
+        reasons, and need neither a user's message at first nor plain text. OpenAI and Mistral take no extra fields; and
+        Mistral wants short ids of calls, fields of its own and a strict order of messages. `options` are those of
+        `SdkLLMService`."""
         super().__init__(**options)
         host = httpx.URL(self._base_url).host
         is_openai, is_mistral = _is_of(host, *_OPENAI, *_AZURE), _is_of(host, *_MISTRAL)
@@ -64,6 +66,7 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
             short_call_ids=_or(short_call_ids, is_mistral),
             reasons_with_functions=_or(reasons_with_functions, not is_openai),
             user_first=_or(user_first, not is_openai),
+            plain_text=_or(plain_text, not is_openai),
             mistral_fields=_or(mistral_fields, is_mistral),
             strict_order=_or(strict_order, is_mistral),
         )

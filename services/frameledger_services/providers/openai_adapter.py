@@ -30,6 +30,7 @@ _SINCE = {
     "short_call_ids": False,
     "reasons_with_functions": True,
     "user_first": False,
+    "plain_text": False,
     "mistral_fields": False,
     "strict_order": False,
 }
@@ -55,6 +56,7 @@ class OpenAILLMAdapter(LLMAdapter):
       and Azure know the newer one with every model, and get that alone.
     - OpenAI's models from GPT-5.5 on reason unless they are told not to, and chat completions then refuse functions:
       where some are offered and the settings say nothing, the effort is `none`.
+    - Some servers take text only as a string and not in parts: `plain_text` writes contents of nothing but text so.
     - APIs refuse a request without a message; many servers also one in which the user does not speak first:
       `user_first`. Mistral takes still fewer orders of messages: `strict_order`.
     - Mistral has other names for some fields, and refuses those that it does not know: `mistral_fields`.
@@ -88,18 +90,20 @@ class OpenAILLMAdapter(LLMAdapter):
         short_call_ids: bool = False,
         reasons_with_functions: bool = True,
         user_first: bool = False,
+        plain_text: bool = False,
         mistral_fields: bool = False,
         strict_order: bool = False,
     ) -> None:
         """`takes_max_tokens` is false for servers whose newer models refuse the old name of the limit,
         `takes_extra_fields` for those that refuse what other servers add to their answers, `reasons_with_functions` for
-        OpenAI. `user_first` is for all others, `short_call_ids` and the last two for Mistral."""
+        OpenAI. `user_first` and `plain_text` are for all others, `short_call_ids` and the last two for Mistral."""
         self._developer_role = developer_role
         self._takes_max_tokens = takes_max_tokens
         self._takes_extra_fields = takes_extra_fields
         self._short_call_ids = short_call_ids
         self._reasons_with_functions = reasons_with_functions
         self._user_first = user_first
+        self._plain_text = plain_text
         self._mistral_fields = mistral_fields
         self._strict_order = strict_order
 
@@ -111,6 +115,7 @@ class OpenAILLMAdapter(LLMAdapter):
             "short_call_ids": self._short_call_ids,
             "reasons_with_functions": self._reasons_with_functions,
             "user_first": self._user_first,
+            "plain_text": self._plain_text,
             "mistral_fields": self._mistral_fields,
             "strict_order": self._strict_order,
         }
@@ -190,6 +195,8 @@ class OpenAILLMAdapter(LLMAdapter):
         if message.get("content") in ([], ()):
             # The API refuses an empty list, and takes empty text; of an assistant with calls also null.
             message = {**message, "content": None if message["role"] == "assistant" else ""}
+        elif self._plain_text and _is_text(message.get("content")):
+            message = {**message, "content": content.text_of(message)}
         match message.get("role"):
             case "assistant":
                 if added:
@@ -254,6 +261,10 @@ def _with_mistrals_names(values: dict[str, Any]) -> dict[str, Any]:
     limits = [limit for name in ("max_tokens", "max_completion_tokens") if (limit := values.pop(name, None))]
     named = {"random_seed": values.pop("seed")} if "seed" in values else {}
     return values | named | ({"max_tokens": min(limits)} if limits else {})
+
+
+def _is_text(parts: object) -> bool:
+    return isinstance(parts, list | tuple) and all(part["type"] == "text" for part in parts)
 
 
 def _is_thought(message: LLMSpecificMessage) -> bool:
