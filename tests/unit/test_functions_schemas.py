@@ -1,6 +1,7 @@
 """Schemas made from functions, and arguments made to fit them."""
 
 import asyncio
+import dataclasses
 import enum
 import math
 import threading
@@ -745,6 +746,53 @@ def test_a_literal_of_members_inside_of_another_type_takes_the_values_that_it_of
     }
     with pytest.raises(ArgumentsError):
         signature.converted({"modes": ["quick"]})
+
+
+@pytest.mark.regression("journey 109")
+def test_a_literal_of_members_in_a_field_of_a_type_takes_the_values_that_it_offers():
+    class Mode(enum.Enum):
+        FAST = "fast"
+        SLOW = "slow"
+
+    class Leg(BaseModel):
+        modes: list[Literal[Mode.FAST, Mode.SLOW]]
+
+    @dataclasses.dataclass
+    class Train:
+        mode: Literal[Mode.FAST]
+
+    class Sprint(BaseModel):
+        mode: Literal[Mode.FAST]
+
+    class Walk(BaseModel):
+        mode: Literal[Mode.SLOW]
+
+    def go(
+        leg: Leg,
+        train: Train,
+        way: Annotated[Sprint | Walk, Field(discriminator="mode")],
+        code: Annotated[str, Field(pattern=r"^(?!x)")],
+    ):
+        """Goes."""
+
+    signature = signature_of(go)
+    offered = signature.schema.properties
+    assert offered["leg"]["properties"]["modes"]["items"]["enum"] == ["fast", "slow"]
+    given = {
+        "leg": {"modes": ["fast", "slow"]},
+        "train": {"mode": "fast"},
+        "way": {"mode": "slow"},
+        "code": "a",
+    }
+    assert signature.converted(given) == {
+        "leg": Leg(modes=[Mode.FAST, Mode.SLOW]),
+        "train": Train(Mode.FAST),
+        "way": Walk(mode=Mode.SLOW),
+        "code": "a",
+    }
+    for wrong in ({"train": {"mode": "slow"}}, {"code": "x"}):
+        with pytest.raises(ArgumentsError, match=next(iter(wrong))):
+            signature.converted(given | wrong)
 
 
 @pytest.mark.regression("worker 113")

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import PydanticJsonSchemaWarning
-from pydantic_core import SchemaError
+from pydantic_core import SchemaError, SchemaValidator
+from pydantic_core.core_schema import no_info_before_validator_function
 
 from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
@@ -34,6 +35,9 @@ _OF_METHODS = frozenset({"self", "cls"})
 
 _OF_VALUES = frozenset({"default", "const", "enum", "examples", "discriminator"})
 """Keywords of a schema that hold values, and no schemas."""
+
+_OF_CORE_VALUES = frozenset({"default", "expected", "metadata", "serialization"})
+"""Keys of a core schema that hold values, or what does not validate."""
 
 MOST_CHARACTERS = 300
 """Of a mistake in the arguments and of its place: the model chooses the keys of a dictionary."""
@@ -173,7 +177,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 def _field(
     parameter: inspect.Parameter, hints: Mapping[str, Any], description: str | None
 ) -> tuple[Any, Any]:
-    annotation, default = _by_value(hints.get(parameter.name, Any)), parameter.default
+    annotation, default = hints.get(parameter.name, Any), parameter.default
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], parameter.empty
     default = ... if default is parameter.empty else default
@@ -185,42 +189,49 @@ def _field(
     return annotation, Field(default, alias=alias)
 
 
-def _by_value(annotation: Any) -> Any:
-    """Returns the annotation so that a `Literal` of members of an `Enum` takes their values, which its schema offers.
-    pydantic takes the members only, if they are no texts and no numbers themselves."""
-    arguments = get_args(annotation)
-    match get_origin(annotation):
-        case origin if origin is Literal:
-            members = [one for one in arguments if isinstance(one, Enum)]
-
-            def member(value: Any) -> Any:
-                return next((one for one in members if one.value == value), value)
-
-            return Annotated[annotation, BeforeValidator(member)] if members else annotation
-        case origin if origin is Annotated:
-            return Annotated[(_by_value(arguments[0]), *arguments[1:])]
-        case origin if origin is Union or origin is UnionType:
-            return Union[tuple(map(_by_value, arguments))]  # noqa: UP007  # made of what was found
-        case origin if origin is not None:
-            # Lists, dictionaries and the like. What has no such member stays the object that it is.
-            converted = tuple(map(_by_value, arguments))
-            return annotation if converted == arguments else origin[converted]
-    return annotation
+def _by_value(schema: Any) -> Any:
+    """Returns a schema of pydantic's core so that each `Literal` of members of an `Enum` takes their values, which its
+    JSON Schema offers. pydantic takes the members only, if they are no texts and no numbers themselves."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(_by_value, schema))
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: value if key in _OF_CORE_VALUES else _by_value(value) for key, value in schema.items()}
+    if schema.get("type") == "tagged-union":
+        # The tags of its models, which are chosen by them before anything is validated.
+        tags = inner["choices"]
+        values = {tag.value: one for tag, one in tags.items() if isinstance(tag, Enum)}
+        inner["choices"] = values | tags
+    members = [one for one in schema.get("expected", ()) if isinstance(one, Enum)]
+    if schema.get("type") != "literal" or not members:
+        return inner
+    return no_info_before_validator_function(
+        lambda value: next((one for one in members if one.value == value), value), inner
+    )
 
 
 def _model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
     config = ConfigDict(arbitrary_types_allowed=False, extra="forbid", protected_namespaces=())
     try:
         try:
-            return create_model(name, __config__=config, **fields)
+            return _created(name, config, fields)
         except SchemaError:
             # Rust's patterns have no lookaround and no backreference.
             config["regex_engine"] = "python-re"
-            return create_model(name, __config__=config, **fields)
+            return _created(name, config, fields)
     except PydanticUserError as error:
         raise FunctionSchemaError(f"{name}: {error.message}") from error
     except (SchemaError, re.error) as error:
         raise FunctionSchemaError(f"{name}: {error}") from error
+
+
+def _created(name: str, config: ConfigDict, fields: Mapping[str, Any]) -> type[BaseModel]:
+    model = create_model(name, __config__=config, **fields)
+    schema = _by_value(model.__pydantic_core_schema__)
+    if schema != model.__pydantic_core_schema__:
+        # Those that exist already of the models inside know nothing of this.
+        model.__pydantic_validator__ = SchemaValidator(schema, _use_prebuilt=False)
+    return model
 
 
 def _properties(name: str, model: type[BaseModel]) -> tuple[dict[str, Any], tuple[str, ...]]:
