@@ -14,7 +14,7 @@ from frameledger.frames import InterruptionFrame
 from frameledger_services import logs
 from frameledger_services.gateway.ag_ui.request_frames import FRAME_IDS
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.gateway.shared_marks import SharedMarks
+from frameledger_services.gateway.shared_marks import Mark, SharedMarks
 from frameledger_services.store import client_requests, conversation_state
 
 Kind = Literal["followed", "left"]
@@ -121,7 +121,7 @@ class Presence:
 
     async def _kinds(self, thread_id: str, run_id: str) -> set[Kind]:
         """Returns how a run is marked, by any gateway. Raises `DatabaseError`."""
-        marks = {("ag_ui", kind, thread_id, run_id): kind for kind in KINDS}
+        marks: dict[Mark, Kind] = {("ag_ui", kind, thread_id, run_id): kind for kind in KINDS}
         return {marks[one] for one in await self._marks.found(marks)}
 
     async def _interrupt(self, thread_id: str, run_id: str, source: str) -> None:
