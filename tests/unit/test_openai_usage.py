@@ -22,6 +22,19 @@ def test_thoughts_that_a_server_counts_apart_are_written_too():
     assert used(20, 198, 623) == (20, 603, None)
 
 
+@pytest.mark.regression("worker 132")
+def test_usage_may_stand_in_the_choice_and_have_other_words_for_the_cache():
+    counts = {"prompt_tokens": 19, "completion_tokens": 21, "total_tokens": 40}
+    answer = OpenAIAnswer("openai", lambda calls: FunctionCallsStartedFrame(function_calls=tuple(calls)))
+    answer.take(
+        {"choices": [{"delta": {}, "finish_reason": "stop", "usage": counts | {"cached_tokens": 10}}]}
+    )
+    assert (answer.usage.input_tokens, answer.usage.cache_read_tokens) == (19, 10)
+    deepseek = {"prompt_cache_hit_tokens": 16, "prompt_cache_miss_tokens": 3}
+    answer.take({"choices": [], "usage": counts | deepseek})
+    assert answer.usage.cache_read_tokens == 16
+
+
 @pytest.mark.parametrize("total", [700, None, 0, "700"])
 def test_thoughts_that_are_among_the_completions_tokens_are_counted_once(total):
     assert used(500, 200, total, reasoning=150) == (500, 200, 150)

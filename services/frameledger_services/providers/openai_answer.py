@@ -61,6 +61,8 @@ class OpenAIAnswer:
         for choice in objects(chunk.get("choices")):
             if choice.get("index"):
                 continue  # several answers were requested; the log has room for one
+            if choice.get("usage"):  # as Kimi has it
+                self.usage = _usage(an_object(choice["usage"]))
             frames += self._frames_of(an_object(choice.get("delta")))
             self.finish_reason = text(choice.get("finish_reason")) or self.finish_reason
         return frames
@@ -150,10 +152,12 @@ def _usage(reported: JsonObject) -> Usage:
     if total is not None and input_tokens is not None and output_tokens is not None:
         # xAI and Gemini leave the tokens of thoughts out of the completion's, and bill them.
         output_tokens = max(output_tokens, total - input_tokens)
+    # Kimi's and DeepSeek's words for the same.
+    cached = read.get("cached_tokens"), reported.get("cached_tokens"), reported.get("prompt_cache_hit_tokens")
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
-        cache_read_tokens=number(read.get("cached_tokens")),
+        cache_read_tokens=next((count for one in cached if (count := number(one)) is not None), None),
         cache_write_tokens=number(read.get("cache_write_tokens")),
         reasoning_tokens=number(an_object(reported.get("completion_tokens_details")).get("reasoning_tokens")),
     )
