@@ -14,7 +14,7 @@ from tests.support.function_harness import (
     stage_settings,  # noqa: F401  # a fixture
 )
 
-from frameledger.frames import InterruptionFrame, LLMSetLimitsFrame
+from frameledger.frames import InterruptionFrame, LLMContextEraseFrame, LLMSetLimitsFrame
 from frameledger_services.functions import CallsRefusedError, FunctionRegistry
 from frameledger_services.store.valid_to import FOR_EVER
 
@@ -75,6 +75,35 @@ def test_local_calls_are_one_queue_across_batches(settings):
         assert await calls_of(talk) == [(kind, one) for one in "0123" for kind in (STARTED, RESULT)]
 
     play(settings, registry, scenario, run_in_parallel=False)
+
+
+@pytest.mark.regression("fault 153")
+@pytest.mark.parametrize("in_parallel", [True, False])
+def test_an_erasure_stops_local_calls_and_who_waits_for_them_goes_on(settings, in_parallel):
+    registry, stopped = FunctionRegistry(), []
+    begun: asyncio.Queue[str] = asyncio.Queue()
+
+    async def book(params):
+        begun.put_nowait(params.tool_call_id)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append(params.tool_call_id)
+
+    registry.register_function("book", book)
+
+    async def scenario(service, talk):
+        calls = [called("book", tool_call_id=str(number)) for number in range(2)]
+        running = asyncio.create_task(service.run_function_calls(talk.context_id, calls))
+        async with asyncio.timeout(ON_SERVERS):
+            for _ in range(2 if in_parallel else 1):
+                await begun.get()
+            await talk.publish(LLMContextEraseFrame(why="asked to"))
+            await running
+        assert sorted(stopped) == (["0", "1"] if in_parallel else ["0"])
+        assert begun.empty()
+
+    play(settings, registry, scenario, run_in_parallel=in_parallel)
 
 
 @pytest.mark.regression("call c")

@@ -184,14 +184,14 @@ class LocalCalls:
                 await self._run_call(batch, call)
 
     async def _may_start(self, call: CallAttempt) -> bool:
-        """Returns whether the call was neither forgotten nor cancelled while it waited for its turn. If the database
+        """Returns whether the call was neither erased nor cancelled while it waited for its turn. If the database
         does not say, the fold of its start decides."""
         try:
             current = await self._deps.statuses.read(call)
         except DatabaseError as error:
             _log.warning("call.status_unreadable", **call.names(), error=str(error))
             return True
-        return current.status is None or current.is_open
+        return not current.erased and (current.status is None or current.is_open)
 
     async def _run_call(
         self,

@@ -214,10 +214,11 @@ class FunctionService(Hooks, work.BackgroundService):
     ) -> None:
         """Announce function calls of a model that the application runs itself, and run them in this process.
 
-        Returns when every call has settled or waits for a person. The calls have no run id. They run in parallel, or,
-        with `run_in_parallel=False`, one after another and after earlier batches of the same conversation. They are not
-        claimed: if this process dies, or its worker loses its lease, which stops their handlers, the timekeeper settles
-        them. When this is cancelled, their handlers are stopped, and the calls settled. An empty list does nothing.
+        Returns when every call has settled, waits for a person, or was erased. The calls have no run id. They run in
+        parallel, or, with `run_in_parallel=False`, one after another and after earlier batches of the same
+        conversation. They are not claimed: if this process dies, or its worker loses its lease, which stops their
+        handlers, the timekeeper settles them. When this is cancelled, their handlers are stopped, and the calls
+        settled. An empty list does nothing.
         `causation_id` is the id of the frame that caused them, if the application knows it. Raises `NotRunningError`,
         `LeaseLostError`, the errors of publishing, and `CallsRefusedError` for calls that the conversation rejected,
         because of its limits or because a call with the same id is open. Rejected calls do not run; the others of the

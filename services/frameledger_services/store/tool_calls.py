@@ -74,6 +74,9 @@ class CallSnapshot:
     reason: str | None = None
     """Why the frame was ignored."""
 
+    erased: bool = False
+    """Whether the call is not in the tables because its conversation was erased since."""
+
     @property
     def interruption(self) -> Interruption | None:
         """The frame that asked for the cancellation of the call."""
@@ -92,16 +95,18 @@ class CallSnapshot:
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether a worker that takes the call over has nothing to do: it is settled, or waits to be answered. One that
-        was interrupted has to be cancelled."""
+        """Whether a worker that takes the call over has nothing to do: it is settled, was erased, or waits to be
+        answered. One that was interrupted has to be cancelled."""
         if self.status is None:
-            return False
+            return self.erased
         return not self.is_open or (self.status == "waiting" and self.interrupted_version is None)
 
     @property
     def is_over(self) -> bool:
-        """Whether the call is settled, or was interrupted."""
-        return self.status is not None and (not self.is_open or self.interrupted_version is not None)
+        """Whether the call is settled, or was interrupted or erased."""
+        if self.status is None:
+            return self.erased
+        return not self.is_open or self.interrupted_version is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,11 @@ async def snapshots(connection: Connection, questions: Sequence[FrameOfCall]) ->
             stored.version, stored.outcome,
             call.status, call.worker, call.attempt, call.safe_to_retry, call.interrupted_version, call.claim,
             EXISTS (SELECT FROM workers WHERE workers.worker_id = call.worker AND workers.kind = 'timekeeper'),
-            interruption.frame_id, stored.reason
+            interruption.frame_id, stored.reason,
+            call.context_id IS NULL AND EXISTS (
+                SELECT FROM erasures
+                WHERE erasures.context_id = asked.context_id AND erasures.version >= asked.requested_version
+            )
         FROM unnest(%s::text[], %s::uuid[], %s::bigint[], %s::integer[])
             WITH ORDINALITY AS asked (context_id, frame_id, requested_version, ordinal, place)
         LEFT JOIN frames AS stored
