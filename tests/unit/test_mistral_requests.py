@@ -48,6 +48,7 @@ def sent(*messages, **options):
         assert following in NEXT[role], f"Unexpected role '{following}' after role '{role}'"
     assert roles[-1] in ("user", "tool") or body["messages"][-1].get("prefix")
     for message in body["messages"]:
+        assert "name" not in message
         assert message["role"] != "assistant" or message.get("content") or message.get("tool_calls")
     return body["messages"]
 
@@ -93,6 +94,7 @@ def test_a_request_has_only_fields_that_the_api_knows():
         ({"role": "developer", "content": "d"}, {"role": "system", "content": "s"}, bot("Hello.")),
         (user("a"), CALL),
         (RESULT, user("a")),
+        (user("a") | {"name": "Ann"}, bot("b") | {"name": "Bob"}, user("c")),
         (),
     ],
 )

@@ -171,6 +171,8 @@ class OpenAILLMAdapter(LLMAdapter):
             for place, message in enumerate(prompt.messages)
         ]
         messages = [*system, *(message for message in written if message is not None)]
+        if self._mistral_fields:
+            messages = [_nameless(message) for message in messages]
         if self._user_first or not messages:
             messages = message_order.user_first(messages)
         if self._strict_order:
@@ -255,6 +257,13 @@ class OpenAILLMAdapter(LLMAdapter):
 def _reasons_by_itself(model: object) -> bool:
     version = _GPT.match(model) if isinstance(model, str) else None
     return version is not None and (int(version[1]), int(version[2] or 0)) >= (5, 5)
+
+
+def _nameless(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the message without the name of who speaks, which Mistral takes of a function only."""
+    if message["role"] == "tool" or "name" not in message:
+        return message
+    return {name: value for name, value in message.items() if name != "name"}
 
 
 def _with_mistrals_names(values: dict[str, Any]) -> dict[str, Any]:
