@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import Annotated
 
 import pytest
@@ -18,7 +19,7 @@ from tests.support.function_harness import (
 )
 
 from frameledger.decoding import MAX_VALUE_BYTES
-from frameledger.frames import EndFrame, InterruptionFrame, LLMSetToolsFrame
+from frameledger.frames import EndFrame, InterruptionFrame, LLMContextEraseFrame, LLMSetToolsFrame
 from frameledger_services.functions import FunctionRegistry, ResultRefusedError
 
 pytestmark = CONNECTIONS_LEFT_OPEN
@@ -275,7 +276,18 @@ def test_an_interrupted_handler_that_never_stops_is_given_up_at_its_deadline(set
 # What a process that lives long does not keep.
 
 
-def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings):
+@pytest.mark.parametrize(
+    "end",
+    [
+        EndFrame,
+        pytest.param(
+            partial(LLMContextEraseFrame, why="asked to"),
+            marks=pytest.mark.regression("fault 154"),
+            id="erasure",
+        ),
+    ],
+)
+def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings, end):
     registry = FunctionRegistry()
 
     async def search(text: str): ...
@@ -285,7 +297,7 @@ def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings):
             return True if not registry.advertising_contexts() else None
 
         await service.set_tools(talk.context_id, [search])
-        await talk.publish(EndFrame())
+        await talk.publish(end())
         await talk.until(left)
         assert not service.has_function("search")
         # Tools that are set after the end are for a conversation that is going to go on.
@@ -293,7 +305,7 @@ def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings):
         call = called("search", {"text": "cats"})
         await talk.call(call)
         assert await talk.settled(call.tool_call_id) == ["done"]
-        await talk.publish(EndFrame())
+        await talk.publish(end())
         await talk.until(left)
 
     play(settings, registry, scenario)

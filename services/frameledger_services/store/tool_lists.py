@@ -30,7 +30,8 @@ async def advertised_schema(
 
 async def changed(connection: Connection, seen: Mapping[str, int]) -> list[tuple[str, int, tuple[str, ...]]]:
     """Returns, for each context whose tool list changed after the version that `seen` has for it, the context's id, the
-    version of the newest change, and the names of the tools since then. A conversation that ended has no tools."""
+    version of the newest change, and the names of the tools since then. A conversation that ended or was erased has no
+    tools."""
     cursor = await connection.execute(
         """
         SELECT asked.context_id, newest.version, newest.tools
@@ -50,6 +51,10 @@ async def changed(connection: Connection, seen: Mapping[str, int]) -> list[tuple
             JOIN frames USING (context_id)
             WHERE contexts.context_id = asked.context_id AND contexts.ended AND frames.version > asked.seen
                 AND frames.type IN ('EndFrame', 'CancelFrame') AND frames.outcome = 'applied'
+            UNION ALL
+            SELECT version, '[]'
+            FROM erasures
+            WHERE erasures.context_id = asked.context_id AND version > asked.seen
             ORDER BY version DESC
             LIMIT 1
         ) AS newest
