@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import json
+import os
 import socket
 import sys
 import time
@@ -168,6 +170,7 @@ def test_a_response_that_never_ends_does_not_keep_an_answer_that_has(provider):
     assert (words(got), error) == ("Hello", None)
 
 
+@pytest.mark.regression("journey 110")
 @both
 def test_nobody_listening_is_a_lost_connection_and_calls_the_hook(provider):
     with socket.socket() as taken:
@@ -189,6 +192,7 @@ def test_nobody_listening_is_a_lost_connection_and_calls_the_hook(provider):
 
         error = asyncio.run(test())
     assert type(error) is errors.ConnectionLostError
+    assert error.message.endswith(f"could not be made: {os.strerror(errno.ECONNREFUSED)}.")
     assert told == [error.message]
 
 

@@ -1,5 +1,8 @@
 """What an HTTP API says instead of an answer, sorted by what must be done."""
 
+import errno
+import socket
+import ssl
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -100,3 +103,30 @@ def test_no_secret_and_no_endless_sentence_is_passed_on():
 
 def test_what_is_said_about_who_we_are_is_not_passed_on():
     assert "org-123" not in http_errors.of_status("p", 401, message="no such key in org-123").message
+
+
+def untrusted():
+    error = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
+    error.verify_message = "self-signed certificate"
+    return error
+
+
+@pytest.mark.regression("journey 110")
+@pytest.mark.parametrize(
+    ("cause", "why"),
+    [
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('10.0.0.7', 9)"),
+            "Connection refused",
+        ),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
+        (untrusted(), "the certificate is not trusted, self-signed certificate"),
+        (OSError("All connection attempts failed"), ""),
+        (ValueError("of llm.internal"), ""),
+    ],
+)
+def test_a_connection_that_failed_is_told_with_its_cause_and_without_addresses(cause, why):
+    error = RuntimeError("Connection error.")
+    error.__cause__ = OSError("All connection attempts failed")
+    error.__cause__.__context__ = cause
+    assert http_errors.why_not_connected(error) == why

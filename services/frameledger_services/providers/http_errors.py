@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -53,6 +56,25 @@ _STATUS_OF = {
     "timeout_error": 504,
     "overloaded_error": 529,
 } | dict.fromkeys(_NO_QUOTA, 402)
+
+
+def why_not_connected(error: BaseException) -> str:
+    """Returns the reason that the operating system or TLS gave for a connection that failed; empty if neither did.
+
+    Without addresses, which the log of a conversation is no place for.
+    """
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"the certificate is not trusted, {error.verify_message}"
+        case ssl.SSLError():
+            return error.reason or ""
+        case socket.gaierror():
+            return error.strerror or ""
+        case OSError(errno=int(number)):
+            return os.strerror(number)
+    return ""
 
 
 def of_status(

@@ -232,7 +232,8 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 f"{self._settings_to_check()}."
             )
         if isinstance(error, (self.sdk.APIConnectionError, self._http.TransportError)):
-            sentence = f"The connection to {self.provider} was lost or could not be made."
+            why = http_errors.why_not_connected(error)
+            sentence = f"The connection to {self.provider} was lost or could not be made{why and f': {why}'}."
             await self.notify("on_connection_error", sentence)
             return ConnectionLostError(sentence)
         if not isinstance(error, self.sdk.APIError):
