@@ -46,7 +46,8 @@ certificates.keep()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # An example of most laws is a conversation of fifty frames.
-settings.register_profile("default", derandomize=True, deadline=None, database=None, max_examples=50)
+settings.register_profile("default", derandomize=True, deadline=None, database=None, max_examples=25)
+settings.register_profile("release", derandomize=True, deadline=None, database=None, max_examples=100)
 settings.register_profile("chaos", derandomize=False, deadline=None, max_examples=1_000, print_blob=True)
 settings.register_profile("long", derandomize=False, deadline=None, max_examples=5_000, print_blob=True)
 settings.load_profile("default")

@@ -1,5 +1,5 @@
 """`make test`: the tests, and beside them types and the bridges, which have environments of their own. With `--long`,
-which is `make test-long`, also the tests that are marked as long.
+which is `make test-long`, also the tests that are marked as long, and four times the examples of each law.
 
 The tests leave a core idle whenever they wait for servers. mypy without its cache takes one core for most of a minute,
 the bridges a network and then one core for three minutes: run one after another, all that would be added to the clock.
@@ -117,5 +117,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.whole", description=__doc__)
     parser.add_argument("--long", action="store_true", help="run the long tests too")
     if parser.parse_args().long:
-        sys.exit(tried(tests=ALL_TESTS, bridges=ALL_BRIDGES))
+        sys.exit(tried(tests=(*ALL_TESTS, "--hypothesis-profile=release"), bridges=ALL_BRIDGES))
     sys.exit(tried())

@@ -93,11 +93,13 @@ def test_the_list_finds_and_filters(web, connection):
         assert listed() == wanted, question
 
 
+@pytest.mark.long
 def test_a_list_without_rows_says_why(web):
     web.list(q="no such words")
     expect(web.page.get_by_text("No conversation matches these filters.")).to_be_visible()
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 88")
 def test_a_search_that_has_not_looked_through_all_says_so_and_goes_on(web):
     asked = []
@@ -118,6 +120,7 @@ def test_a_search_that_has_not_looked_through_all_says_so_and_goes_on(web):
     expect(rows).to_have_count(1)
 
 
+@pytest.mark.long
 def test_a_search_is_in_the_address_and_there_again_after_the_back_button(web):
     rows = web.list()
     web.page.get_by_role("searchbox", name="Search").fill("jazz trio")
@@ -130,6 +133,7 @@ def test_a_search_is_in_the_address_and_there_again_after_the_back_button(web):
     expect(web.page.get_by_role("searchbox", name="Search")).to_have_value("jazz trio")
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 69")
 @pytest.mark.parametrize(("name", "value"), [("q", "x" * 201), ("since", "12345-01-01")])
 def test_a_filter_that_is_refused_stays_and_is_explained_below(web, name, value):
@@ -146,6 +150,7 @@ def test_a_filter_that_is_refused_stays_and_is_explained_below(web, name, value)
         expect(main.get_by_role("alert")).to_have_count(0)
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 63")
 def test_what_is_typed_stays_while_the_list_is_drawn_anew(web):
     rows = web.list()
@@ -167,6 +172,7 @@ def test_what_is_typed_stays_while_the_list_is_drawn_anew(web):
     expect(rows.first).to_be_visible()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", [0, 1, 60, 195])
 def test_the_address_of_a_moment_opens_it(web, version):
     web.open(DESK, at=version)
@@ -174,12 +180,14 @@ def test_the_address_of_a_moment_opens_it(web, version):
     expect(web.scrubber).to_have_attribute("aria-valuetext", re.compile(rf"^version {version}\b"))
 
 
+@pytest.mark.long
 def test_the_row_of_the_newest_frame_is_not_hidden_by_what_is_below_it(web):
     web.open(DESK)
     expect(web.page.locator(".record")).to_be_visible()
     expect(web.page.locator(".frames [aria-current=step]")).to_be_in_viewport(ratio=1)
 
 
+@pytest.mark.long
 def test_wherever_one_goes_the_address_says_it_and_back_is_back(web, connection):
     last = newest(connection, DESK)
     web.open(DESK)
@@ -196,6 +204,7 @@ def test_wherever_one_goes_the_address_says_it_and_back_is_back(web, connection)
     assert web.read(80) == shown
 
 
+@pytest.mark.long
 def test_who_keeps_a_history_and_what_was_rewritten_in_it_is_said(web):
     for context_id, version, said in (
         ("kept-elsewhere", 1, "kept elsewhere, by call-7/1"),
@@ -212,6 +221,7 @@ def test_who_keeps_a_history_and_what_was_rewritten_in_it_is_said(web):
         expect(web.page.locator(".track .mark text").filter(has_text=glyph).first).to_be_visible()
 
 
+@pytest.mark.long
 def test_an_interruption_and_calls_that_need_a_person_are_seen(web, connection):
     web.open("barge-in", at=12)
     frames = web.page.get_by_role("region", name="Frames", exact=True)
@@ -246,19 +256,21 @@ def test_markup_in_a_message_stays_text(web, connection):
 
 
 @pytest.mark.parametrize("theme", ["light", long("dark")])
-@pytest.mark.parametrize("screen", THREE)
+@pytest.mark.parametrize("screen", [long("list"), "conversation", long("diff")])
 def test_axe_finds_nothing(web, screen, theme):
     web.page.emulate_media(color_scheme=theme)
     THREE[screen](web)
     web.check_accessible(theme)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("screen", THREE)
 def test_on_a_narrow_screen_nothing_has_to_be_moved_sideways(web, screen):
     THREE[screen](web)
     web.check_narrow()
 
 
+@pytest.mark.long
 def test_it_is_printed_without_what_only_a_screen_can_use(web):
     context = web.open("barge-in", at=22)
     web.page.emulate_media(media="print")
@@ -307,6 +319,7 @@ def test_everything_is_done_with_the_keyboard_alone(web, connection):
     expect(keys).to_be_hidden()
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 71")
 def test_title_and_focus_follow_from_screen_to_screen(web):
     web.list()
@@ -329,6 +342,7 @@ def test_title_and_focus_follow_from_screen_to_screen(web):
     expect(web.page.get_by_role("searchbox", name="Search")).to_be_focused()
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 72")
 @pytest.mark.parametrize("tab", ["constructor", "nothing"])
 def test_a_tab_that_there_is_not_is_the_context(web, tab):
@@ -338,6 +352,7 @@ def test_a_tab_that_there_is_not_is_the_context(web, tab):
     expect(chosen).to_have_text("Context")
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 74")
 def test_a_version_that_is_not_there_is_said_not_to_be(web):
     where = web.page.locator(".where")
@@ -352,6 +367,7 @@ def test_a_version_that_is_not_there_is_said_not_to_be(web):
     expect(where).not_to_contain_text("no version")
 
 
+@pytest.mark.long
 def test_marks_lead_from_one_turn_to_the_next(web, connection):
     web.open("barge-in", at=0)
     seen = []
@@ -365,6 +381,7 @@ def test_marks_lead_from_one_turn_to_the_next(web, connection):
     assert 1 < len(seen) < newest(connection, "barge-in")
 
 
+@pytest.mark.long
 def test_what_was_erased_and_what_is_not_there_say_so(web):
     for context_id, sentence in ((ERASED, "erased"), ("of nobody", "there is no")):
         web.page.goto(f"{web.origin}/c/{quote(context_id, safe='')}")
@@ -373,6 +390,7 @@ def test_what_was_erased_and_what_is_not_there_say_so(web):
         expect(web.page.get_by_role("heading", level=1)).to_have_count(1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("a", "b"), [(0, 60), (12, 40), (60, 12)])
 def test_what_differs_is_what_sql_says(web, connection, a, b):
     wanted = value_of(connection, "SELECT context_diff('ambiguous-payments', %s, %s)", a, b)

@@ -78,6 +78,7 @@ def filled(settings):
     return settings
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 66")
 def test_texts_that_have_little_in_common_are_shown_one_behind_the_other(web):
     main = web.open(UNRELATED, tab="diff", **{"from": 1, "to": 2})
@@ -89,6 +90,7 @@ def test_texts_that_have_little_in_common_are_shown_one_behind_the_other(web):
     expect(main.locator("[data-change='replaced'] .words")).to_have_text("one two2 three")
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 66")
 def test_all_comparisons_of_a_diff_together_are_bounded(web):
     web.list()
@@ -123,6 +125,7 @@ LEFT_EDGES = """(element, [first, last]) => {
 """Where the first occurrences of two characters begin on the screen."""
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 77")
 def test_what_was_set_since_is_added_to_what_was_set_before(web):
     web.list()
@@ -141,6 +144,7 @@ def test_what_was_set_since_is_added_to_what_was_set_before(web):
     assert since == 1
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 67")
 def test_what_a_call_waits_for_turns_nothing_around_that_stands_beside_it(web):
     web.page.goto(f"{web.origin}/work")
@@ -160,6 +164,7 @@ def test_a_message_is_laid_out_in_the_direction_that_it_is_written_in(web):
     assert begin > end
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 68")
 def test_sound_and_pictures_are_named_and_not_written_out(web):
     context = web.open(MEDIA, at=1)
@@ -182,6 +187,7 @@ def test_a_conversation_that_no_address_can_name_says_how_to_read_it(web, contex
     expect(main).to_contain_text(f"frameledger show {context_id}")
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 74")
 def test_a_version_that_was_erased_is_said_to_be(web):
     web.page.goto(f"{web.origin}/c/{REVIVED}?at=1")

@@ -86,6 +86,7 @@ def test_a_follower_misses_nothing_while_the_gateway_is_killed_and_started_again
             assert web.page.evaluate("window.name") == "the same page"
 
 
+@pytest.mark.long
 def test_a_frame_leads_to_its_trace_if_the_settings_say_where_traces_are(filled, speaker, context):
     append = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "Well?"}]}
     speaker.frames("traced", append, headers=(("traceparent", f"00-{'a1' * 16}-{'b2' * 8}-01".encode()),))
@@ -126,6 +127,7 @@ def test_an_answer_is_read_while_it_is_given(speaker, web):
     assert said(web, 6) == ["Well?", "It depends on you."]
 
 
+@pytest.mark.long
 def test_who_looks_at_the_past_is_not_taken_away_from_it(speaker, web):
     speaker.say("past", "one", "two", "three")
     web.open("past", at=2)
@@ -177,6 +179,7 @@ def test_a_stream_that_ended_is_not_opened_again_once_its_conversation_was_left(
     assert opened == 1
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 70")
 def test_who_scrolled_away_from_the_end_stays_there_while_following(speaker, web):
     speaker.say("scrolled", *(f"number {number}" for number in range(100)))
@@ -202,6 +205,7 @@ def test_who_scrolled_away_from_the_end_stays_there_while_following(speaker, web
     expect(web.page.get_by_text("the last", exact=True)).to_be_in_viewport()
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 63")
 def test_a_version_can_be_typed_while_frames_come(speaker, web):
     speaker.say("compared", "one", "two", "three")
@@ -218,6 +222,7 @@ def test_a_version_can_be_typed_while_frames_come(speaker, web):
     expect(end).to_have_value("1")
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 64")
 def test_conversations_that_newer_ones_push_off_their_page_stay_true(speaker, web):
     for number in range(52):

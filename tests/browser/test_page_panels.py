@@ -55,6 +55,7 @@ def api(origin) -> Api:
     return get
 
 
+@pytest.mark.long
 def test_every_run_is_there_with_its_numbers(web, api):
     runs = api(DESK, "/runs")["runs"]
     main = web.open(DESK, tab="runs")
@@ -67,6 +68,7 @@ def test_every_run_is_there_with_its_numbers(web, api):
             assert run[name] is None or str(run[name]) in text, (name, text)
 
 
+@pytest.mark.long
 def test_a_run_says_what_every_attempt_of_it_said_and_leads_to_its_frames(web, api):
     [run] = [one for one in api(SECOND_ATTEMPT, "/runs")["runs"] if one["attempt"] > 1][:1]
     known = api(SECOND_ATTEMPT, f"/runs/{run['run_id']}")
@@ -82,6 +84,7 @@ def test_a_run_says_what_every_attempt_of_it_said_and_leads_to_its_frames(web, a
     web.shown(known["asked_by"]["version"])
 
 
+@pytest.mark.long
 def test_a_request_is_shown_as_it_was_sent_and_whether_it_is_the_same(web, api):
     run = api(BARGE_IN, "/runs")["runs"][-1]["run_id"]
     made = api(BARGE_IN, f"/runs/{run}/request")
@@ -100,6 +103,7 @@ def test_a_request_is_shown_as_it_was_sent_and_whether_it_is_the_same(web, api):
     assert json.loads(main.locator("pre.json").inner_text()) == made["request"]
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 61")
 def test_a_request_has_its_numbers_as_they_were_sent(web, api):
     run = api(BARGE_IN, "/runs")["runs"][-1]["run_id"]
@@ -186,6 +190,7 @@ def test_a_conversation_is_intact_until_somebody_changes_a_frame(web, filled, ap
     expect(broken).to_contain_text(api(CHANGED, "/verify")["problem"])
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 62")
 def test_a_frame_that_is_not_stored_any_more_is_said_to_be_lost_and_not_asked_for_again(web, filled, api):
     newest = api(LOST)["newest"]
@@ -205,6 +210,7 @@ def test_a_frame_that_is_not_stored_any_more_is_said_to_be_lost_and_not_asked_fo
     assert len(asked) == len(set(asked)) > 0
 
 
+@pytest.mark.long
 def test_all_frames_are_a_file(web, api):
     web.open(BARGE_IN, at=12)
     web.page.get_by_text("Export", exact=True).click()

@@ -156,6 +156,7 @@ def test_a_call_that_waits_is_answered_from_the_list_of_what_needs_a_person(brow
     assert http.get("/contexts/answered/frames/2").json()["source"].endswith("manager")
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 61")
 def test_an_answer_in_json_is_sent_and_shown_as_it_was_written(browser, origin, given, http):
     written = '{ "account": 12345678901234567890, "price": 1.10 }'
@@ -178,6 +179,7 @@ def test_an_answer_in_json_is_sent_and_shown_as_it_was_written(browser, origin, 
         expect(web.page.locator("article[data-call='c1']")).to_contain_text(exactly)
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 76")
 def test_numbers_that_javascript_cannot_count_with_stand_on_every_view_as_they_are(
     browser, origin, given, http
@@ -203,6 +205,7 @@ def test_the_list_of_what_needs_a_person_and_who_works_is_for_everybody(browser,
         web.check_narrow()
 
 
+@pytest.mark.long
 def test_a_call_that_waits_for_its_client_is_nobodys_work_and_may_be_answered_all_the_same(
     browser, origin, given, http
 ):
@@ -226,6 +229,7 @@ def test_a_call_that_waits_for_its_client_is_nobodys_work_and_may_be_answered_al
         expect(call.get_by_role("status").first).to_contain_text("The call is answered")
 
 
+@pytest.mark.long
 def test_a_call_of_the_client_is_drawn_from_where_it_began(browser, origin, given, http):
     [call] = http.get(f"/contexts/{PAINTED}/calls").json()["calls"]
     with signed_in(browser, origin, given[1]["reader"]) as web:
@@ -247,6 +251,7 @@ def test_a_request_that_has_the_hash_of_what_was_sent_is_said_to_be_that(browser
         web.check_accessible("light", "dark")
 
 
+@pytest.mark.long
 def test_who_is_too_late_is_told_so_and_keeps_what_was_written(browser, origin, given, http):
     with signed_in(browser, origin, given[1]["manager"]) as web:
         calls = web.open("raced", tab="calls", call="c1")
@@ -260,6 +265,7 @@ def test_who_is_too_late_is_told_so_and_keeps_what_was_written(browser, origin, 
     assert http.get("/contexts/raced/calls").json()["calls"][0]["result"] == "All of it."
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 93")
 def test_a_panel_that_was_opened_while_the_gateway_could_not_be_asked_asks_again(browser, origin, given):
     with signed_in(browser, origin, given[1]["reader"]) as web:
@@ -273,6 +279,7 @@ def test_a_panel_that_was_opened_while_the_gateway_could_not_be_asked_asks_again
         expect(panel).to_contain_text("2 messages added")
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 92")
 def test_what_is_written_stays_while_the_gateway_cannot_be_asked(browser, origin, given):
     away = {"type": "/problems/draining", "title": "Gateway stopping", "detail": "The gateway is stopping."}

@@ -61,6 +61,7 @@ def test_without_a_token_nothing_is_shown_and_a_wrong_one_is_refused(browser, or
         expect(web.page.get_by_label("Token")).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_tenant_sees_its_own_conversations_and_no_other(browser, origin, given):
     with signed_in(browser, origin, given[1]["tenant"]) as web:
         rows = web.page.locator("tr[data-context]")

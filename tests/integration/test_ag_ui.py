@@ -19,6 +19,7 @@ from tests.support.ag_ui_stage import (
 )
 from tests.support.killed_request import killed
 from tests.support.polling import look_again
+from tests.support.tiers import first, long
 
 from frameledger.frames import InterruptionFrame, LLMMessagesAppendFrame
 from frameledger_services.client import SyncClient
@@ -115,6 +116,7 @@ def test_a_call_that_waits_for_a_person_interrupts_the_run_and_is_answered_by_th
     assert stage.eras("seat") == 1
 
 
+@pytest.mark.long
 def test_a_front_end_does_itself_what_waits_for_it_and_answers_with_a_tool_message(front_end, stage):
     tools = [{"name": "keep_seat", "description": "Ask the passenger.", "parameters": {"type": "object"}}]
     told = front_end.do("my-seat", say="Keep me a seat.", tools=tools)
@@ -193,6 +195,7 @@ def run_input(thread, run, messages, **more):
     return RunInput.model_validate({"threadId": thread, "runId": run, "messages": messages, **more})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("says", [None, "Thanks."])
 def test_who_answers_a_call_a_moment_after_another_takes_nothing_out_of_the_history(stage, says):
     thread = f"raced-{says}"
@@ -225,6 +228,7 @@ def test_who_answers_a_call_a_moment_after_another_takes_nothing_out_of_the_hist
     assert not {"LLMRunFrame", "LLMMessagesUpdateFrame"} & set(types_of(stage, thread))
 
 
+@pytest.mark.long
 def test_a_run_that_was_cut_short_after_its_first_answer_says_the_rest_when_it_is_asked_for_again(stage):
     known, calls = told_of(stage, "cut-short", "Keep me two seats.")
     assert len(calls) == 2
@@ -259,6 +263,7 @@ def types_of(stage, context_id):
     return [kind for (kind,) in stage.rows(query, context_id)]
 
 
+@pytest.mark.long
 def test_an_interrupt_that_nobody_answers_stays_and_one_that_is_abandoned_is_cancelled(front_end, stage):
     told = front_end.do("no-seat", say="Keep me a seat.")
     [interrupt] = told["interrupts"]
@@ -296,6 +301,7 @@ def events_of(response):
     return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
 
 
+@pytest.mark.long
 def test_who_stops_a_run_and_asks_again_goes_on_from_what_was_shown(front_end, stage):
     told = front_end.do("stop", say="Please recite.", stop="verse-3", cut=True)
     assert told["outcome"] is None
@@ -369,6 +375,7 @@ async def verse(lines, first=0):
     raise AssertionError(f"It ended before verse {first}.")
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 13")
 def test_a_client_comes_back_to_another_gateway_and_goes_on_with_its_run(stage):
     marked = """
@@ -399,6 +406,7 @@ def test_a_client_comes_back_to_another_gateway_and_goes_on_with_its_run(stage):
     asyncio.run(run())
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 13")
 def test_a_client_that_stops_its_run_is_answered_at_once_by_another_gateway(stage):
     async def run():
@@ -414,6 +422,7 @@ def test_a_client_that_stops_its_run_is_answered_at_once_by_another_gateway(stag
     assert stage.runs("balanced") == ["interrupted", "ended"]
 
 
+@pytest.mark.long
 def test_a_run_that_its_client_has_left_is_interrupted_after_a_while(front_end, stage):
     front_end.do("left", say="Please recite.", stop="verse-3", cut=True)
     stage.until("SELECT count(*) = 1 FROM runs WHERE context_id = 'left' AND status = 'interrupted'")
@@ -462,6 +471,7 @@ def test_a_run_that_fails_says_why(front_end):
     assert told["outcome"] is None
 
 
+@pytest.mark.long
 def test_who_asks_while_another_is_answered_is_told_to_wait(stage):
     body = {"threadId": "busy", "messages": [{"id": "u", "role": "user", "content": "Please count."}]}
     with httpx.stream("POST", stage.url, json=body | {"runId": "r1"}, timeout=ON_SERVERS) as first:
@@ -473,6 +483,7 @@ def test_who_asks_while_another_is_answered_is_told_to_wait(stage):
         assert any('"type":"success"' in line for line in lines)
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 38")
 def test_words_that_were_held_until_an_answer_was_over_are_told_when_they_are_stored(stage):
     """They are stored with the interruption, which is no input, and which drops the run that they asked for."""
@@ -563,6 +574,7 @@ def test_a_function_that_only_the_front_end_has_is_called_there_and_its_result_g
     assert front_end.warnings() == []
 
 
+@pytest.mark.long
 def test_a_function_that_comes_later_is_said_before_the_question_that_needs_it(front_end, stage):
     front_end.do("paint-later", say="Is there a night train?")
     told = front_end.do("paint-later", say="Please paint.", tools=[PAINT])
@@ -572,6 +584,7 @@ def test_a_function_that_comes_later_is_said_before_the_question_that_needs_it(f
     assert stage.eras("paint-later") == 1
 
 
+@pytest.mark.long
 def test_calls_of_the_front_end_and_of_a_service_in_one_answer_go_on_together(front_end, stage):
     told = front_end.do("paint-late", say="Please paint and look.", tools=[PAINT])
     assert told["outcome"] == "success"
@@ -593,6 +606,7 @@ def test_calls_of_the_front_end_and_of_a_service_in_one_answer_go_on_together(fr
     assert stage.eras("paint-late") == 1
 
 
+@pytest.mark.long
 def test_a_front_end_that_answers_one_of_two_calls_is_told_that_the_other_is_open(front_end, stage):
     told = front_end.do("paint-twice", say="Please paint twice.", tools=[PAINT])
     first, second = [one["id"] for message in told["messages"] for one in message.get("toolCalls") or ()]
@@ -609,6 +623,7 @@ def test_a_front_end_that_answers_one_of_two_calls_is_told_that_the_other_is_ope
     assert stage.eras("paint-twice") == 1
 
 
+@pytest.mark.long
 def test_a_front_end_that_comes_back_finds_its_call_and_one_that_does_not_leaves_it_to_a_person(
     front_end, stage
 ):
@@ -638,6 +653,7 @@ def test_a_call_whose_place_an_edit_takes_away_is_cancelled_before_it(front_end,
     assert stage.eras("paint-edited") == 2
 
 
+@pytest.mark.long
 def test_a_call_that_an_interruption_stopped_is_cancelled_by_the_next_request_unless_it_answers(stage):
     body = {"threadId": "paint-cut", "messages": [{"id": "u", "role": "user", "content": "Please paint."}]}
     consumer = Consumer()
@@ -682,6 +698,7 @@ def test_two_front_ends_that_do_the_same_call_are_told_one_result(stage):
     assert stage.eras("paint-raced") == 1
 
 
+@pytest.mark.long
 def test_a_front_end_with_the_same_result_is_told_one_answer_and_who_was_first_may_want_another(stage):
     body = {"threadId": "paint-same", "messages": [{"id": "u", "role": "user", "content": "Please paint."}]}
     consumer = Consumer()
@@ -704,7 +721,7 @@ def test_a_front_end_with_the_same_result_is_told_one_answer_and_who_was_first_m
         assert (stage.eras("paint-same"), len(stage.runs("paint-same"))) == (1 + number, 2 + number)
 
 
-@pytest.mark.parametrize("left", ["tools", "answer"])
+@pytest.mark.parametrize("left", ["tools", long("answer")])
 def test_a_run_that_was_cut_short_behind_any_of_its_frames_says_the_rest_when_it_is_asked_for_again(
     stage, left
 ):
@@ -736,7 +753,7 @@ def test_a_run_that_was_cut_short_behind_any_of_its_frames_says_the_rest_when_it
     assert stage.eras(thread) == 1
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", first(1, [2, 1, 3]))
 def test_a_gateway_that_is_killed_behind_any_frame_of_a_request_leaves_nothing_half_said(stage, number):
     thread = f"paint-killed-{number}"
     question = {"id": "u", "role": "user", "content": "Please paint."}

@@ -96,7 +96,7 @@ def test_a_stored_state_is_never_far_behind_however_much_is_being_said(database,
 
 @pytest.mark.regression("fault 120")
 @pytest.mark.parametrize("cache_bytes", [1, 1 << 20])
-@pytest.mark.parametrize("characters", [1_000, 30_000, 200_000])
+@pytest.mark.parametrize("characters", [long(1_000), 30_000, long(200_000)])
 def test_the_frames_that_are_loaded_with_a_head_have_few_bytes(database, cache_bytes, characters):
     """Messages with images are large, and a projector that begins loads the heads of a whole batch."""
     log = Log()

@@ -192,6 +192,7 @@ def test_ctrl_c_during_an_answer_keeps_what_was_printed_and_the_chat_goes_on(sta
         assert connection.execute(runs).fetchall() == [("interrupted",), ("ended",)]
 
 
+@pytest.mark.long
 @pytest.mark.rule("R7.3", "R7.4")
 def test_a_line_during_an_answer_does_what_was_asked_for(stage, chat):
     talk = chat("second", "--no-tools", "--second-input", "reject")
@@ -338,6 +339,7 @@ def test_over_http_it_is_the_same_without_kafka_and_a_database(stage, chat, tmp_
     assert said(stage, "over-http")[-1][1].startswith("number-1 number-2 number-3")
 
 
+@pytest.mark.long
 def test_without_a_database_one_sentence_says_so(stage):
     environment = stage | {"FRAMELEDGER_DATABASE_URL": "postgresql://127.0.0.1:1/nothing"}
     done = subprocess.run(

@@ -86,6 +86,7 @@ def test_doctor_is_content_with_a_road_that_works(settings, command):
     assert set(found.values()) == {"ok"}
 
 
+@pytest.mark.long
 def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, command):
     def erase(*more):
         return command("erase", "ctx", "--why", "asked", "--requested-by", "desk", "--yes", *more)
@@ -215,6 +216,7 @@ def test_ctrl_c_says_what_was_published_and_the_same_command_prints_the_receipt_
     assert found == [(2, 1), (3, 0)]
 
 
+@pytest.mark.long
 def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command, monkeypatch):
     monkeypatch.setattr(partitions, "PATIENCE", 0.0)
     foreign = next(f"c{n}".encode() for n in range(99) if partition_for(f"c{n}".encode(), 4) != 0)
@@ -317,6 +319,7 @@ def test_doctor_warns_of_frames_whose_type_nobody_knows(settings, command):
     )
 
 
+@pytest.mark.long
 def test_doctor_says_that_messages_have_no_time_and_its_remedy_gives_it_to_them(settings, command):
     async def run():
         await make_topics(settings)
@@ -339,6 +342,7 @@ def test_doctor_says_that_messages_have_no_time_and_its_remedy_gives_it_to_them(
     assert after["state"] == "ok"
 
 
+@pytest.mark.long
 @pytest.mark.regression("journey 28")
 def test_doctor_counts_the_conversations_that_a_provider_refuses_as_they_are(settings, command):
     def refused(code):

@@ -303,6 +303,7 @@ def test_no_command_shows_a_password(tmp_path):
         assert "hush" not in shown.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [long("KAFKA"), "POSTGRES"])
 def test_a_busy_port_that_was_asked_for_is_an_error_with_its_remedy(tmp_path, name):
     with socket.create_server(("127.0.0.1", 0)) as other:

@@ -17,7 +17,7 @@ from tests.support.batches import (
     project,
     value_of,
 )
-from tests.support.tiers import long
+from tests.support.tiers import first, long
 
 from frameledger import record
 from frameledger.evolve import evolve
@@ -122,7 +122,7 @@ def test_the_tables_are_the_fold_of_the_whole_log_however_it_is_cut(
     assert erasing.dump(again) == erasing.dump(live)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first(1, range(4)))
 def test_nothing_of_an_erased_conversation_is_found_in_any_column(database, seed):
     rng, log = Random(seed), Log()
     marker = "secret"
@@ -505,7 +505,7 @@ def test_an_erasure_that_an_older_release_parked_is_honoured_by_unpark(
 
 
 @pytest.mark.regression("fault 103")
-@pytest.mark.parametrize("at_once", [1, 2, 3, 4])
+@pytest.mark.parametrize("at_once", first(1, [1, 2, 3, 4]))
 def test_a_page_of_parked_frames_may_end_with_an_erasure(
     database, make_database, migrated_template, monkeypatch, at_once
 ):

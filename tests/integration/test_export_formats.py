@@ -101,6 +101,7 @@ def test_frames_of_an_erased_life_are_in_no_file_and_not_counted(database, monke
     assert json.loads(told.stdout)["frames"] == 2
 
 
+@pytest.mark.long
 @pytest.mark.regression("journey 89")
 @pytest.mark.parametrize("time", ["0001-01-01T00:00+01:00", "9999-12-31T23:59:59-01:00"])
 def test_the_edges_of_time_are_times(run, time, tmp_path):
@@ -136,6 +137,7 @@ def test_what_is_asked_wrongly_is_said(arguments, problem):
     assert problem in told.stderr.replace("\n", " ")
 
 
+@pytest.mark.long
 @pytest.mark.regression("journey 59")
 def test_a_conversation_that_is_named_twice_is_exported_once(run):
     for form in ("jsonl", "cloudevents", "openai"):
@@ -144,6 +146,7 @@ def test_a_conversation_that_is_named_twice_is_exported_once(run):
         assert told.stdout_bytes == run("export", "barge-in", "--format", form).stdout_bytes
 
 
+@pytest.mark.long
 def test_a_conversation_that_is_not_there_leaves_no_file(run, tmp_path):
     told = run("export", "nobody", "-o", str(tmp_path / "x"))
     assert told.exit_code == 1
@@ -152,6 +155,7 @@ def test_a_conversation_that_is_not_there_leaves_no_file(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.regression("journey 36")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
 def test_an_export_that_cannot_be_written_says_where_and_why(run, tmp_path):
@@ -218,6 +222,7 @@ def test_parquet_files_have_the_rows_and_duckdb_opens_them(run, database, tmp_pa
     assert text > 10
 
 
+@pytest.mark.long
 def test_rows_are_written_in_groups_of_some_thousand(run, tmp_path, monkeypatch):
     parquet = pytest.importorskip("pyarrow.parquet")
     from frameledger_services.transfer import parquet as ours

@@ -49,6 +49,7 @@ def held():
     return handler, leave, entered
 
 
+@pytest.mark.long
 def test_a_call_keeps_its_terms_and_its_handler_whatever_is_registered_meanwhile(settings):
     async def scenario(service, talk):
         handler, leave, entered = held()
@@ -170,6 +171,7 @@ def test_who_takes_over_an_interrupted_call_ends_it_and_asks_for_nothing(setting
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_an_advertised_handler_that_was_removed_by_hand_stays_away_while_its_tool_is_advertised(settings):
     async def search():
         return "found"
@@ -328,6 +330,7 @@ def test_the_switch_of_the_service_lets_the_model_cancel_whatever_is_asynchronou
     play(answered, registry, scenario, enable_async_tool_cancellation=True)
 
 
+@pytest.mark.long
 def test_a_service_may_be_started_and_stopped_again_and_again(settings):
     registry = FunctionRegistry()
 

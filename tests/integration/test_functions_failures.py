@@ -114,6 +114,7 @@ def test_one_that_returns_without_reporting_settles_when_nothing_can_report(sett
     play(settings, registry, scenario)
 
 
+@pytest.mark.long
 def test_one_that_might_still_report_is_cancelled_at_its_deadline(settings):
     def attempt(deadline):
         registry, cancelled = FunctionRegistry(), []
@@ -226,6 +227,7 @@ def test_a_result_that_is_no_json_fails_the_call(settings, plain):
     play(settings, registry, scenario)
 
 
+@pytest.mark.long
 def test_five_megabytes_are_a_result_and_nine_are_not(settings):
     registry = FunctionRegistry()
 

@@ -17,6 +17,7 @@ from tests.support.function_harness import (
     stage_settings,  # noqa: F401  # a fixture
     until_begun,
 )
+from tests.support.tiers import long
 
 from frameledger.decoding import MAX_VALUE_BYTES
 from frameledger.frames import EndFrame, InterruptionFrame, LLMContextEraseFrame, LLMSetToolsFrame
@@ -59,9 +60,9 @@ async def between_that_breaks(params):
     "handler",
     [
         properties_of_another_type,
-        waits_for_too_much,
+        long(waits_for_too_much),
         result_that_breaks,
-        between_that_breaks,
+        long(between_that_breaks),
     ],
 )
 def test_what_a_handler_says_wrongly_fails_its_own_call_only(settings, handler):
@@ -110,6 +111,7 @@ def test_arguments_that_cannot_be_checked_run_nothing(settings, parameters, argu
     play(settings, registry, scenario)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("schema", [{}, [], 5, "http://127.0.0.1:1/elsewhere"])
 def test_a_tool_of_somebody_else_whose_schema_is_none_takes_any_arguments(settings, schema):
     registry = FunctionRegistry()
@@ -163,6 +165,7 @@ def test_a_call_whose_start_is_too_large_for_the_log_is_cancelled(settings):
     play(settings, registry, scenario, service="large" * 20)
 
 
+@pytest.mark.long
 def test_a_plain_function_is_not_left_waiting_for_an_answer_when_its_lease_is_lost(settings):
     registry, said = FunctionRegistry(), []
     entered, leave, answered = threading.Event(), threading.Event(), threading.Event()
@@ -197,7 +200,7 @@ def test_a_plain_function_is_not_left_waiting_for_an_answer_when_its_lease_is_lo
 # What an interruption finds still going on.
 
 
-@pytest.mark.parametrize("ends_by", ["returning", "reporting", "raising"])
+@pytest.mark.parametrize("ends_by", [long("returning"), "reporting", long("raising")])
 def test_an_interrupted_plain_function_is_waited_for_and_told_as_what_it_was(settings, ends_by):
     registry, entered, leave = FunctionRegistry(), threading.Event(), threading.Event()
 
@@ -238,7 +241,7 @@ def test_an_interrupted_plain_function_is_waited_for_and_told_as_what_it_was(set
     play(settings, registry, scenario, stop_secs=0.01)
 
 
-@pytest.mark.parametrize(("safe", "ending"), [(False, "ambiguous"), (True, "cancelled")])
+@pytest.mark.parametrize(("safe", "ending"), [(False, "ambiguous"), long(True, "cancelled")])
 def test_an_interrupted_handler_that_never_stops_is_given_up_at_its_deadline(settings, safe, ending):
     def attempt(deadline):
         registry, entered, leave = FunctionRegistry(), threading.Event(), threading.Event()

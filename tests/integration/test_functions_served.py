@@ -14,6 +14,7 @@ from tests.support.function_harness import (
     serving,
     stage_settings,  # noqa: F401  # a fixture
 )
+from tests.support.tiers import long
 
 from frameledger.frames import FunctionCallResultProperties, LLMSetToolsFrame
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema
@@ -42,7 +43,7 @@ async def started(talk):
 
 
 @pytest.mark.regression("call e", "call f", "trial m7")
-@pytest.mark.parametrize("run_in_parallel", [True, False])
+@pytest.mark.parametrize("run_in_parallel", [long(True), False])
 def test_a_function_that_the_model_made_up_is_answered_at_once_and_in_its_turn(settings, run_in_parallel):
     async def scenario(_, talk):
         await talk.publish(LLMSetToolsFrame(tools=[FunctionSchema(name="left", description="").to_openai()]))
@@ -59,7 +60,7 @@ def test_a_function_that_the_model_made_up_is_answered_at_once_and_in_its_turn(s
 
 
 @pytest.mark.regression("call e")
-@pytest.mark.parametrize("run_in_parallel", [True, False])
+@pytest.mark.parametrize("run_in_parallel", [long(True), False])
 def test_local_calls_start_in_their_order_also_when_nobody_serves_one(settings, run_in_parallel):
     async def scenario(service, talk):
         calls = [called(name, tool_call_id=name) for name in ("nobody", "left", "nobody_else", "right")]
@@ -87,7 +88,7 @@ def test_a_function_that_the_context_has_as_a_tool_is_left_to_the_service_that_c
 
 
 @pytest.mark.regression("call b")
-@pytest.mark.parametrize("here", [True, False])
+@pytest.mark.parametrize("here", [True, long(False)])
 def test_an_applications_own_cancel_tool_wins_also_when_it_is_not_advertised(settings, here):
     """Whoever announced the call took it for the built-in one."""
 
@@ -114,6 +115,7 @@ def test_an_applications_own_cancel_tool_wins_also_when_it_is_not_advertised(set
     play(settings, searching if here else [searching, own], scenario)
 
 
+@pytest.mark.long
 @pytest.mark.regression("seed on_function_calls_started")
 def test_where_handlers_run_the_hook_is_told_of_what_a_run_announced_once(settings):
     told: list[list[Any]] = []

@@ -120,6 +120,7 @@ def test_a_database_that_cannot_be_read_for_a_while_uses_up_no_attempts(road, mo
     assert rows(road, "SELECT status, attempt FROM runs") == [("ended", 1)]
 
 
+@pytest.mark.long
 def test_a_service_may_be_told_more_while_it_runs_and_its_requests_can_still_be_made_again(road):
     model = scripted({"text": "Good day."})
     settings = road.settings.model_copy(update=STEADY)

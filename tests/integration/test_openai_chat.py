@@ -160,6 +160,7 @@ def test_a_client_that_gives_up_waiting_interrupts_too(stage):
     stage.until("SELECT count(*) = 1 FROM runs WHERE context_id = 'hasty' AND status = 'interrupted'")
 
 
+@pytest.mark.long
 @pytest.mark.regression("gateway 76")
 def test_a_client_that_leaves_before_its_answer_is_not_counted_as_a_failure_of_the_gateway(stage):
     stage.inference.kill()
@@ -420,6 +421,7 @@ def test_where_nobody_answers_it_is_503_and_the_clients_next_try_is_answered(sta
 RECORDED = Path(__file__).parents[1] / "support" / "open_webui.json"
 
 
+@pytest.mark.long
 def test_open_webui_has_its_chat_and_what_it_asks_beside_that(stage):
     recorded = json.loads(RECORDED.read_text())
     chat = recorded["headers"]["X-OpenWebUI-Chat-Id"]

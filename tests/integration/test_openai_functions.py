@@ -15,6 +15,7 @@ from tests.support.openai_stage import (
     openai_stage,  # noqa: F401  # a fixture
     said,
 )
+from tests.support.tiers import first
 
 PAINT = {
     "type": "function",
@@ -93,6 +94,7 @@ def test_a_call_streams_in_deltas_as_the_official_client_puts_them_together(stag
     assert [call.id for call in choice.message.tool_calls] == stored
 
 
+@pytest.mark.long
 def test_calls_of_the_client_and_of_a_service_in_one_answer_go_on_together(stage):
     question = said("Please paint and look.")
     first = asked(stage, "paint-look", [question])
@@ -130,6 +132,7 @@ def test_a_result_with_words_behind_it_is_answered_by_one_run(stage):
     assert (stage.eras("paint-words"), stage.runs("paint-words")) == (1, 2)
 
 
+@pytest.mark.long
 def test_a_client_that_does_not_do_its_call_goes_on_and_may_do_it_later(stage):
     question = said("Please paint.")
     first = asked(stage, "paint-later", [question])
@@ -176,6 +179,7 @@ def made(name):
     return {"type": "function", "function": {"name": name}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["sketch", "outline"])
 def test_who_does_a_call_later_than_another_client_is_given_the_one_that_the_model_made_since(stage, name):
     """With words before that call, and without any."""
@@ -243,6 +247,7 @@ def test_a_result_that_the_conversation_has_no_room_for_is_refused_by_its_limit(
     assert (refused.value.code, stage.runs("paint-full")) == ("context_full", 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", ["Please paint.", "We talk of something else."])
 def test_a_result_whose_call_somebody_took_out_of_the_history_is_said_as_its_client_has_it(stage, kept):
     """Nothing but the call was taken out, or what was said before it too."""
@@ -302,7 +307,7 @@ def test_a_call_that_an_interruption_stopped_is_cancelled_by_the_next_request_un
     assert stage.eras("paint-cut") == 1
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("number", first(1, [2, 1, 3]))
 def test_a_gateway_that_is_killed_behind_any_frame_of_a_request_leaves_nothing_half_said(stage, number):
     context_id = f"paint-killed-{number}"
     question = said("Please paint.")
@@ -328,6 +333,7 @@ def test_a_gateway_that_is_killed_behind_any_frame_of_a_request_leaves_nothing_h
     assert is_valid(stage.messages(context_id))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_gateway_that_is_killed_in_an_edit_leaves_a_call_cancelled_or_not_touched(stage, number):
     context_id = f"paint-edit-killed-{number}"

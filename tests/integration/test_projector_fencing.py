@@ -86,6 +86,7 @@ def test_a_frozen_projector_is_ended_by_the_next_owner_and_comes_back_as_one_who
     road.check()
 
 
+@pytest.mark.long
 def test_a_connection_that_drops_in_the_middle_of_a_copy_is_made_again(road):
     plan = Plan(point="in the middle of COPY messages", signal=signal.SIGSTOP, small=EACH_BY_ITSELF)
     with projector(road.settings, plan) as running:
@@ -101,6 +102,7 @@ def test_a_connection_that_drops_in_the_middle_of_a_copy_is_made_again(road):
     road.check()
 
 
+@pytest.mark.long
 def test_who_was_frozen_until_the_database_gave_up_on_its_transaction_goes_on(road):
     plan = Plan(
         point="after lock",

@@ -191,6 +191,7 @@ def test_what_was_folded_before_the_lock_is_folded_again_if_the_conversation_was
         assert connection.execute("SELECT version, rebuilt FROM contexts").fetchall() == [(4, 1)]
 
 
+@pytest.mark.long
 def test_who_may_create_no_temporary_tables_rebuilds_under_the_lock(database):
     project(database, histories_interleaved())
     before = dump(database)

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that 
 from tests.bounds import ON_SERVERS
 from tests.support.formatted import formatted
 from tests.support.killable import projector
+from tests.support.tiers import long
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.client import Client
@@ -89,7 +90,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(folder, tls, sasl)
 
 
-@pytest.mark.parametrize("way", ["TLS", "PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("way", ["TLS", long("PLAIN"), "SCRAM-SHA-512"])
 def test_what_is_published_comes_into_the_tables(secured, database, way):
     settings = Settings(
         **secured.settings(way),

@@ -105,6 +105,7 @@ def test_going_on_finds_what_was_changed_since_and_again_finds_what_was_changed_
     assert [one.version for one in differences(run_many(database, again=True))[DESK]] == [5, late[0].version]
 
 
+@pytest.mark.long
 def test_a_head_that_fell_behind_what_was_verified_is_found(stored):
     assert differences(run_many(stored)) == {}
     changed(stored, f"DELETE FROM frames WHERE context_id = '{DESK}' AND version > 50")
@@ -196,6 +197,7 @@ def test_conversations_are_read_together_as_far_as_they_fit_and_all_are_verified
         assert {name: one[0].version for name, one in found.items()} == dict.fromkeys(names, 2)
 
 
+@pytest.mark.long
 def test_a_parked_conversation_is_compared_up_to_where_it_was_parked(database, monkeypatch):
     def failing(state, frame, *others):
         if (state.context_id, state.version) == (DESK, 29):

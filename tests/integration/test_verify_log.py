@@ -66,7 +66,7 @@ def test_what_was_projected_is_on_the_log(filled):
     [
         ("UPDATE frames SET payload = replace(payload::text, 'a', 'b')::json WHERE {}", 7, "payload"),
         long("UPDATE frames SET trace_id = repeat('a', 32) WHERE {}", 7, "trace_id"),
-        ("UPDATE frames SET causation_id = gen_random_uuid() WHERE {}", 7, "causation_id"),
+        long("UPDATE frames SET causation_id = gen_random_uuid() WHERE {}", 7, "causation_id"),
         long("UPDATE frames SET source = 'somebody' WHERE {}", 7, "source"),
         long("UPDATE frames SET frame_id = gen_random_uuid() WHERE {}", 7, "frame_id"),
         long("UPDATE frames SET logged_at = logged_at + interval '1 ms' WHERE {}", 7, "logged_at"),
@@ -90,6 +90,7 @@ def test_a_truncated_tail_is_found_on_the_log(filled):
     assert [version for version, _ in found(filled)[DESK]] == [newest - 2] * 3
 
 
+@pytest.mark.long
 def test_an_added_frame_is_found_on_the_log(filled):
     changed(
         filled.address,
@@ -104,6 +105,7 @@ def test_an_added_frame_is_found_on_the_log(filled):
     assert newest in [version for version, _ in found(filled)[DESK]]
 
 
+@pytest.mark.long
 def test_repetitions_foreign_partitions_and_what_is_no_frame_are_no_differences(filled):
     repeated = Raw(HISTORIES[0].stem.encode(), HISTORIES[0].read_bytes().splitlines()[0])
     elsewhere = (partition_for(b"stray", PARTITIONS) + 1) % PARTITIONS
@@ -113,6 +115,7 @@ def test_repetitions_foreign_partitions_and_what_is_no_frame_are_no_differences(
     assert compared(filled, "stray").frames == 1
 
 
+@pytest.mark.long
 def test_what_is_not_stored_yet_is_no_difference(filled):
     filled.publish([Raw(DESK.encode(), b'{"type":"LLMRunFrame"}')])
     assert found(filled) == {}
@@ -144,6 +147,7 @@ def test_frames_that_were_left_out_after_an_erasure_are_no_differences(road):
     assert found(road) == {"c": [(1, "row")]}
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 38")
 def test_an_erasure_that_was_published_twice_is_no_difference(road):
     """By a publisher that tried again, or by `recover`: also behind the beginning of the next life."""
@@ -159,6 +163,7 @@ def test_an_erasure_that_was_published_twice_is_no_difference(road):
     assert found(road) == {}
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 28")
 def test_a_copy_of_a_record_from_before_an_erasure_is_no_difference(road):
     """Forwarded while nobody read the partition of the conversation: it lies behind the erasure there."""
@@ -170,6 +175,7 @@ def test_a_copy_of_a_record_from_before_an_erasure_is_no_difference(road):
     assert found(road) == {}
 
 
+@pytest.mark.long
 @pytest.mark.regression("fault 28")
 def test_records_of_a_conversation_that_was_erased_by_sql_are_no_differences(road):
     publish_and_project(road, [Raw(b"d", say("a")), Raw(b"d", say("b"))])
@@ -198,7 +204,7 @@ LOST = ((3,), (4,), (5,), (6,), (3, 5), (4, 5, 6), (3, 4, 5, 6))
 
 
 @pytest.mark.regression("fault 29")
-@pytest.mark.parametrize("by_sql", [False, True], ids=["erased by a frame", "erased by SQL"])
+@pytest.mark.parametrize("by_sql", [False, long(True)], ids=["erased by a frame", "erased by SQL"])
 def test_frames_of_a_life_after_an_erasure_are_restored_without_those_that_were_left_out(road, by_sql):
     before = [Raw(b"c", say("a")), Raw(b"c", say("z"))]
     if by_sql:

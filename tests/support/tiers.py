@@ -1,5 +1,6 @@
 """Cases of a test that are left to `make test-long`, whose other cases `make test` runs."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -8,3 +9,10 @@ import pytest
 def long(*values: Any, id: str | None = None) -> Any:
     """Returns a case of `pytest.mark.parametrize` that only `make test-long` runs."""
     return pytest.param(*values, id=id, marks=pytest.mark.long)
+
+
+def first(quick: int, cases: Iterable[Any]) -> list[Any]:
+    """Returns the cases, of which `make test` runs the first ones only; a tuple has the values of several arguments."""
+    listed = list(cases)
+    later = [one if isinstance(one, tuple) else (one,) for one in listed[quick:]]
+    return [*listed[:quick], *(long(*one) for one in later)]
