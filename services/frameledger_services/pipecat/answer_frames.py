@@ -39,7 +39,9 @@ def text(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
         fields["append_to_context"] = False
     if not frame.includes_inter_frame_spaces:
         fields["includes_inter_frame_spaces"] = False
-    return [fields | without_nulls({"skip_tts": frame.skip_tts})]
+    if frame.skip_tts is not None:
+        fields["skip_tts"] = frame.skip_tts
+    return [fields]
 
 
 def words(captured: CapturedFrame, state: TranslationState) -> list[Fields]:

@@ -26,17 +26,18 @@ from frameledger_services.pipecat.outgoing import Encoder
 from frameledger_services.pipecat.pending import Pending, Waiting
 
 TICK_SECONDS = 0.02
-FRAMES_AT_ONCE = 8
-FRAMES_AT_THE_END = 200
-"""Batch sizes while the pipeline runs, where a batch takes a fraction of a millisecond, and after it has ended."""
 CLOSE_SECONDS = 10.0
 AT_EXIT_SECONDS = 2.0
 
-ITEMS_AT_ONCE = 10
-LET_GO_SECONDS = 0.008
-"""The thread holds the interpreter lock for this number of items, some 0.2 ms, and then sleeps: a fortieth of a core
-for a thousand frames a second. Faster input waits; the audio loop does not. The limit is a count, because on a busy
-machine a time limit can pass before any item is done."""
+AT_ONCE = 12
+LET_GO_SECONDS = 0.012
+"""While the pipeline runs, the thread encodes and publishes this number of items, which takes a fraction of a
+millisecond, and then sleeps: some thousand frames a second. Faster input waits; the audio loop does not. Both are done
+in one pass, because each time that the thread wakes the audio loop has to give it the interpreter lock and get it back.
+The limit is a count, because on a busy machine a time limit can pass before any item is done."""
+
+AT_THE_END = 200
+"""Frames in a batch once the pipeline has ended, or while somebody waits for them."""
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -66,8 +67,8 @@ class Outbox:
         self._thread: threading.Thread | None = None
         self._client: Any = None
         self._main: asyncio.Task[None] | None = None
-        self._some = asyncio.Event()
-        self._wake = asyncio.Event()
+        self._resting: asyncio.Future[None] | None = None
+        self._meanwhile: asyncio.TimerHandle | None = None
         self._is_released = threading.Event()
         self._hurried = False
         self._closing = False
@@ -121,7 +122,6 @@ class Outbox:
         if self._thread is not None:
             return
         self._client = self._connect()
-        self._some, self._wake = asyncio.Event(), asyncio.Event()
         self._is_released = threading.Event()
         ready = threading.Event()
         self._thread = threading.Thread(
@@ -136,7 +136,7 @@ class Outbox:
         self._hurried = True
         if self._loop is not None:
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._wake.set)
+                self._loop.call_soon_threadsafe(self._wake)
 
     def call(self, work: Callable[[Any], Awaitable[T]]) -> concurrent.futures.Future[T]:
         """Run `work` in the thread with its client."""
@@ -180,27 +180,44 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         ready.set()
         self._main = asyncio.current_task()
-        publishing = asyncio.create_task(self._publish_all())
         try:
-            while not (self._closing and not self._items):
-                await self._encode_all()
-                await self._tick()
-            self._some.set()
-            await publishing
+            while not (self._closing and not self._items and not self._pending):
+                await self._pass_on()
         except asyncio.CancelledError:
             pass
         finally:
-            publishing.cancel()
             # From here on only its client is used.
             is_released.set()
             with suppress(Exception):
                 await asyncio.wait_for(client.close(), CLOSE_SECONDS)
 
-    async def _tick(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(TICK_SECONDS):
-                await self._wake.wait()
-        self._wake.clear()
+    async def _pass_on(self) -> None:
+        """Encode and publish some items, and rest until there may be others."""
+        self._encode()
+        if self._pending:
+            await self._publish()
+        if self._items or self._pending:
+            if self._is_in_no_hurry:
+                await self._rest(LET_GO_SECONDS)
+            return
+        self._hurried = False
+        # An item that came before that, and whoever hurries for it, is seen here.
+        if not self._items and not self._closing:
+            await self._rest(TICK_SECONDS)
+
+    async def _rest(self, seconds: float) -> None:
+        """Sleep for this time, or until somebody hurries."""
+        loop = asyncio.get_running_loop()
+        self._resting = loop.create_future()
+        timer = loop.call_later(seconds, self._wake)
+        try:
+            await self._resting
+        finally:
+            timer.cancel()
+
+    def _wake(self) -> None:
+        if self._resting is not None and not self._resting.done():
+            self._resting.set_result(None)
 
     @property
     def _is_in_no_hurry(self) -> bool:
@@ -216,39 +233,39 @@ class Outbox:
         if self._thread is not None:
             self._thread.join(AT_EXIT_SECONDS)
 
-    async def _encode_all(self) -> None:
-        items, encoded_count = self._items, 0
-        while items:
+    def _encode(self) -> None:
+        """Encode the oldest items, or all of them if somebody waits for them."""
+        items = self._items
+        left = AT_ONCE if self._is_in_no_hurry else len(items)
+        while items and left:
             item = items.popleft()
-            encoded_count += 1
+            left -= 1
             try:
-                self._pending.add(list(self.encoder.encode(item)))
+                self._pending.add(self.encoder.encode(item))
             except Exception:
                 # If it was a change of messages, later changes no longer fit: all messages are published again.
                 self.failures += 1
                 self._retell()
                 if self.failures == 1:
                     logger.exception("a captured frame of %s could not be encoded", self._context_id)
-            if self._pending:
-                self._some.set()
-            if encoded_count % ITEMS_AT_ONCE == 0 and self._is_in_no_hurry:
-                await asyncio.sleep(LET_GO_SECONDS)
 
     def _instead(self, rejected: Waiting, error: FramesRefusedError) -> Waiting | None:
         """Returns the frame that replaces one that the broker rejects, with its size and hash."""
         logger.error("%s: the broker rejects a %s: %s", self._context_id, rejected.kind, error)
         return None if rejected.kind == "pipecat/RefusedFrame" else self.encoder.instead(rejected, str(error))
 
-    async def _publish_all(self) -> None:
-        while not (self._closing and not self._items and not self._pending):
-            if not self._pending:
-                await self._some.wait()
-                self._some.clear()
-                continue
-            self._sending = self._pending.take(FRAMES_AT_ONCE if self._is_in_no_hurry else FRAMES_AT_THE_END)
+    async def _publish(self) -> None:
+        """Publish the oldest frames. Items are encoded meanwhile if it takes longer than a tick: what waits while the
+        broker is away is bounded once it is encoded."""
+        self._sending = self._pending.take(AT_ONCE if self._is_in_no_hurry else AT_THE_END)
+        self._meanwhile = asyncio.get_running_loop().call_later(TICK_SECONDS, self._encode_meanwhile)
+        try:
             await self._delivery.publish(self._client, self._sending)
-            self._sending = []
-            if not self._pending and not self._items:
-                self._hurried = False
-            if self._is_in_no_hurry:
-                await asyncio.sleep(LET_GO_SECONDS)
+        finally:
+            self._meanwhile.cancel()
+        self._sending = []
+
+    def _encode_meanwhile(self) -> None:
+        self._encode()
+        pause = LET_GO_SECONDS if self._items else TICK_SECONDS
+        self._meanwhile = asyncio.get_running_loop().call_later(pause, self._encode_meanwhile)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -48,7 +48,7 @@ class Encoder:
     """Encodes the captured items of one session."""
 
     def __init__(self, session: UUID) -> None:
-        self._session = session
+        self._mirror = str(session)
         self._ids = hashlib.sha1(session.bytes, usedforsecurity=False)
         self._state = TranslationState()
         self._own = 0
@@ -57,8 +57,8 @@ class Encoder:
         other one is replaced by a frame with its type and the error."""
         self.positions = Positions()
 
-    def encode(self, item: Item) -> Iterator[Waiting]:
-        """Yields the frames of a captured item. Call it once for each item, in order."""
+    def encode(self, item: Item) -> list[Waiting]:
+        """Returns the frames of a captured item. Call it once for each item, in order."""
         sequence, ns, at, captured, model = item
         if at == CHANGES:
             frames = [fields for change in captured for fields in self._change(change)]
@@ -69,8 +69,7 @@ class Encoder:
             frames = []
         else:
             frames = translate(captured, at, ns, self._state, model)
-        for number, fields in enumerate(frames):
-            yield self._waiting(fields, ns, f"{sequence}.{number}")
+        return [self._waiting(fields, ns, f"{sequence}.{number}") for number, fields in enumerate(frames)]
 
     def own(self, fields: Fields, ns: int) -> Waiting:
         """Returns a frame of the bridge itself."""
@@ -137,14 +136,14 @@ class Encoder:
         return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
 
     def _waiting(self, fields: Fields, ns: int, name: str) -> Waiting:
-        if fields["type"] in _OF_THE_MIRROR:
-            fields = {**fields, "mirror": str(self._session)}
         about = {"id": self._id(name), "produced_at": _time(ns // 1_000_000)}
+        if fields["type"] in _OF_THE_MIRROR:
+            about["mirror"] = self._mirror
         try:
-            frame = _encoded({**fields, **about})
+            frame = _encoded(fields | about)
         except (ValueError, DecodeError) as error:
             self.refused_here += 1
-            frame = self._substitute({**fields, **about}, str(error)) or _encoded(
+            frame = self._substitute(fields | about, str(error)) or _encoded(
                 {
                     "type": "pipecat/UntranslatedFrame",
                     "name": fields["type"],
@@ -152,7 +151,7 @@ class Encoder:
                     **about,
                 }
             )
-        return Waiting(str(frame.frame.type), ns, len(frame.encoded), frame)
+        return Waiting(frame.frame.type, ns, len(frame.encoded), frame)
 
     def _substitute(self, fields: Fields, why: str) -> EncodedFrame | None:
         """Returns the frame with substitutes for what cannot be encoded of it; None if it has no messages or result."""

@@ -46,7 +46,7 @@ def rank_of(kind: str) -> int:
     return EXPENDABLE if kind in _EXPENDABLE or kind.startswith("pipecat/") else FOLLOWED
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as `CapturedFrame` is not
 class Waiting:
     """A frame that waits to be published."""
 
@@ -98,6 +98,10 @@ class Pending:
         for frame in frames:
             self._waiting.append(frame)
             self._bytes += frame.size
+        if len(self._waiting) > self._most_frames or self._bytes > self._most_bytes:
+            self._shrink_if_much_was_added()
+
+    def _shrink_if_much_was_added(self) -> None:
         most_frames = max(self._most_frames, self._kept_frames + self._most_frames / 4)
         more_bytes = max(self._most_bytes, self._kept_bytes) / 4
         most_bytes = max(self._most_bytes, self._kept_bytes + more_bytes)

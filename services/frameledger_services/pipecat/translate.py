@@ -7,6 +7,7 @@ which the fold stores without effect.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from frameledger_services.pipecat import answer_frames, call_frames, turn_frames
@@ -28,6 +29,7 @@ NOT_OF_THE_CONVERSATION = frozenset({"InputTextRawFrame"})
 """Classes that are not translated although a base class is: text that becomes a translated frame later."""
 
 
+@cache
 def name_of(kind: type) -> str | None:
     """Returns the name of the Pipecat class by which frames of this class are translated; None if they are not."""
     for base in kind.__mro__:

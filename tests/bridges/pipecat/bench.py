@@ -21,9 +21,8 @@ from pipecat.frames.frames import (
 )
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.services.llm_service import LLMService
-from pipecat.services.settings import LLMSettings
 from tests.bounds import BENCH
-from tests.bridges.pipecat.bots import NOTHING_TELLS, Answer, Bot
+from tests.bridges.pipecat.bots import NOTHING_TELLS, Answer, Bot, complete_settings
 from tests.bridges.pipecat.recording import Broker
 from tests.support.answerers import answering
 from tests.support.projecting import make_topics, projecting
@@ -253,7 +252,7 @@ class Direct(LLMService):
     """The same scripted model called in this process, as a provider's own LLM service does."""
 
     def __init__(self, model):
-        super().__init__(settings=LLMSettings(model="scripted"))
+        super().__init__(settings=complete_settings(model="scripted"))
         self._model = model
 
     async def process_frame(self, frame, direction):

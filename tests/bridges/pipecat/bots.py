@@ -7,6 +7,7 @@ token, and says so.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -67,9 +68,15 @@ class Answer:
     """It waits for an interruption before the token of this number."""
 
 
+def complete_settings(**given: Any) -> LLMSettings:
+    """Returns the settings of a service: Pipecat logs an error for each service with a setting that is not given."""
+    names = {one.name for one in dataclasses.fields(LLMSettings)} - {"extra", "use_provider_thinking_default"}
+    return LLMSettings(**(dict.fromkeys(names) | given))
+
+
 class ScriptedModel(LLMService):
     def __init__(self, answers: Sequence[Answer]) -> None:
-        settings = LLMSettings(model="script-1", system_instruction="Be brief.")
+        settings = complete_settings(model="script-1", system_instruction="Be brief.")
         super().__init__(settings=settings)
         self.answers = list(answers)
         self.asked: list[list[Any]] = []
