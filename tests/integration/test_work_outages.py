@@ -14,7 +14,7 @@ from tests.support.worker_harness import (
 )
 
 from frameledger.frames import LLMRunFrame
-from frameledger_services.work import RUNS, LeaseLostError, heartbeat
+from frameledger_services.work import RUNS, LeaseLostError, heartbeat, session
 
 
 def test_a_worker_that_was_judged_dead_stops_publishes_nothing_and_begins_a_new_session(office):
@@ -125,6 +125,26 @@ def test_after_an_outage_of_the_database_beyond_the_lease_jobs_have_stopped_and_
             assert desk.claimed[begun].attempt > desk.claimed[begun - 1].attempt
             desk.end("a")
             await office.until_finished(a="done")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 155")
+def test_a_worker_that_is_to_stop_while_the_database_is_away_drains_its_jobs_all_the_same(
+    office, database_server, monkeypatch
+):
+    monkeypatch.setattr(session, "SETTLE_SECONDS", 0.1)
+    office.settings = office.settings.model_copy(update={"work_drain_secs": 0.1})
+
+    async def scenario():
+        desk = Desk()
+        async with working(office.worker(desk.hold)) as stopping:
+            await office.ask("a")
+            await desk.until_begun("a")
+            async with nobody_may_connect(office, database_server):
+                stopping.set()
+                await desk.until(lambda: desk.told)
+        assert desk.told == [("a", "draining")]
 
     asyncio.run(scenario())
 

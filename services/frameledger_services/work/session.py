@@ -42,7 +42,7 @@ from frameledger_services.work.metrics import WorkMetrics
 from frameledger_services.work.publisher import WorkerPublisher
 
 SETTLE_SECONDS = 5.0
-"""Maximum seconds at the end for finishing and releasing claims, and for deregistering."""
+"""Maximum seconds at the end for each of these: releasing unknown claims, settling the others, and deregistering."""
 
 FOLLOW_SECONDS = 5.0
 """Maximum seconds that a worker that is otherwise ready waits until it reads cancellations."""
@@ -215,8 +215,10 @@ class SessionRunner(Generic[E, C]):
         _log.info("worker.draining", worker=self._registration.worker_id, jobs=len(self._in_flight))
         self._in_flight.release_waiting()
         await self._consumer.stop()
-        # The claimer may have been cancelled in the middle of a claim.
-        await self._database.do(self._release_unknown)
+        # The claimer may have been cancelled in the middle of a claim. Jobs do not wait for a database that is away.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await self._database.do(self._release_unknown)
         try:
             async with asyncio.timeout(self._settings.work_drain_secs):
                 await self._executor.join()
