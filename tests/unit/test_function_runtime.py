@@ -12,6 +12,7 @@ from frameledger_services.functions.call_status import CallStatusReader
 from frameledger_services.functions.runtime import Runtime
 from frameledger_services.functions.tool_lists import ToolListFollower
 from frameledger_services.settings import Settings
+from frameledger_services.store.connections import DatabaseRefusedError
 from frameledger_services.work import Job
 
 CALL = ClaimedCall(
@@ -56,20 +57,37 @@ def test_the_time_between_claim_and_turn_counts_for_the_deadline(monkeypatch):
 
     monkeypatch.setattr(runtime, "CallLifecycle", Lifecycle)
     monkeypatch.setattr(Runtime, "plan", nothing)
+    job = Job(CALL)
+    # It waited for its turn for a minute.
+    job.claimed_at -= 60.0
+    assert ending_of(job, monkeypatch) == "done"
+    [age] = ages
+    assert age >= 65.0
+
+
+@pytest.mark.regression("worker 120")
+def test_why_a_call_cannot_be_read_and_is_released_is_logged(monkeypatch, caplog):
+    async def refuses(*_):
+        raise DatabaseRefusedError("permission denied")
+
+    monkeypatch.setattr(Runtime, "plan", refuses)
+    assert ending_of(Job(CALL), monkeypatch) == "untried"
+    assert "permission denied" in caplog.text
+
+
+def ending_of(job, monkeypatch):
+    async def nothing(*_): ...
+
     monkeypatch.setattr(CallStatusReader, "run", nothing)
     monkeypatch.setattr(ToolListFollower, "run", nothing)
 
     async def run():
         service = FunctionService(Settings())
-        job, session = Job(CALL), SimpleNamespace(worker_id="w")
-        # It waited for its turn for a minute.
-        job.claimed_at -= 60.0
         async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
             running = Runtime(service._setup, service, tasks)
-            assert await running.perform(job, session) == "done"
+            ending = await running.perform(job, SimpleNamespace(worker_id="w"))
             await running.end()
         await running.close()
+        return ending
 
-    asyncio.run(run())
-    [age] = ages
-    assert age >= 65.0
+    return asyncio.run(run())

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from frameledger.errors import RefusedError
-from frameledger_services import cancel_tools, work
+from frameledger_services import cancel_tools, logs, work
 from frameledger_services.claims import ClaimedCall
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.call_frames import CallAttempt
@@ -41,6 +41,8 @@ from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 STARTED = "on_function_calls_started"
+
+_log = logs.get_logger("functions")
 
 
 class NotRunningError(RefusedError, RuntimeError):
@@ -123,8 +125,9 @@ class Runtime:
         try:
             before = await self.statuses.read(call) if claimed.status == "running" else None
             plan = await self.plan(call)
-        except DatabaseError:
+        except DatabaseError as error:
             # Nothing was published of it yet.
+            _log.warning("call.status_unreadable", **call.names(), error=str(error))
             return "untried"
         lifecycle = CallLifecycle(
             call,
