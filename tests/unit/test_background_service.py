@@ -1,11 +1,18 @@
 """A service in a program: what becomes of the program's own cancellation while it ends the service."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from psycopg.pq import TransactionStatus
 from tests.bounds import IN_PROCESS
 
+from frameledger_services import work
+from frameledger_services.inference.service import InferenceService
+from frameledger_services.providers.scripted import ScriptedLLMService
+from frameledger_services.settings import Settings
+from frameledger_services.store import connections
 from frameledger_services.work import BackgroundService
 
 
@@ -88,3 +95,35 @@ def test_a_service_that_an_error_ended_says_so_when_it_is_started_and_starts_at_
             await service.stop()
 
     asyncio.run(run())
+
+
+@pytest.mark.regression("fault 156")
+def test_an_inference_service_that_is_started_again_reads_by_connections_that_it_keeps(monkeypatch):
+    opened = []
+
+    class Connection:
+        info = SimpleNamespace(transaction_status=TransactionStatus.IDLE)
+
+        async def close(self): ...
+
+    async def connect(*_):
+        opened.append(Connection())
+        return opened[-1]
+
+    async def nothing(connection): ...
+
+    async def reads_twice(worker, stopping):
+        for _ in range(2):
+            await service._connections.read(nothing)
+
+    monkeypatch.setattr(connections, "connect", connect)
+    monkeypatch.setattr(work.Worker, "run", reads_twice)
+    service = InferenceService(Settings(), ScriptedLLMService())
+
+    async def run():
+        async with asyncio.timeout(IN_PROCESS):
+            for _ in range(2):
+                await service.run(asyncio.Event())
+
+    asyncio.run(run())
+    assert len(opened) == 2

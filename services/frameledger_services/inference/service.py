@@ -50,7 +50,6 @@ class InferenceService(work.BackgroundService):
         """
         self._settings = settings
         self._model = model
-        self._connections = Connections(settings, "frameledger inference", role="frameledger_worker")
         self._limits = RunLimits(settings)
         self._registered = preparation.service_config(model)
         own = model.settings.model or model.default_model
@@ -69,6 +68,8 @@ class InferenceService(work.BackgroundService):
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Answer until `stopping` is set, then finish what can be finished in time, and release the rest."""
+        # Those of an earlier run are closed.
+        self._connections = Connections(self._settings, "frameledger inference", role="frameledger_worker")
         await self._model.start()
         try:
             await self._worker.run(stopping)
