@@ -19,11 +19,10 @@ from frameledger_services.claims import Claimed, WorkerDeadError
 from frameledger_services.database_types import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.keyed_executor import KeyedExecutor
-from frameledger_services.work.database import Database
 from frameledger_services.work.effect_consumer import EffectConsumer
 from frameledger_services.work.in_flight import InFlight
+from frameledger_services.work.job import Session
 from frameledger_services.work.kinds import JobKind
-from frameledger_services.work.lease import Lease
 from frameledger_services.work.metrics import WorkMetrics
 
 TAKE_OVER_SECONDS = 1.0
@@ -52,9 +51,7 @@ class Claimer(Generic[E, C]):
         self,
         *,
         kind: JobKind[E, C],
-        worker_id: str,
-        database: Database,
-        lease: Lease,
+        session: Session,
         consumer: EffectConsumer[E],
         check: Callable[[Connection], Awaitable[None]],
         executor: KeyedExecutor,
@@ -62,12 +59,11 @@ class Claimer(Generic[E, C]):
         failpoint: Failpoint,
         metrics: WorkMetrics,
     ) -> None:
-        """`lease` is ended when the database finds that the worker is dead. `check` raises if the work in the database
-        is not for this worker's topics."""
+        """The lease of `session` is ended when the database finds that the worker is dead. `check` raises if the work
+        in the database is not for this worker's topics."""
         self._kind = kind
-        self._worker_id = worker_id
-        self._database = database
-        self._lease = lease
+        self._session = session
+        self._worker_id = session.worker_id
         self._consumer = consumer
         self._check = check
         self._executor = executor
@@ -160,7 +156,10 @@ class Claimer(Generic[E, C]):
         """Release claims that the worker does not know. One that is younger than a lease is released by a later sweep:
         its answer may be in transit, or lost with its connection."""
         count = await claims.release_all_but(
-            connection, self._worker_id, self._in_flight.unsettled(), older_than_secs=self._lease.seconds
+            connection,
+            self._worker_id,
+            self._in_flight.unsettled(),
+            older_than_secs=self._session.lease.seconds,
         )
         if count:
             _log.info("worker.unknown_claims_released", worker=self._worker_id, count=count)
@@ -169,7 +168,7 @@ class Claimer(Generic[E, C]):
         """Returns the result of a statement that needs a live worker. If this one is dead, it ends the lease, and so
         the session."""
         try:
-            return await self._database.do(statement)
+            return await self._session.database.do(statement)
         except WorkerDeadError:
-            self._lease.end()
+            self._session.lease.end()
             return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]  # cancelled by the session

@@ -50,19 +50,20 @@ class HeartbeatThread:
         self._lease = lease
         self._held = held
         self._on_answer = on_answer
+        self._stopping = threading.Event()
         self._handed_over_at: float | None = None
         """When the worker's loop was first given something that it has not run yet; None if it has run everything."""
 
     async def run(self) -> None:
-        """Returns when the lease ends. Waits through outages of the database, and raises every other error."""
-        loop = asyncio.get_running_loop()
+        """Returns when the lease ends. Waits through outages of the database, and raises every other error. Called
+        once."""
+        loop = self._loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
-        stop = threading.Event()
 
-        def beat() -> None:
+        def in_thread() -> None:
             error: BaseException | None = None
             try:
-                asyncio.run(self._beat(loop, stop))
+                asyncio.run(self._keep_sending())
             except BaseException as raised:
                 error = raised
             # A loop that is closed by now does not wait for it.
@@ -70,21 +71,22 @@ class HeartbeatThread:
                 loop.call_soon_threadsafe(_settle, ended, error)
 
         # A daemon thread: a server that never answers does not keep the process from exiting.
-        threading.Thread(target=beat, name=f"heartbeats of {self._worker_id}", daemon=True).start()
+        threading.Thread(target=in_thread, name=f"heartbeats of {self._worker_id}", daemon=True).start()
         try:
             await asyncio.shield(ended)
         finally:
-            stop.set()
+            self._stopping.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
                     await asyncio.wait([ended])
 
-    async def _beat(self, loop: asyncio.AbstractEventLoop, stop: threading.Event) -> None:
-        """Send heartbeats. Runs in the heartbeats' thread and event loop."""
+    async def _keep_sending(self) -> None:
+        """Send heartbeats until the lease ends or the worker stops them. Runs in the heartbeats' thread and event
+        loop."""
         connection: Connection | None = None
         first, warned = True, False
         try:
-            while not stop.is_set() and self._lease.valid():
+            while not self._stopping.is_set() and self._lease.valid():
                 try:
                     async with asyncio.timeout(self._lease.seconds):
                         if connection is None:
@@ -106,27 +108,26 @@ class HeartbeatThread:
                             "worker.heartbeat_failed", worker=self._worker_id, reason=transient.reason(error)
                         )
                     # A blocked loop is noticed during an outage of the database too.
-                    self._hand_over(loop, self._loop_runs)
+                    self._hand_over(self._loop_runs)
                 else:
                     if answer.alive:
                         self._lease.renew(sent)
-                    self._hand_over(loop, self._on_beat, answer, held)
+                    self._hand_over(self._take_answer, answer, held)
                     if not answer.alive:
                         return
                 if self._blocked_for() > BLOCKED_SECONDS:
                     _log.error("worker.event_loop_blocked", worker=self._worker_id, seconds=BLOCKED_SECONDS)
                     return
-                await self._pause(stop)
+                await self._pause()
         finally:
             await _close(connection)
 
-    def _hand_over(
-        self, loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any
-    ) -> None:
+    def _hand_over(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """Have the worker's loop call this."""
         if self._handed_over_at is None:
             self._handed_over_at = self._lease.clock()
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(callback, *arguments)
+            self._loop.call_soon_threadsafe(callback, *arguments)
 
     def _blocked_for(self) -> float:
         """Returns the seconds for which the worker's loop has not run what it was given."""
@@ -137,17 +138,17 @@ class HeartbeatThread:
         """Note that the worker's loop is not blocked. Runs in that loop."""
         self._handed_over_at = None
 
-    def _on_beat(self, answer: Heartbeat, held: Held) -> None:
-        """Hand over the answer of a heartbeat. Runs in the worker's loop."""
+    def _take_answer(self, answer: Heartbeat, held: Held) -> None:
+        """Act on the answer of a heartbeat. Runs in the worker's loop."""
         self._loop_runs()
         if not answer.alive:
             self._lease.end()
         self._on_answer(answer, held)
 
-    async def _pause(self, stop: threading.Event) -> None:
+    async def _pause(self) -> None:
         # A threading event cannot be awaited, so it is polled, often enough for a quick end.
         until = self._lease.clock() + self._settings.work_heartbeat_secs
-        while not stop.is_set() and (left := until - self._lease.clock()) > 0:
+        while not self._stopping.is_set() and (left := until - self._lease.clock()) > 0:
             await asyncio.sleep(min(left, 0.05))
 
 

@@ -177,9 +177,7 @@ class SessionRunner(Generic[E, C]):
         """Start the tasks that claim work, until they are cancelled."""
         claimer = Claimer(
             kind=self._kind,
-            worker_id=self._registration.worker_id,
-            database=self._database,
-            lease=self._lease,
+            session=self.session,
             consumer=self._consumer,
             check=self._refuse_other_topic,
             executor=self._executor,
