@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from frameledger.ids import ContextId
 from frameledger.record import Outgoing, outgoing
@@ -86,8 +86,11 @@ class SettlementLog:
             return {}
         until = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
         if self._probes is None:
-            async with asyncio.timeout_at(until):
-                self._probes = await self._open_probe(uncommitted=True), await self._open_probe()
+            async with asyncio.timeout_at(until), AsyncExitStack() as opened:
+                of_all = await opened.enter_async_context(self._probe(uncommitted=True))
+                self._probes = of_all, await opened.enter_async_context(self._probe())
+                # Only both: of a broker that answers slowly, one would stay open at each look.
+                self._stack.push_async_callback(opened.pop_all().aclose)
         of_all, of_committed = self._probes
         # First: what is written in between is not taken for hidden.
         watermarks = await of_all.ends(partitions, until)
@@ -100,10 +103,8 @@ class SettlementLog:
         self._ends = ends
         return ends
 
-    async def _open_probe(self, *, uncommitted: bool = False) -> LogProbe:
-        return await self._stack.enter_async_context(
-            open_probe(self._settings, self.topic, uncommitted=uncommitted)
-        )
+    def _probe(self, *, uncommitted: bool = False) -> AbstractAsyncContextManager[LogProbe]:
+        return open_probe(self._settings, self.topic, uncommitted=uncommitted)
 
 
 def _record(settlement: Settlement) -> Outgoing | None:
