@@ -104,8 +104,11 @@ class Author:
         self.folding.step(decoded)
 
     def _named(self, frame: Frame, rng: Random) -> Frame:
-        """Half of the frames have an id of their own; now and then it is that of an earlier frame."""
+        """Half of the frames have an id of their own; now and then it is that of an earlier frame. Some name who keeps
+        the history."""
         dice = rng.random()
+        if self._erases and frame.mirror is None and rng.random() < 0.1:
+            frame = frame.model_copy(update={"mirror": self._keeper(rng)})
         if dice < 0.5:
             return frame.model_copy(update={"id": f"f{len(self.frames)}"})
         if dice < 0.52:

@@ -12,7 +12,7 @@ from frameledger.evolve import erasure, evolve
 from frameledger.evolve.changes import ContextErased, RunOpened
 from frameledger.evolve.state import State
 from frameledger.fold import Conversation, fold
-from frameledger.frames import LLMContextEraseFrame, encode_frame
+from frameledger.frames import LLMContextEraseFrame, LLMMirrorFrame, encode_frame
 from frameledger.ids import ContextId
 from frameledger.react import react
 
@@ -94,4 +94,18 @@ def test_what_was_erased_published_once_more_by_its_workers_changes_nothing(fram
         if (run := getattr(frame, "run_id", None)) is not None and run not in own
     ]
     whole = fold(frames, NEW)
+    assert fold(late, whole) == whole
+
+
+@pytest.mark.rule("RA5.lives")
+@given(ERASED)
+def test_nothing_that_names_a_mirror_of_an_earlier_life_changes_the_next(frames):
+    whole = fold(frames, NEW)
+    if whole.state.erased is None:
+        return
+    late = [
+        frame.model_copy(update={"id": None, "mirror": "of an earlier life"})
+        for frame in frames
+        if not isinstance(frame, LLMMirrorFrame | LLMContextEraseFrame)
+    ]
     assert fold(late, whole) == whole

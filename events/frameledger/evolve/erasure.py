@@ -6,8 +6,8 @@ of the new life would be those of the life before, whose claims and payments are
 context by version goes on, too, and the hash chain goes on from the link that the receipt keeps.
 
 Frames that are still under way for the life before, such as text of a worker that has not read the erasure yet, name a
-run, a call or a version of it. They are skipped before the fold (`is_of_an_earlier_life`): folded, they would be stored
-and start a life.
+run, a call or a version of it, or the mirror whose process publishes them. They are skipped before the fold
+(`is_of_an_earlier_life`): folded, they would be stored and start a life.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from frameledger.evolve.state import (
 from frameledger.frames import (
     AnyFrame,
     FunctionCallInProgressFrame,
+    LLMContextEraseFrame,
     LLMMirrorFrame,
     OfContext,
-    OfMirror,
     UnknownFrame,
 )
 from frameledger.ids import ContextId, Version
@@ -86,9 +86,9 @@ def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
         return False
     if names_an_erased_version(state, frame):
         return True
-    said_for = frame.mirror if isinstance(frame, OfContext | OfMirror) else None
-    if said_for is not None and not isinstance(frame, LLMMirrorFrame):
-        return said_for not in erased.mirrors
+    mirror = _named(frame, "mirror")
+    if mirror is not None and not isinstance(frame, LLMMirrorFrame | LLMContextEraseFrame):
+        return mirror not in erased.mirrors
     run_id = _named(frame, "run_id")
     if run_id is not None:
         return not _knows_run(state, erased, run_id)
@@ -122,7 +122,7 @@ def _named(frame: AnyFrame, name: str) -> str | None:
     if name in frame.id_fields:
         id_: str | None = getattr(frame, name)
         return id_
-    found = (frame.model_extra or {}).get(name) if isinstance(frame, UnknownFrame) else None
+    found = getattr(frame, name, None) if isinstance(frame, UnknownFrame) else None
     return found if isinstance(found, str) else None
 
 

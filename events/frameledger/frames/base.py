@@ -119,7 +119,7 @@ class Frame(Value):
     """The speaker whose activity this frame shows; None for frames of clients about the context. No default: without it
     a model that sends such frames would count as silent."""
 
-    id_fields: ClassVar[tuple[str, ...]] = ("id",)
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror")
 
     type: str
     """The name of the frame."""
@@ -139,6 +139,10 @@ class Frame(Value):
 
     produced_at: str | None = None
     """When the publisher made the frame, as it wrote it. The broker's time is the one that counts."""
+
+    mirror: Id | None = None
+    """The mirror whose process publishes this (`LLMMirrorFrame`). Of a life that was erased it begins no other one
+    then."""
 
     @property
     def name(self) -> str:
@@ -169,7 +173,7 @@ class OfRun(Frame):
     """A frame that an inference publishes."""
 
     said_by: ClassVar[Speaker | None] = "model"
-    id_fields: ClassVar[tuple[str, ...]] = ("id", "run_id")
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "run_id")
 
     run_id: Id | None = None
     """The run this belongs to. Without one, the frame goes to whatever response is open."""
@@ -184,8 +188,6 @@ class OfRun(Frame):
 
 class OfMirror(Frame):
     """A frame that stops what happens in a conversation, which a process that no longer keeps its history must not."""
-
-    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror")
 
     mirror: Id | None = None
     """The mirror whose process says this (`LLMMirrorFrame`). Ignored (`mirror_superseded`) if another one, or none,

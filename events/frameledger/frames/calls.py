@@ -55,7 +55,7 @@ class FunctionCallsStartedFrame(SystemFrame, OfRun):
     """
 
     type: Literal["FunctionCallsStartedFrame"] = "FunctionCallsStartedFrame"
-    id_fields: ClassVar[tuple[str, ...]] = ("id", "run_id", "group_id")
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "run_id", "group_id")
 
     function_calls: Annotated[tuple[FunctionCallFromLLM, ...], Field(strict=False, fail_fast=True)]
     """The calls, in the order in which they shall start. An empty list changes nothing."""
@@ -97,7 +97,7 @@ class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
     said_by = "function"
 
     type: Literal["FunctionCallInProgressFrame"] = "FunctionCallInProgressFrame"
-    id_fields: ClassVar[tuple[str, ...]] = ("id", "tool_call_id", "group_id", "worker")
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "tool_call_id", "group_id", "worker")
     # The function that registers a tool has another default, so a reader should not have to know either.
     always_written: ClassVar[frozenset[str]] = frozenset({"cancel_on_interruption"})
 
@@ -171,7 +171,7 @@ class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
     said_by = "function"
 
     type: Literal["FunctionCallResultFrame"] = "FunctionCallResultFrame"
-    id_fields: ClassVar[tuple[str, ...]] = ("id", "tool_call_id")
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "tool_call_id")
 
     function_name: str
     """The function that was called. No rule reads it."""
@@ -218,7 +218,7 @@ class FunctionCallCancelFrame(SystemFrame):
 
     said_by = "function"
     carries_json = False
-    id_fields: ClassVar[tuple[str, ...]] = ("id", "tool_call_id")
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "tool_call_id")
 
     type: Literal["FunctionCallCancelFrame"] = "FunctionCallCancelFrame"
 

@@ -1,6 +1,6 @@
 """Frames that a client uses to say what is in a context: messages, tools, settings, and when to run."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -26,8 +26,6 @@ class OfContext(Frame):
     expected_version: VersionNumber | None = None
     """The version that the client knows. Ignored (`context_changed`) if messages, tools or settings changed after
     it; 0 for a conversation that has none yet. Null: whatever has changed."""
-
-    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror")
 
     mirror: Id | None = None
     """The mirror for which this is said (`LLMMirrorFrame`). Ignored (`mirror_superseded`) if another one, or none,

@@ -28,7 +28,7 @@ class LLMFullResponseStartFrame(ControlFrame, OfRun):
     """
 
     carries_json = False
-    id_fields: ClassVar[tuple[str, ...]] = ("id", "run_id", "worker")
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "run_id", "worker")
 
     type: Literal["LLMFullResponseStartFrame"] = "LLMFullResponseStartFrame"
 
@@ -269,7 +269,7 @@ class ErrorFrame(SystemFrame, OfRun):
 
     said_by = None
     carries_json = False
-    id_fields: ClassVar[tuple[str, ...]] = ("id", "run_id", "tool_call_id")
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "run_id", "tool_call_id")
 
     type: Literal["ErrorFrame"] = "ErrorFrame"
 

@@ -31,3 +31,8 @@ class UnknownFrame(Frame):
 
     produced_at: Any = None
     """As given."""
+
+    id_fields = ("id",)
+
+    mirror: Any = None
+    """As given; text names a mirror."""

@@ -93,7 +93,10 @@ class AnswerListener:
         if self._requests.is_unpublished:
             return f"Kafka cannot be reached: no acknowledgement within {self._begin_secs:g} s."
         if run.asked_version is None or probe_unanswered:
-            return "Published frames are not stored: no projector is running, or the database is down."
+            return (
+                "Published frames are not stored: no projector is running, the database is down, or the conversation "
+                "was erased."
+            )
         if not run.has_begun:
             return f"No inference worker started to answer within {self._begin_secs:g} s."
         return f"The run produced no output for {self._silent_secs:g} s."

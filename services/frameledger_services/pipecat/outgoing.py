@@ -27,22 +27,6 @@ SIZE_OF_ONE = 800_000
 MOST_GAPS = 200
 """A history with more removed messages is published again: the fold does not track older gaps."""
 
-_OF_THE_MIRROR = {
-    "LLMMessagesAppendFrame",
-    "LLMMessagesUpdateFrame",
-    "LLMMessageRewriteFrame",
-    "LLMSetToolsFrame",
-    "LLMSetToolChoiceFrame",
-    "LLMUpdateSettingsFrame",
-    "LLMEnablePromptCachingFrame",
-    "LLMConfigureOutputFrame",
-    "LLMRunFrame",
-    "InterruptionFrame",
-    "EndFrame",
-    "CancelFrame",
-}
-"""Frames that carry the id of their mirror. They are ignored if another process has replaced this one."""
-
 
 class Encoder:
     """Encodes the captured items of one session."""
@@ -136,9 +120,9 @@ class Encoder:
         return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
 
     def _waiting(self, fields: Fields, ns: int, name: str) -> Waiting:
-        about = {"id": self._id(name), "produced_at": _time(ns // 1_000_000)}
-        if fields["type"] in _OF_THE_MIRROR:
-            about["mirror"] = self._mirror
+        # Each frame names its mirror: those of a process that has been replaced change nothing, and those that come
+        # after the conversation was erased begin no other one, which workers would answer.
+        about = {"id": self._id(name), "produced_at": _time(ns // 1_000_000), "mirror": self._mirror}
         try:
             frame = _encoded(fields | about)
         except (ValueError, DecodeError) as error:

@@ -44,7 +44,8 @@ def translate(
     frame: Any, at: str, ns: int, state: TranslationState, model: Model | None = None
 ) -> list[Fields]:
     """Returns the translated frames. Never raises: a frame that cannot be translated becomes evidence."""
-    name = name_of(type(frame))
+    kind: type = type(frame)
+    name = name_of(kind)
     if name is None:
         return []
     try:

@@ -10,7 +10,8 @@ from tests.bounds import IN_PROCESS
 from tests.bridges.pipecat.bots import Answer, Bot, until
 from tests.bridges.pipecat.recording import Broker, Recording, as_bytes, stored_bytes
 
-from frameledger.fold import Conversation, fold
+from frameledger.fold import Conversation, Folding, fold
+from frameledger.frames import LLMContextEraseFrame
 from frameledger_services.client import (
     BrokerError,
     ConversationParkedError,
@@ -217,6 +218,25 @@ def test_a_second_context_is_said_in_one_error(caplog):
     recording.run(bot, lambda bot: bot.ask("Hi"))
     (line,) = [one for one in caplog.records if one.name == "frameledger.pipecat"]
     assert "uses another context" in line.message
+
+
+@pytest.mark.regression("bridge 52")
+@pytest.mark.parametrize("speaks", [False, True], ids=["written", "spoken"])
+def test_a_conversation_that_is_erased_while_its_pipeline_runs_begins_no_other_one(speaks):
+    recording, bot = Recording(), Bot([Answer(["Yes."]), Answer(["No."])], speaks=speaks)
+
+    async def play(bot):
+        await bot.ask("One")
+        await until(lambda: recording.observer._outbox.unpublished == 0)
+        recording.broker.frames.append(LLMContextEraseFrame(why="asked"))
+        await bot.ask("Two")
+
+    asyncio.run(asyncio.wait_for(_run(recording, bot, play), IN_PROCESS))
+    folding, frames = Folding(Conversation.new("call-1")), recording.broker.frames
+    steps = [folding.step(one) for one in frames]
+    later = next(place for place, one in enumerate(frames, 1) if isinstance(one, LLMContextEraseFrame))
+    assert len(steps) - later > 8
+    assert all(step is None for step in steps[later:])
 
 
 @pytest.mark.regression("bridge 15")

@@ -1,6 +1,7 @@
 """A context whose history somebody else keeps: clients write its messages, all else is followed (RA5.mirror)."""
 
 import pytest
+from tests.unit.frame_examples import EXAMPLES
 from tests.unit.rules.dsl import (
     CONTEXT,
     announce,
@@ -41,7 +42,7 @@ from tests.unit.rules.dsl import (
 from frameledger import stored
 from frameledger.effects import Cancel
 from frameledger.evolve.erasure import KNOWN_MIRRORS
-from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame
+from frameledger.frames import FRAME_TYPES, LLMContextEraseFrame, LLMMessagesAppendFrame, UnknownFrame
 from frameledger.values import replace
 
 KEPT = [mirror("m"), append("hello")]
@@ -284,6 +285,17 @@ def test_what_is_said_for_a_mirror_of_an_erased_life_is_left_out():
     later = play(mirror("n"), by("m", append("late")), by("x", append("of nobody")), onto=again)
     assert [step and step.reason for step in later.steps[-2:]] == ["mirror_superseded", None]
     assert later.steps[-1] is None
+
+
+@pytest.mark.rule("RA5.lives")
+@pytest.mark.regression("bridge 52")
+@pytest.mark.parametrize("frame_type", [*FRAME_TYPES, "pipecat/TTSStartedFrame"])
+def test_whatever_a_process_publishes_whose_conversation_was_erased_begins_no_other_one(frame_type):
+    erased = play(KEPT, LLMContextEraseFrame(why="asked"))
+    late = by("m", next((one for one in EXAMPLES if one.type == frame_type), UnknownFrame(type=frame_type)))
+    begins = frame_type in ("LLMMirrorFrame", "LLMContextEraseFrame")
+    assert (play(late, onto=erased).steps[-1] is None) == (not begins)
+    assert play(KEPT, late).steps[-1] is not None
 
 
 @pytest.mark.rule("RA5.lives")
