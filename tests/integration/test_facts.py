@@ -31,6 +31,7 @@ PAGE = Path(__file__).parents[2] / "infra" / "docs" / "sql.md"
 READER = PAGE.read_text(encoding="utf-8").split("## A reader\n")[1].split("\n## ")[0]
 IN_THE_READER = re.search(r"```sql\n(CREATE ROLE.*?)```", READER, re.DOTALL)
 DATA_SOURCE = re.search(r"```yaml\n(.*?)```", READER, re.DOTALL)
+FOR_ONE_CUSTOMER = re.search(r"```sql\n(CREATE VIEW.*?)```", READER, re.DOTALL)
 IN_GRAFANA = re.search(r"```sql\n(SELECT.*?)```", READER, re.DOTALL)
 
 
@@ -297,6 +298,19 @@ def test_a_user_with_the_role_of_a_reader_sees_all_facts_and_changes_nothing(dat
                     reader.execute("RESET default_transaction_read_only")
         finally:
             owner.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+@pytest.mark.regression("fault 160")
+def test_who_is_shown_the_conversations_of_one_customer_reads_those_alone(folded):
+    assert FOR_ONE_CUSTOMER
+    with folded.transaction(force_rollback=True):
+        folded.execute(FOR_ONE_CUSTOMER[1].replace("'acme-'", "'barge-'"))
+        expected = folded.execute("SELECT model, status FROM runs WHERE context_id = 'barge-in'").fetchall()
+        folded.execute("SET LOCAL ROLE acme")
+        assert sorted(folded.execute("SELECT model, status FROM acme_runs")) == sorted(expected) != []
+        for table in ("runs", "facts_runs"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), folded.transaction():
+                folded.execute(f"SELECT FROM {table}")
 
 
 def test_the_data_source_of_the_page_is_that_user():
