@@ -55,9 +55,14 @@ UNLIMITED: Mapping[str, str] = {
 gave the role or the database would abort a long statement each time it is tried again, or end a session that owns
 partitions. A connection that falls silent is noticed by itself."""
 
-READABLE: Mapping[str, str] = {"datestyle": "ISO", "default_transaction_isolation": "read committed"}
+READABLE: Mapping[str, str] = {
+    "datestyle": "ISO",
+    "default_transaction_isolation": "read committed",
+    "standard_conforming_strings": "on",
+}
 """Settings of every session, whatever the environment, the address, the role or the database say: psycopg reads no
-other form of times, and statements that wait for each other are written for this isolation."""
+other form of times, statements that wait for each other are written for this isolation, and those with a backslash for
+one that is a character."""
 
 LISTENERS_ASK_SECONDS = 5.0
 """A connection that only listens sends an empty query after this time without a notification, to detect a dead

@@ -13,6 +13,7 @@ from tests.support.projecting import make_topics, projecting, settings_of_its_ow
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services import database as connecting
 from frameledger_services.client import Client
+from frameledger_services.settings import Settings
 from frameledger_services.store import migration
 
 SETTINGS = {"datestyle": "SQL, DMY", "default_transaction_isolation": "serializable"}
@@ -78,3 +79,27 @@ def test_the_encoding_is_ours_whatever_environment_and_address_have(settings, da
         address = SecretStr(make_conninfo(database, client_encoding="latin1"))
         settings = settings.model_copy(update={"database_url": address})
     assert asyncio.run(stored(settings)) == "日本"
+
+
+@pytest.mark.regression("fault 161")
+def test_backslashes_are_characters_whatever_the_database_has(database, empty_database):
+    """In statements of migrations and of services."""
+    with psycopg.connect(empty_database, autocommit=True) as superuser:
+        superuser.execute(
+            sql.SQL("ALTER DATABASE {} SET standard_conforming_strings = off").format(
+                sql.Identifier(superuser.info.dbname)
+            )
+        )
+    migration.migrate(empty_database)
+    bodies = (
+        "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
+    )
+    printed_alike = make_conninfo(empty_database, options="-c standard_conforming_strings=on")
+    with psycopg.connect(printed_alike) as migrated, psycopg.connect(database) as other:
+        assert sorted(migrated.execute(bodies)) == sorted(other.execute(bodies))
+
+    async def length():
+        async with await connecting.connect(Settings(database_url=empty_database), "test") as session:
+            return await (await session.execute(r"SELECT length('\s')")).fetchone()
+
+    assert asyncio.run(length()) == (2,)

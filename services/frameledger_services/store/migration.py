@@ -29,6 +29,8 @@ _UNLIMITED = """
     SELECT set_config(name, '0', true) FROM unnest(%s::text[]) AS name WHERE current_setting(name, true) IS NOT NULL
 """
 
+_BACKSLASHES = "SET LOCAL standard_conforming_strings = on"
+
 LOCK_SECONDS = 5
 """How long a statement waits for a table. Behind it all others wait for that table too, so it is given up then."""
 
@@ -68,6 +70,7 @@ def _migrate(address: str) -> Migrated:
     with _opened(address) as connection:
         # A limit of the role or the database would abort a change of a large table each time it is tried.
         connection.exec_driver_sql(_UNLIMITED, (list(database.UNLIMITED),))
+        connection.exec_driver_sql(_BACKSLASHES)
         connection.exec_driver_sql(_ONE_AT_A_TIME)
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
         before, compatible_from = _found(connection)
@@ -94,7 +97,7 @@ def script() -> str:
     """Returns the SQL by which an administrator can do in an empty database what `migrate` does."""
     written = io.StringIO()
     command.upgrade(_alembic(output=written), schema.REVISION, sql=True)
-    return written.getvalue()
+    return written.getvalue().replace("BEGIN;\n", f"BEGIN;\n\n{_BACKSLASHES};\n", 1)
 
 
 def _found(connection: Connection) -> tuple[str | None, str | None]:
@@ -146,7 +149,7 @@ def _alembic(**attributes: Any) -> Config:
 _HOLDERS = f"""
     SELECT
         pid, application_name, usename, extract(epoch FROM clock_timestamp() - xact_start)::integer,
-        left(regexp_replace(query, '\\s+', ' ', 'g'), 60)
+        left(regexp_replace(query, '[[:space:]]+', ' ', 'g'), 60)
     FROM pg_stat_activity
     WHERE pid <> pg_backend_pid() AND xact_start IS NOT NULL AND pid IN (
         SELECT locks.pid
