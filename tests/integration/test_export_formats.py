@@ -168,6 +168,19 @@ def test_an_export_that_cannot_be_written_says_where_and_why(run, tmp_path):
     assert (ran.returncode, ran.stderr) == (1, "The output cannot be written: No space left on device.\n")
 
 
+@pytest.mark.regression("fault 163")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a file that is always full")
+@pytest.mark.parametrize("full", ["frames", "calls"])
+def test_a_full_disk_leaves_no_part_of_parquet_files(tmp_path, full):
+    pytest.importorskip("pyarrow.parquet")
+    from frameledger_services.transfer.parquet import Parquet
+
+    (tmp_path / f"{full}.parquet.part").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"), Parquet(None, tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_events_of_a_conversation_are_its_frames(run, database):
     events = json.loads(run("export", "barge-in", "--format", "cloudevents").stdout)
     with psycopg.connect(database) as connection:

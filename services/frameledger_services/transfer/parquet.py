@@ -8,6 +8,7 @@ some thousand to a row group, so memory does not grow with what is exported.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -61,16 +62,29 @@ class Parquet:
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._files = [_File(self._folder, name, table) for name, table in FILES.items()]
+        try:
+            for file in self._files:
+                file.open()
+        except BaseException:
+            self._discard()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            if error is None:
+                for file in self._files:
+                    file.close()
+                for file in self._files:
+                    file.finish()
+        finally:
+            self._discard()
+
+    def _discard(self) -> None:
         for file in self._files:
-            file.close(keep=error is None)
-        if error is None:
-            for file in self._files:
-                file.finish()
+            file.discard()
 
     async def export(self, head: Exported, pages: Pages) -> None:
         """Write the rows of one conversation; `pages` are not used."""
@@ -90,9 +104,12 @@ class _File:
         self.path = folder / f"{name}.parquet"
         self._unfinished = folder / f"{name}.parquet.part"
         self._schema = _schema(table)
-        self._writer = parquet.ParquetWriter(self._unfinished, self._schema, compression="zstd")
+        self._writer: Any = None
         self._rows: list[tuple[Any, ...]] = []
         self._bytes = 0
+
+    def open(self) -> None:
+        self._writer = parquet.ParquetWriter(self._unfinished, self._schema, compression="zstd")
 
     def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
         self._rows += rows
@@ -100,15 +117,22 @@ class _File:
         if len(self._rows) >= ROWS_OF_A_GROUP or self._bytes >= BYTES_OF_A_GROUP:
             self._write()
 
-    def close(self, *, keep: bool) -> None:
-        if keep and self._rows:
+    def close(self) -> None:
+        if self._rows:
             self._write()
         self._writer.close()
-        if not keep:
-            self._unfinished.unlink(missing_ok=True)
 
     def finish(self) -> None:
         self._unfinished.replace(self.path)
+
+    def discard(self) -> None:
+        """Delete what is unfinished; nothing is once it has its name."""
+        if self._writer is not None and self._writer.is_open:
+            with suppress(OSError):
+                # It ends the file first, for which there may be no space.
+                self._writer.close()
+            self._writer.is_open = False
+        self._unfinished.unlink(missing_ok=True)
 
     def _write(self) -> None:
         columns = zip(*self._rows, strict=True)
