@@ -13,9 +13,10 @@ from uuid import UUID
 from psycopg.rows import class_row
 
 from frameledger_services.database_types import Connection
+from frameledger_services.store import rows_by_version
 
 FETCH_ROWS = 500
-"""Rows that are fetched at once where there may be millions."""
+"""Rows without payloads that are fetched at once where there may be millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ async def lost_frames(connection: Connection, lost: Sequence[LostRange]) -> Asyn
     """Yields the stored frames that the log lost, of each partition in the order of their offsets. In the caller's
     transaction. Scans the table once."""
     async with connection.cursor(name="lost", row_factory=class_row(LostFrame)) as cursor:
-        cursor.itersize = FETCH_ROWS
+        cursor.itersize = rows_by_version.FETCH_ROWS
         await cursor.execute(
             f"""
             SELECT

@@ -11,8 +11,8 @@ from frameledger_services.database_types import Connection
 
 Row = tuple[Any, ...]
 
-FETCH_ROWS = 500
-"""Rows that are fetched at once where there may be millions."""
+FETCH_ROWS = 32
+"""Rows that are fetched at once where there may be millions, each as large as a record."""
 
 
 class RowsByVersion(Protocol):

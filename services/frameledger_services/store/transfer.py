@@ -168,7 +168,7 @@ async def table_rows(
     connection: Connection, table: Table, context_id: str
 ) -> AsyncGenerator[list[tuple[Any, ...]], None]:
     """Yields the rows of a conversation in one of the tables that have a `context_id`, in the order of their key and by
-    the columns of `stored_rows.names`, some hundred at a time. JSON and uuids are text."""
+    the columns of `stored_rows.names`, a few at a time. JSON and uuids are text."""
     columns = ", ".join(
         f'"{name}"::text' if type_name(table, name) in ("json", "uuid") else f'"{name}"'
         for name in stored_rows.names(table)
