@@ -16,6 +16,7 @@ from tests.support.batches import (
     folded,
     project,
 )
+from tests.support.tiers import every
 
 from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
 from frameledger_services.cli.terminal.output import WIDTH_OF_A_FILE
@@ -38,7 +39,7 @@ def refused(result, *words):
     return result.stderr
 
 
-@pytest.mark.parametrize("path", HISTORIES[::4], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", every(3, HISTORIES[::4]), ids=lambda path: path.stem)
 def test_show_gives_the_context_at_every_version(filled, command, path):
     contexts, _ = folded(path)
     for version in {0, 1, len(contexts) // 2, len(contexts) - 1}:

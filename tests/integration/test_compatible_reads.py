@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from tests.support.batches import HISTORIES, Log, folded, project
 from tests.support.databases import made
-from tests.support.tiers import long
+from tests.support.tiers import every
 
 from frameledger.context import LLMContext
 from frameledger_services.store import (
@@ -62,7 +62,7 @@ def address(database_server, migrated_template):
         yield found
 
 
-READ = [path if number % 6 == 0 else long(path) for number, path in enumerate(HISTORIES)]
+READ = every(6, HISTORIES)
 
 
 def ask(address, read, *arguments):

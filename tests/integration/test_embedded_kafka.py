@@ -56,6 +56,7 @@ def test_records_are_there_after_sigkill_under_another_port(tmp_path):
     assert list((tmp_path / "kafka" / "tmp").iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.regression("journey 70")
 def test_any_path_can_be_that_of_a_broker_in_any_locale(tmp_path, monkeypatch):
     monkeypatch.setenv("LC_ALL", "C")

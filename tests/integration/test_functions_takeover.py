@@ -13,6 +13,7 @@ from tests.support.function_harness import (
     stage_settings,  # noqa: F401  # a fixture
     talking,
 )
+from tests.support.tiers import long
 
 from frameledger import derived
 from frameledger.frames import FunctionCallInProgressFrame
@@ -65,7 +66,7 @@ def test_a_worker_that_dies_leaves_an_unsafe_call_ambiguous_and_a_safe_one_to_th
 
 @pytest.mark.parametrize(
     ("kind", "ending", "words"),
-    [("timekeeper", "failed", "was not run"), ("functions", "ambiguous", "Do not call it again")],
+    [long("timekeeper", "failed", "was not run"), ("functions", "ambiguous", "Do not call it again")],
 )
 def test_an_unsafe_handler_never_begins_where_somebody_had_started_the_call(settings, kind, ending, words):
     registry, ran = FunctionRegistry(), []

@@ -30,7 +30,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 
-EXAMPLES = 6
+EXAMPLES = 4
 """Of each operation: right ones and wrong ones."""
 
 KNOWN = ("barge-in-x", "parallel-tools-x", "acme/1")

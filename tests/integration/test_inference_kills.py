@@ -182,6 +182,7 @@ def test_a_worker_that_was_frozen_beyond_its_lease_is_not_heard_any_more(road, s
     }
 
 
+@pytest.mark.long
 def test_a_worker_that_is_frozen_in_the_middle_of_publishing_speaks_into_a_run_that_is_over(road, settings):
     """What it had been given to publish before its lease was over goes out when it wakes: it is on the log, ignored."""
     with (

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.plans import Explaining, nodes
+from tests.support.tiers import long
 
 from frameledger_services.store import outbox
 
@@ -53,8 +54,8 @@ async def blocks(connection):
     return (await (await connection.execute(BLOCKS)).fetchone())[0]
 
 
-PLANS = pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
-ANALYZED = pytest.mark.parametrize("analyzed", [False, True])
+PLANS = pytest.mark.parametrize("plan", [long("force_custom_plan"), "force_generic_plan"])
+ANALYZED = pytest.mark.parametrize("analyzed", [False, long(True)])
 
 
 @PLANS

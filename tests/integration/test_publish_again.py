@@ -108,6 +108,7 @@ def test_a_publisher_who_tries_again_while_the_database_is_killed_says_nothing_t
     assert (said.version, said.outcome, said.repeated) == (2, "applied", True)
 
 
+@pytest.mark.long
 @pytest.mark.regression("journey 1")
 def test_a_database_that_is_away_is_waited_for(log, tmp_path):
     async def scenario(settings, database):

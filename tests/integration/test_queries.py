@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.support import rows
 from tests.support.batches import Log, project
+from tests.support.tiers import every
 
 HISTORIES = sorted((ROOT / "tests" / "histories").glob("*.jsonl"))
 COLUMNS = 120
@@ -29,7 +30,7 @@ def values(history: Path) -> list[bytes]:
     return history.read_bytes().splitlines()
 
 
-@pytest.mark.parametrize("history", HISTORIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("history", every(4, HISTORIES), ids=lambda path: path.stem)
 def test_the_context_at_every_version_is_the_fold_of_so_many_frames(transaction, history):
     expected = rows.write(transaction, history.stem, values(history))
     found = [context_at(transaction, history.stem, version) for version in range(len(expected))]

@@ -18,6 +18,7 @@ from tests.support.batches import (
     folded,
     project,
 )
+from tests.support.tiers import every
 from typer.testing import CliRunner
 
 from frameledger.evolve import changes
@@ -162,7 +163,7 @@ def who(message):
     return message.get("role") or message.get("llm")
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", every(4, HISTORIES), ids=lambda path: path.stem)
 def test_it_has_every_frame_and_a_line_fits_a_hundred_columns(filled, command, path):
     _, steps = folded(path)
     entries = [json.loads(line) for line in command(filled, "timeline", path.stem, "--json").splitlines()]

@@ -8,6 +8,7 @@ from psycopg import AsyncConnection, IsolationLevel
 from tests.support.batches import HISTORIES, histories_interleaved, project
 from tests.support.databases import made
 from tests.support.tampering import changed, rechained
+from tests.support.tiers import long
 
 from frameledger_services.audit.verify import verify
 from frameledger_services.store import frame_pages, tables
@@ -29,7 +30,7 @@ def everything(address):
         return [row[0] for row in connection.execute("SELECT context_id FROM contexts").fetchall()]
 
 
-@pytest.mark.parametrize(("page", "sizes"), [(3, (5_000,)), (500, (100,))])
+@pytest.mark.parametrize(("page", "sizes"), [(3, (5_000,)), long(500, (100,))])
 def test_nothing_differs_in_what_the_projector_wrote(database, monkeypatch, page, sizes):
     monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     project(database, histories_interleaved(), sizes=sizes)

@@ -61,6 +61,7 @@ def test_whatever_step_a_worker_is_killed_at_another_does_its_work(office):
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_a_worker_that_is_killed_while_it_takes_over_is_taken_over_itself(office):
     async def scenario():
         desk = Desk()
@@ -99,6 +100,7 @@ def test_a_worker_that_was_frozen_beyond_its_lease_stops_its_jobs_and_publishes_
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office, kafka):
     """The broker is frozen, and comes back. Meanwhile heartbeats renew the lease, as they would for however long: the
     test waits for one of them, and not for the end of a lease, which a busy machine may bring about."""

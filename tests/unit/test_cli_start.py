@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from tests.support.tiers import long
 from typer.testing import CliRunner
 
 from frameledger_services import cli
@@ -58,9 +59,9 @@ def test_version_and_help_import_no_command(argument):
     ("command", "needs"),
     [
         ("config", {"psycopg", "pydantic"}),
-        ("transcript", {"psycopg", "pydantic"}),
-        ("list", {"psycopg", "pydantic"}),
-        ("logs", {"psycopg", "pydantic"}),
+        long("transcript", {"psycopg", "pydantic"}),
+        long("list", {"psycopg", "pydantic"}),
+        long("logs", {"psycopg", "pydantic"}),
         ("publish", {"aiokafka", "psycopg", "pydantic"}),
     ],
 )
