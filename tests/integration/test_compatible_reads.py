@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+from secrets import token_hex
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 from tests.support.batches import HISTORIES, Log, folded, project
 from tests.support.databases import made
+from tests.support.plans import Explaining
 from tests.support.tiers import every
 
 from frameledger.context import LLMContext
@@ -20,11 +23,22 @@ from frameledger_services.store import (
 )
 from frameledger_services.store.shown_messages import CLIENT
 
-SAID = {
+SAID: dict[str, Any] = {
     "type": "LLMMessagesAppendFrame",
     "id": "said",
     "messages": [{"role": "user", "content": "One."}, {"role": "user", "content": "Two."}],
     "metadata": {CLIENT: {"run_id": "run-of-theirs", "message_ids": ["m1", "m2"]}},
+}
+
+REWRITTEN: list[dict[str, Any]] = [
+    SAID,
+    {"type": "LLMMessageRewriteFrame", "position": 1, "message": {"role": "user", "content": "First."}},
+]
+
+REPLACED: dict[str, Any] = {
+    "type": "LLMMessagesUpdateFrame",
+    "messages": [{"role": "user", "content": f"{number} {token_hex(500)}"} for number in range(300)],
+    "metadata": {CLIENT: {"message_ids": [f"m{number}" for number in range(300)]}},
 }
 
 CALL = {"function_name": "look", "tool_call_id": "c1"}
@@ -53,7 +67,9 @@ def address(database_server, migrated_template):
     for path in HISTORIES:
         for line in path.read_bytes().splitlines():
             log.add(path.stem, line)
-    log.add("theirs", json.dumps(SAID).encode())
+    for name, said in {"theirs": [SAID], "corrected": REWRITTEN, "replaced": [REPLACED]}.items():
+        for one in said:
+            log.add(name, json.dumps(one).encode())
     for name, (result, _) in RESULTS.items():
         for frame in (*CALLED, result):
             log.add(name, json.dumps(frame).encode())
@@ -125,6 +141,24 @@ def test_a_message_has_the_id_that_its_client_gave_it(address):
     assert ask(address, client_requests.message_ids_of, "theirs", 1) == ["m1", "m2"]
     for nobody in (("theirs", 999), ("nowhere", 1), (HISTORIES[0].stem, 1)):
         assert ask(address, client_requests.message_ids_of, *nobody) == []
+
+
+@pytest.mark.regression("gateway 98")
+def test_a_message_keeps_its_id_when_one_before_it_is_rewritten(address):
+    shown = ask(address, shown_messages.shown_messages, "corrected", 2)
+    assert [(one.client_id, one.message["content"]) for one in shown] == [(None, "First."), ("m2", "Two.")]
+
+
+@pytest.mark.regression("gateway 97")
+def test_a_history_that_came_in_one_frame_is_read_without_reading_that_frame_for_each_message(address):
+    async def read(connection):
+        explaining = Explaining(connection, "ANALYZE, BUFFERS, FORMAT JSON")
+        shown = await shown_messages.shown_messages(explaining, "replaced", 1)
+        return shown, explaining.plan["Shared Hit Blocks"] + explaining.plan["Shared Read Blocks"]
+
+    shown, blocks = ask(address, read)
+    assert [one.client_id for one in shown] == [f"m{number}" for number in range(300)]
+    assert blocks < 10 * len(shown)
 
 
 @pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)

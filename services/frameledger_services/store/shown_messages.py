@@ -61,10 +61,15 @@ async def written_after(
 async def shown_messages(connection: Connection, context_id: str, version: int) -> list[ShownMessage]:
     """Returns the messages of a conversation at a version, in order; none of one that does not exist."""
     cursor = await connection.execute(_MESSAGES, {"id": context_id, "version": version, "client": CLIENT})
-    return [
-        ShownMessage(era, position, run_id, _nth(ids, ordinal), loads(message))
-        for era, position, run_id, message, ordinal, ids in await cursor.fetchall()
-    ]
+    ids: dict[int, Any] = {}
+    shown = []
+    for written_at, ordinal, frame_ids, valid_to, era, position, run_id, message in await cursor.fetchall():
+        if ordinal == 0:
+            ids[written_at] = frame_ids
+        if valid_to > version:
+            client_id = _nth(ids[written_at], ordinal)
+            shown.append(ShownMessage(era, position, run_id, client_id, loads(message)))
+    return shown
 
 
 def _nth(ids: Any, ordinal: int) -> str | None:
@@ -72,19 +77,26 @@ def _nth(ids: Any, ordinal: int) -> str | None:
     return id_ if isinstance(id_, str) else None
 
 
-# An operator cannot look into JSON with an escape that is no text: such a frame's messages go without their ids.
+# With the rows of messages that have been rewritten since: the ids of a frame are those of all that it wrote. They are
+# read with its first message alone, since a frame may have written thousands. An operator cannot look into JSON with an
+# escape that is no text: such a frame's messages go without their ids.
 _MESSAGES = r"""
-    SELECT said.era, said.position, said.run_id, said.message::text,
-        row_number() OVER (PARTITION BY said.valid_from ORDER BY said.position) - 1 AS ordinal,
-        CASE WHEN frame.payload::text !~ '\\u(0000|[dD][89a-fA-F])'
-            THEN frame.payload #> ARRAY['metadata', %(client)s, 'message_ids'] END AS ids
-    FROM messages AS said
-    LEFT JOIN frames AS frame
-        ON frame.context_id = said.context_id AND frame.version = said.valid_from
-        AND frame.type IN ('LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame', 'LLMContextFrame')
-    WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, %(version)s)
-        AND said.valid_from <= %(version)s AND said.valid_to > %(version)s
-    ORDER BY said.position
+    SELECT valid_from, ordinal,
+        CASE WHEN ordinal <> 0 THEN NULL WHEN payload::text !~ '\\u(0000|[dD][89a-fA-F])'
+            THEN payload #> ARRAY['metadata', %(client)s, 'message_ids'] END,
+        valid_to, era, position, run_id,
+        CASE WHEN valid_to > %(version)s THEN message::text END
+    FROM (
+        SELECT said.*, frame.payload,
+            row_number() OVER (PARTITION BY said.valid_from ORDER BY said.position) - 1 AS ordinal
+        FROM messages AS said
+        LEFT JOIN frames AS frame
+            ON frame.context_id = said.context_id AND frame.version = said.valid_from
+            AND frame.type IN ('LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame', 'LLMContextFrame')
+        WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, %(version)s)
+            AND said.valid_from <= %(version)s
+    ) AS written
+    ORDER BY position, valid_from
 """
 
 _WRITTEN = """
