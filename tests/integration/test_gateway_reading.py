@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from urllib.parse import quote
@@ -19,6 +20,7 @@ from tests.support.gateway import with_app
 from frameledger.record import decode
 from frameledger_services.gateway.access import tokens
 from frameledger_services.gateway.parameters import INT64_MAX
+from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings
 
 NAMES = [path.stem for path in HISTORIES]
@@ -339,6 +341,23 @@ def test_a_context_comes_as_the_request_of_a_provider(filled):
         assert await refused(http, path_of("parallel-tools"), form="mine") == "bad-parameter"
 
     with_app(filled, ask)
+
+
+@pytest.mark.regression("gateway 99")
+def test_the_request_of_a_provider_is_not_made_in_the_event_loop(filled, monkeypatch):
+    create, threads = plugins.create, []
+
+    def noted(*arguments):
+        threads.append(threading.current_thread())
+        return create(*arguments)
+
+    async def ask(http):
+        await good(http, path_of("parallel-tools"), form="openai")
+
+    monkeypatch.setattr(plugins, "create", noted)
+    with_app(filled, ask)
+    assert len(threads) == 1
+    assert threading.current_thread() not in threads
 
 
 def test_conversations_are_listed_in_pages_the_newest_first(filled, connection):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -185,17 +186,22 @@ def _wanted(request: Request, context_id: str) -> WantedContext:
 async def _as_request(request: Request, parts: Parts, context_id: str, form: str) -> Response:
     head = await head_of(parts, context_id, version=VERSION.of(request), time=AT.of(request))
     stored = await parts.database.read(stored_contexts.context, context_id, head.version)
-    try:
+
+    def rendered() -> bytes:
         model = plugins.create(form, plugins.unspoken(parts.settings))
-        rendered = model.request(
+        return model.request(
             stored.context, prompt_caching=stored.prompt_caching, cancel_tools=(), answers=stored.answers
-        )
+        ).content
+
+    try:
+        # In a thread: the first one imports the provider's client, and a context may have megabytes.
+        content = await asyncio.to_thread(rendered)
     except NoSuchProviderError as error:
         raise ProblemError("bad-parameter", f"form: {error}") from error
     except ProviderError as error:
         raise no_such_form(request, context_id, error) from error
     headers = {**REVALIDATED, "ETag": tag(head)}
-    return Response(rendered.content, media_type=JSON, headers=headers)
+    return Response(content, media_type=JSON, headers=headers)
 
 
 def no_such_form(request: Request, context_id: str, error: FrameledgerError) -> ProblemError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -86,8 +87,11 @@ async def _run_request(parts: Parts, request: Request) -> Response:
     run_id = await _whole_run_id(parts, context_id, RUN.in_path_of(request))
     try:
         recorded = await parts.database.read(recorded_request.recorded_request, context_id, run_id)
-        rebuilt = recorded_request.rebuild(
-            recorded, lambda provider: plugins.create(provider, plugins.unspoken(parts.settings))
+        # In a thread, as `contexts` does.
+        rebuilt = await asyncio.to_thread(
+            recorded_request.rebuild,
+            recorded,
+            lambda provider: plugins.create(provider, plugins.unspoken(parts.settings)),
         )
     except (NoRequestError, NoSuchProviderError, ProviderError) as error:
         raise contexts.no_such_form(request, context_id, error) from error
