@@ -244,6 +244,11 @@ EVENTS: Mapping[str, Event] = {
     "timekeeper.not_counted": Event(
         "warning", "Open work cannot be counted. Its metrics keep their values.", _WAIT
     ),
+    "timekeeper.rule_timed_out": Event(
+        "warning",
+        "The database did not say in time what is overdue by one of the rules. It is asked again.",
+        "If it goes on, look for a transaction that somebody left open.",
+    ),
     "timekeeper.not_purged": Event(
         "warning",
         "Old claims and workers could not be deleted in time. It is tried again a minute later.",

@@ -1,5 +1,6 @@
 """Calls that no worker starts are claimed, nominally started and answered, once, whichever process dies in between."""
 
+import psycopg
 import pytest
 from tests.support.timekeeping import FAR, PAST, at_desk, limits
 from tests.unit.rules.dsl import ask, begin, committed, context, end, finish, interrupt, result, start
@@ -52,6 +53,25 @@ def test_an_unserved_call_is_answered_as_not_available(database):
         assert await desk.texts(CTX) == ["calls a", f'"{NOT_AVAILABLE}"']
         assert await desk.settle(NOBODY) == []
         assert await claim_of(desk) == ("keeper", 1, "over")
+
+    at_desk(database, test)
+
+
+@pytest.mark.regression("fault 158")
+def test_a_claim_that_somebodys_transaction_locks_holds_up_no_other_rule(database):
+    on = limits(call_unserved=PAST, call_unstarted=PAST, run_silent=PAST)
+
+    async def test(desk):
+        await desk.say(CTX, calls("a"))
+        await desk.lives("worker")
+        await desk.claimed_call(CTX, "a", "worker")
+        await desk.dies("worker")
+        await desk.say("other", ask())
+        await desk.execute("SET statement_timeout = '1s'")
+        async with await psycopg.AsyncConnection.connect(database) as somebody:
+            await somebody.execute("SELECT FROM claims FOR UPDATE")
+            assert await desk.settle(on) == [("run_silent", "applied")]
+        assert await desk.settle(on) == [("call_start", "applied")]
 
     at_desk(database, test)
 
