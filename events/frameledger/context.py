@@ -259,6 +259,9 @@ def _messages(messages: Iterable[object] | None, *, copy: bool = True) -> tuple[
 
 
 def _message(message: object, copy: bool) -> LLMContextMessage:
+    if not copy and type(message) is dict and "llm" not in message:
+        # Most are so. The tests below take as long as it takes to parse a message.
+        return message
     if isinstance(message, LLMSpecificMessage):
         return LLMSpecificMessage(message.llm, json_copy(message.message)) if copy else message
     if not isinstance(message, Mapping):
