@@ -36,7 +36,8 @@ FOLD_VERSION = 12
 11: a response of which a part was written before the user spoke stays as it was said; an `error` beside a result of
    null is the result.
 12: a worker's deadline for a call that was interrupted requests no run of its own; any frame may name the mirror whose
-   process publishes it, and is left out after an erasure that ended that mirror.
+   process publishes it, and is left out after an erasure that ended that mirror; a `call_id` beside a `tool_call_id` of
+   null names the call.
 """
 
 

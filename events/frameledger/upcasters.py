@@ -66,15 +66,16 @@ def start_interruption_frame(frame: JsonObject) -> JsonObject:
 
 
 def result_with_call_id(frame: JsonObject) -> JsonObject:
-    """The `call_id` of a `FunctionCallResultFrame` reads as its `tool_call_id`, unless it has one."""
-    if _is_result(frame) and "call_id" in frame and "tool_call_id" not in frame:
+    """The `call_id` of a `FunctionCallResultFrame` reads as its `tool_call_id`, unless it has one: null is none, as it
+    is written by what writes every field."""
+    if _is_result(frame) and "call_id" in frame and frame.get("tool_call_id") is None:
         return {**_without(frame, "call_id"), "tool_call_id": frame["call_id"]}
     return frame
 
 
 def result_with_error(frame: JsonObject) -> JsonObject:
     """The `error` of a `FunctionCallResultFrame` reads as its result `{"error": ...}`,
-    unless it has one: null is none (R3.2), as it is written by what writes every field."""
+    unless it has one: null is none here, too (R3.2)."""
     if _is_result(frame) and frame.get("error") is not None and frame.get("result") is None:
         return {**_without(frame, "error"), "result": {"error": frame["error"]}}
     return frame

@@ -67,6 +67,18 @@ OLD_TO_NEW = [
         marks=pytest.mark.regression("fault 135"),
         id="error-outranks-null",
     ),
+    pytest.param(
+        {
+            "type": "FunctionCallResultFrame",
+            "call_id": "c",
+            "tool_call_id": None,
+            "function_name": "f",
+            "result": 1,
+        },
+        {"type": "FunctionCallResultFrame", "tool_call_id": "c", "function_name": "f", "result": 1},
+        marks=pytest.mark.regression("fault 141"),
+        id="call-id-outranks-null",
+    ),
     pytest.param({"type": "LLMRunFrame", "id": 17}, {"type": "LLMRunFrame"}, id="counter-is-no-id"),
     pytest.param({"type": "LLMRunFrame", "id": 1.5}, {"type": "LLMRunFrame"}, id="fraction-is-no-id"),
     pytest.param({"type": "Later", "v": 2, "id": 17}, {"type": "Later", "v": 2}, id="counter-of-any-version"),
