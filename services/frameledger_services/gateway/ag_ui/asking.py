@@ -71,36 +71,49 @@ class Question:
         if not unused:
             raise conversation_gate.busy(self.run_request.thread_id, conversation_gate.CHANGING)
         thread = await self._with_tools(await self._wait_until_free())
-        conversation = self.run_request.conversation
-        results = answers.of_calls(thread, conversation)
+        results = answers.of_calls(thread, self.run_request.conversation)
         facts = await self._client_calls()
         if not results and (settled_version := await self._settled_by_another(thread, facts)) is not None:
             # Another client answered first: this client gets what followed from that answer.
             return AskedRun(settled_version, self.run_request.run_id, is_answer=True)
         thread = await self._without_abandoned(thread, results, facts)
-        rest = answers.without(conversation, {one.tool_call_id for one in results.values()})
-        plan = await self._plan(thread.messages, rest, facts)
+        plan = await self._plan(thread.messages, self._without_answers(results), facts)
         if (answered := await self._answer(thread, results)) is not None:
-            # What else was said was said before the answers were known, and comes behind them. A history that
-            # replaces the one with the results has them itself.
-            if plan.kind == "replace":
-                plan = await self._plan(thread.messages, conversation, facts)
-            if plan.kind == "replace" or plan.messages:
-                await self._publish_plan(thread, plan, unused[0], expects=False)
+            await self._say_behind(thread, plan, facts, unused[0])
             return answered
         if results:
             # Their calls have no place in the history any more: they are messages like others.
-            plan = await self._plan(thread.messages, conversation, facts)
+            plan = await self._plan(thread.messages, self.run_request.conversation, facts)
         if self.run_request.resume and plan.kind == "append" and not plan.messages:
             # These answers were given before, and there is nothing else to say.
             return AskedRun(thread.version, self.run_request.run_id)
+        return await self._say(thread, plan, facts, unused)
+
+    async def _say(
+        self, thread: Thread, plan: history.Plan, facts: Collection[str], unused: Sequence[str]
+    ) -> AskedRun:
+        """Publish what is new, and compare the histories again as often as another client publishes in between."""
         for what in unused[: conversation_gate.TRIES]:
             asked_run = await self._publish_plan(thread, plan, what)
             if asked_run is not None:
                 return asked_run
             thread = await self._with_tools(await self._wait_until_free())
-            plan = await self._plan(thread.messages, conversation, facts)
+            plan = await self._plan(thread.messages, self.run_request.conversation, facts)
         raise conversation_gate.busy(self.run_request.thread_id, conversation_gate.CHANGING)
+
+    async def _say_behind(
+        self, thread: Thread, plan: history.Plan, facts: Collection[str], what: str
+    ) -> None:
+        """Publish, behind the answers, what else was said: that was before they were known. A history that replaces the
+        one with the answers has them itself."""
+        if plan.kind == "replace":
+            plan = await self._plan(thread.messages, self.run_request.conversation, facts)
+        if plan.kind == "replace" or plan.messages:
+            await self._publish_plan(thread, plan, what, expects=False)
+
+    def _without_answers(self, results: Mapping[CallKey, Message]) -> list[Message]:
+        """Returns the messages of the request that are none of these results."""
+        return answers.without(self.run_request.conversation, {one.tool_call_id for one in results.values()})
 
     async def _plan(
         self, stored: Sequence[ShownMessage], sent: Sequence[Message], facts: Collection[str]
@@ -228,12 +241,14 @@ class Question:
         """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
         it replaces the history, all of them, since their place goes. Returns the state of the conversation
         afterwards."""
-        rest = answers.without(self.run_request.conversation, {one.tool_call_id for one in results.values()})
+        is_replaced = False
+        if thread.waiting:
+            plan = await self._plan(thread.messages, self._without_answers(results), facts)
+            is_replaced = plan.kind == "replace"
         left = call_settlement.abandoned(
             thread.waiting,
             lambda call: (call.tool_call_id, call.requested_version) in results,
-            is_replaced=bool(thread.waiting)
-            and (await self._plan(thread.messages, rest, facts)).kind == "replace",
+            is_replaced=is_replaced,
         )
         for call in left:
             await self._publish(self.frames.cancellation(call), None)
