@@ -9,13 +9,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 
+from frameledger_services.cli import local_request
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal import suggestion
 from frameledger_services.settings import Settings
 from frameledger_services.telemetry.health import AWAY, CHECK_SECONDS, OK
-
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Without the proxies of the environment, which do not reach this machine."""
 
 WITHIN = 2 * CHECK_SECONDS
 """Timeout in seconds. A process whose own check of a server times out answers after half of it."""
@@ -77,7 +75,7 @@ def _services(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
 def _ask(address: str) -> dict[str, str]:
     """Returns the checks that failed, or all checks if none failed."""
     try:
-        with _OPENER.open(address, timeout=WITHIN) as answer:
+        with local_request.asked(address, WITHIN) as answer:
             body = answer.read()
     except urllib.error.HTTPError as refusal:
         with refusal:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from frameledger_services.cli import local_request
 from frameledger_services.telemetry.metrics import PROJECTOR_BATCH_DURATION, PROJECTOR_BATCH_FRAMES
-
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Without the proxies of the environment, which do not reach this machine."""
 
 ANSWER_SECONDS = 2.0
 
@@ -83,7 +79,7 @@ def parsed(texts: Iterable[str]) -> Stages | None:
 
 def _fetched(address: str) -> str | None:
     try:
-        with _OPENER.open(address, timeout=ANSWER_SECONDS) as answer:
+        with local_request.asked(address, ANSWER_SECONDS) as answer:
             return str(answer.read(), "utf-8", "replace")
     except (OSError, ValueError):
         return None
