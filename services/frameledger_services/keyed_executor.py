@@ -66,6 +66,11 @@ class KeyedExecutor:
         """How many more jobs may be submitted: `slots` less those that run or wait for their turn."""
         return self._slots - self._used
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job runs or waits for its turn."""
+        return self._used > 0
+
     async def wait_for_slot(self) -> None:
         """Returns once a slot is free."""
         while self.free_slots < 1:
@@ -73,7 +78,7 @@ class KeyedExecutor:
 
     async def join(self) -> None:
         """Returns once no job runs and none waits."""
-        while self._used:
+        while self.is_busy:
             await self._next_change()
 
     def submit(self, key: Hashable, job: Job) -> Ticket:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from contextlib import suppress
 
 import pytest
 from aiokafka.errors import GroupCoordinatorNotAvailableError
@@ -20,7 +21,7 @@ from frameledger.record import Outgoing
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.functions import FunctionService
-from frameledger_services.work import CALLS, RUNS, Worker
+from frameledger_services.work import CALLS, RUNS, Worker, in_flight
 from frameledger_services.work.cancellations import Cancelled, follow
 
 
@@ -118,9 +119,15 @@ def test_a_draining_worker_finishes_what_it_can_and_releases_the_rest(office):
     asyncio.run(scenario())
 
 
-def test_work_that_does_not_stop_is_cancelled_when_the_time_is_over(office):
+@pytest.mark.parametrize("cancellations", [1, pytest.param(2, marks=pytest.mark.regression("worker 121"))])
+def test_work_that_does_not_stop_is_cancelled_when_the_time_is_over(office, monkeypatch, cancellations):
+    monkeypatch.setattr(in_flight, "CANCEL_AGAIN_SECONDS", 0.1)
+
     async def stubborn(job, session):
         begun.set()
+        for _ in range(cancellations - 1):
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
         await asyncio.Event().wait()
 
     begun = asyncio.Event()

@@ -1,6 +1,7 @@
 """A service in a program: what becomes of the program's own cancellation while it ends the service."""
 
 import asyncio
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ from psycopg.pq import TransactionStatus
 from tests.bounds import IN_PROCESS
 
 from frameledger_services import work
+from frameledger_services.inference import service as inference
 from frameledger_services.inference.service import InferenceService
 from frameledger_services.providers.scripted import ScriptedLLMService
 from frameledger_services.settings import Settings
@@ -127,3 +129,24 @@ def test_an_inference_service_that_is_started_again_reads_by_connections_that_it
 
     asyncio.run(run())
     assert len(opened) == 2
+
+
+@pytest.mark.regression("worker 121")
+def test_a_stop_reaches_an_answer_whose_provider_took_the_first_cancellation_for_something_else(monkeypatch):
+    monkeypatch.setattr(inference, "CANCEL_AGAIN_SECONDS", 0.01)
+
+    async def takes_one(begun, may_end):
+        with suppress(asyncio.CancelledError):
+            begun.set()
+            await asyncio.Event().wait()
+        await may_end.wait()
+
+    async def run():
+        begun, may_end = asyncio.Event(), asyncio.Event()
+        stopping = asyncio.create_task(inference._unless(begun, takes_one(begun, may_end)))
+        stopped, _ = await asyncio.wait([stopping], timeout=IN_PROCESS)
+        may_end.set()
+        await stopping
+        return stopping in stopped
+
+    assert asyncio.run(run())

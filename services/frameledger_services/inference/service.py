@@ -15,6 +15,7 @@ from frameledger_services.inference.dependencies import PreparedRequest, RunDepe
 from frameledger_services.inference.limits import RunLimits
 from frameledger_services.inference.metrics import InferenceMetrics
 from frameledger_services.inference.run_publisher import RunPublisher
+from frameledger_services.inference.stream_closing import CLOSING_SECONDS
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
@@ -23,6 +24,9 @@ from frameledger_services.store.connections import Connections, DatabaseError
 from frameledger_services.store.contexts import NoSuchContextError, NoSuchVersionError
 from frameledger_services.telemetry import names
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
+
+CANCEL_AGAIN_SECONDS = CLOSING_SECONDS + 1.0
+"""Closing the stream may take so long after a cancellation, and another one would end that, too."""
 
 _T = TypeVar("_T")
 _log = logs.get_logger("inference")
@@ -148,8 +152,11 @@ async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T |
         async with asyncio.TaskGroup() as tasks:
             work_task, stop_task = tasks.create_task(working), tasks.create_task(stop.wait())
             await asyncio.wait((work_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
-            work_task.cancel()
             stop_task.cancel()
+            # Again: a provider may take a cancellation for something else, and go on.
+            while not work_task.done():
+                work_task.cancel()
+                await asyncio.wait((work_task,), timeout=CANCEL_AGAIN_SECONDS)
     except BaseExceptionGroup as errors:
         raise exception_groups.first(errors) from None
     return None if work_task.cancelled() else work_task.result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +19,8 @@ from frameledger_services.work.cancellations import Cancelled
 from frameledger_services.work.job import Ending, Job, Perform, Session, StopReason
 from frameledger_services.work.job_span import WorkSource, job_span
 from frameledger_services.work.lease import LeaseLostError
+
+CANCEL_AGAIN_SECONDS = 1.0
 
 C = TypeVar("C", bound=Claimed)
 
@@ -161,7 +164,8 @@ class InFlight(Generic[C]):
                 entry.job.request_stop("obsolete")
 
     async def stop_all(self, why: StopReason) -> None:
-        """Ask every job to stop, wait `grace_secs`, and cancel tasks that still run. Returns when all have ended."""
+        """Ask every job to stop, wait `grace_secs`, and cancel tasks that still run, again and again: one may take a
+        cancellation for something else. Returns when all have ended."""
         self.release_waiting()
         for entry in tuple(self._jobs.values()):
             entry.job.request_stop(why)
@@ -172,10 +176,13 @@ class InFlight(Generic[C]):
             _log.warning(
                 "worker.jobs_cancelled", worker=self._session.worker_id, why=why, jobs=len(self._jobs)
             )
-            for entry in tuple(self._jobs.values()):
-                if entry.task is not None:
-                    entry.task.cancel()
-            await self._executor.join()
+            while self._executor.is_busy:
+                for entry in tuple(self._jobs.values()):
+                    if entry.task is not None:
+                        entry.task.cancel()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CANCEL_AGAIN_SECONDS):
+                        await self._executor.join()
 
     def release_waiting(self) -> None:
         """Release jobs that have not begun."""
