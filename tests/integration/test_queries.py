@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from tests.conftest import ROOT
 from tests.support import rows
-from tests.support.batches import Log, project
+from tests.support.batches import Log, project, value_of
 from tests.support.tiers import every
 
 HISTORIES = sorted((ROOT / "tests" / "histories").glob("*.jsonl"))
@@ -171,6 +171,28 @@ def test_no_message_of_a_version_that_was_erased_is_explained(database):
         None,
         (4, True),
     ]
+
+
+@pytest.mark.regression("fault 162")
+def test_functions_find_their_tables_whatever_the_path_of_the_session_is(transaction):
+    """Another schema on it, such as that of another installation, or a temporary table."""
+    rows.write(transaction, "c", [HELLO])
+    transaction.execute("CREATE SCHEMA another; SET LOCAL search_path = another, pg_temp")
+    for place in ("another", "pg_temp"):
+        transaction.execute(f"CREATE TABLE {place}.contexts (context_id text, version bigint)")
+    for found, expected in (
+        ("public.version_at('c', now())", 1),
+        ("json_array_length(public.context_at_time('c', now()) -> 'messages')", 1),
+        ("public.explain_message('c', 1) ->> 'role'", "user"),
+    ):
+        assert value_of(transaction, f"SELECT {found}") == expected
+    looking_up = (
+        "SELECT proname FROM pg_proc JOIN pg_language ON pg_language.oid = prolang WHERE lanname = 'plpgsql'"
+    )
+    on_any_path = (
+        f"{looking_up} AND prokind = 'f' AND pronamespace = 'public'::regnamespace AND proconfig IS NULL"
+    )
+    assert transaction.execute(on_any_path).fetchall() == []
 
 
 def test_a_payload_is_kept_byte_for_byte_and_messages_as_they_were_written(transaction):

@@ -350,6 +350,27 @@ def test_an_interruption_is_shown_once_whatever_it_closes_and_drops(database):
         ]
 
 
+@pytest.mark.regression("fault 165")
+def test_what_a_client_said_meanwhile_is_not_kept_of_the_answer(database):
+    """Its messages are held until the answer is over, and written by the interruption."""
+    run = {"run_id": derived.run_id(ContextId("talk"), Version(1)), "attempt": 1}
+    held = [{"role": "assistant", "content": text} for text in ("One moment", "please")]
+    log = Log()
+    for frame in (
+        {"type": "LLMRunFrame"},
+        {"type": "LLMFullResponseStartFrame"} | run,
+        {"type": "LLMTextFrame", "text": "So"} | run,
+        {"type": "LLMMessagesAppendFrame", "messages": held, "run_llm": True, "second_input": "coalesce"},
+        {"type": "InterruptionFrame"},
+    ):
+        log.add("talk", json.dumps(frame).encode())
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        written = "SELECT text FROM messages WHERE valid_from = 5 ORDER BY position"
+        assert connection.execute(written).fetchall() == [("So",), ("One moment",), ("please",)]
+        assert connection.execute("SELECT version, kept FROM interruptions").fetchall() == [(5, "So")]
+
+
 @pytest.mark.regression("bridge 26")
 def test_an_interruption_of_a_process_that_was_replaced_is_none(database):
     log = Log()
