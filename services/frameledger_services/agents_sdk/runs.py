@@ -18,6 +18,8 @@ from frameledger_services.agents_sdk.values import (
     bounded,
     finish_reason_of,
     model_of,
+    own_call_of,
+    own_calls_of,
     text_of,
     usage_of,
 )
@@ -41,6 +43,9 @@ class Run:
     name: str = field(default_factory=lambda: str(uuid4()))
     calls: dict[Any, Fields] = field(default_factory=dict)
     """Open calls by the key of their SDK objects."""
+
+    announced: dict[int, list[tuple[str, str, Any]]] = field(default_factory=dict)
+    """Calls of the SDK's own tools in the newest answers that have not started, by the ids of their contexts."""
 
     waiting: dict[int, OpenAnswer] = field(default_factory=dict)
     """Answers that started while another one was open, by the ids of their contexts."""
@@ -106,6 +111,9 @@ class Runs:
     def answer_ended(self, scope: Any, context: Any, agent: Any, response: Any) -> list[Fields]:
         run = self._run(scope, context)
         run.waiting.pop(id(context), None)
+        run.announced.pop(id(context), None)
+        if own_calls := own_calls_of(response):
+            run.announced[id(context)] = own_calls
         answer = self._answer
         is_open = answer is not None and answer.context is context and answer.agent is agent
         answer_frames = [] if is_open else [self._start(run, agent)]
@@ -125,12 +133,13 @@ class Runs:
 
     def call_started(self, scope: Any, context: Any, tool: Any) -> list[Fields]:
         run = self._run(scope, context)
-        call: Fields = {
-            "function_name": tool.name,
-            "tool_call_id": getattr(context, "tool_call_id", None) or str(uuid4()),
-        }
+        if (kind := own_call_of(tool)) is None:
+            id_, arguments = getattr(context, "tool_call_id", None), getattr(context, "tool_arguments", {})
+        else:
+            id_, arguments = _announced(run, context, tool, kind)
+        call: Fields = {"function_name": tool.name, "tool_call_id": id_ or str(uuid4())}
         run.calls[_key(context, tool)] = call
-        how = {"arguments": bounded(getattr(context, "tool_arguments", {})), "cancel_on_interruption": True}
+        how = {"arguments": bounded(arguments), "cancel_on_interruption": True}
         return [{"type": "FunctionCallInProgressFrame", **call, **how, **_about(run)}]
 
     def call_ended(self, scope: Any, context: Any, tool: Any, result: Any, failed: bool) -> list[Fields]:
@@ -196,6 +205,7 @@ class Runs:
         """Close these runs. Returns the frames that waited for the end of their answer."""
         for run in runs:
             run.calls.clear()
+            run.announced.clear()
             run.waiting.clear()
         return self._close_answer() if self._answer is None or self._answers_for(runs) else []
 
@@ -239,5 +249,19 @@ def _is_of_a_tool(context: Any) -> bool:
     return getattr(context, "tool_call_id", None) is not None
 
 
+def _announced(run: Run, context: Any, tool: Any, kind: str) -> tuple[str | None, Any]:
+    """Returns the id and the arguments of the next call of a tool of the SDK's own, if it is known which one that is:
+    one that a person has to approve can start after later ones."""
+    calls = run.announced.get(id(context), [])
+    of_kind = [one for one in calls if one[0] == kind]
+    if not of_kind or (len(of_kind) > 1 and getattr(tool, "needs_approval", False) is not False):
+        return None, {}
+    calls.remove(of_kind[0])
+    _, id_, arguments = of_kind[0]
+    return id_, arguments
+
+
 def _key(context: Any, tool: Any) -> Any:
-    return getattr(context, "tool_call_id", None) or (id(context), id(tool))
+    # In an agent that is a tool, the context of the SDK's own tools has the id of the call of that agent.
+    own = own_call_of(tool) is not None
+    return (None if own else getattr(context, "tool_call_id", None)) or (id(context), id(tool))

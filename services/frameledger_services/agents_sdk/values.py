@@ -25,6 +25,14 @@ _CALLS = {
 }
 """Items that the SDK answers with the output of a tool, unless the provider did."""
 
+_OWN_CALLS = {
+    "ComputerTool": "computer_call",
+    "ShellTool": "shell_call",
+    "LocalShellTool": "local_shell_call",
+    "ApplyPatchTool": "apply_patch_call",
+}
+"""The SDK's own tools by the name of their class. It tells hooks about one call of each at a time, without its id."""
+
 _ROUTES = ("litellm/", "any-llm/")
 """The SDK's prefixes of models that another library serves."""
 
@@ -56,6 +64,27 @@ def finish_reason_of(response: Any) -> str | None:
         return "tool_calls"
     complete = all(_read(item, "status") in (None, "completed") for item in response.output)
     return "stop" if complete else None
+
+
+def own_call_of(tool: Any) -> str | None:
+    """Returns the type of the items that call this tool of the SDK's own; None for any other tool."""
+    return next((_OWN_CALLS[one.__name__] for one in type(tool).__mro__ if one.__name__ in _OWN_CALLS), None)
+
+
+def own_calls_of(response: Any) -> list[tuple[str, str, Any]]:
+    """Returns the calls of the SDK's own tools in an answer: the type, the id of the call and its arguments."""
+    return [
+        (_read(item, "type"), str(_read(item, "call_id")), bounded(_asked_of(item)))
+        for item in response.output
+        if _read(item, "type") in _OWN_CALLS.values() and _read(item, "call_id")
+    ]
+
+
+def _asked_of(item: Any) -> Any:
+    for name in ("action", "operation"):
+        if (asked := _read(item, name)) is not None:
+            return asked
+    return {"actions": _read(item, "actions") or []}
 
 
 def usage_of(response: Any) -> Fields | None:

@@ -24,6 +24,7 @@ from agents.models.interface import Model
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
+    ResponseFunctionShellToolCall,
     ResponseFunctionToolCall,
     ResponseOutputMessage,
     ResponseOutputText,
@@ -115,6 +116,18 @@ def thinks(text: str) -> Any:
 def calls(call_id: str, name: str, arguments: str = "{}") -> Any:
     return ResponseFunctionToolCall(
         arguments=arguments, call_id=call_id, name=name, type="function_call", id=f"fc_{call_id}"
+    )
+
+
+def shell_call(call_id: str, command: str) -> Any:
+    return ResponseFunctionShellToolCall.model_validate(
+        {
+            "id": f"sh_{call_id}",
+            "call_id": call_id,
+            "action": {"commands": [command]},
+            "status": "completed",
+            "type": "shell_call",
+        }
     )
 
 

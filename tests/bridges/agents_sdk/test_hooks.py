@@ -13,6 +13,7 @@ from agents import (
     RunConfig,
     Runner,
     RunState,
+    ShellTool,
     SQLiteSession,
     Usage,
     function_tool,
@@ -30,6 +31,7 @@ from tests.bridges.agents_sdk.apps import (
     calls,
     order_status,
     says,
+    shell_call,
 )
 from tests.support.ledger_in_memory import Ledger
 
@@ -610,3 +612,31 @@ def test_frames_that_were_published_and_not_acknowledged_count_once():
         return [one.number for one in ledger.frames]
 
     assert asyncio.run(scenario()) == [0, 1, 2]
+
+
+@pytest.mark.regression("bridge 53")
+@pytest.mark.parametrize("nested", [False, True], ids=["agent", "tool"])
+def test_a_shell_call_has_the_id_of_its_item_also_in_an_agent_that_is_a_tool(nested):
+    async def scenario():
+        ledger = Recorded()
+        hooks = FrameledgerRunHooks("s", ledger)
+        runs_shell = answered(
+            [shell_call("sh1", "ls"), shell_call("sh2", "pwd")],
+            [says("Seen.")],
+            tools=[ShellTool(executor=lambda request: "/tmp")],
+        )
+        agent = runs_shell
+        if nested:
+            helper = runs_shell.as_tool("helper", "Helps.", hooks=hooks)
+            agent = answered([calls("c1", "helper", '{"input":"x"}')], [says("Done.")], tools=[helper])
+        await Runner.run(agent, "Hi", hooks=hooks, run_config=CONFIG)
+        assert await hooks.flush(IN_PROCESS)
+        return ledger
+
+    ledger = asyncio.run(scenario())
+    told = [(one.type, one.tool_call_id) for one in ledger.told() if one.type in CALL]
+    own = [(kind, id_) for id_ in ("sh1", "sh2") for kind in CALL]
+    assert told == ([(CALL[0], "c1"), *own, (CALL[1], "c1")] if nested else own)
+    begun = [one for one in ledger.told() if one.type == CALL[0] and one.tool_call_id == "sh1"]
+    assert wire(begun[0])["arguments"]["commands"] == ["ls"]
+    assert {ledger.became[one.id].outcome for one in ledger.told()} == {"applied"}
