@@ -375,7 +375,6 @@ async def verse(lines, first=0):
     raise AssertionError(f"It ended before verse {first}.")
 
 
-@pytest.mark.long
 @pytest.mark.regression("gateway 13")
 def test_a_client_comes_back_to_another_gateway_and_goes_on_with_its_run(stage):
     marked = """
@@ -483,7 +482,6 @@ def test_who_asks_while_another_is_answered_is_told_to_wait(stage):
         assert any('"type":"success"' in line for line in lines)
 
 
-@pytest.mark.long
 @pytest.mark.regression("gateway 38")
 def test_words_that_were_held_until_an_answer_was_over_are_told_when_they_are_stored(stage):
     """They are stored with the interruption, which is no input, and which drops the run that they asked for."""

@@ -193,7 +193,6 @@ def test_calls_that_are_not_on_record_are_refused_and_listed_and_no_worker_hears
     recorded(settings, scenario)
 
 
-@pytest.mark.long
 def test_all_runs_are_asked_and_summed_up(settings, command, tmp_path):
     async def scenario(talk):
         words = [

@@ -1,11 +1,11 @@
 """Long answers to clients that stop reading within the last piece: the end of the body waits for them too."""
 
 import asyncio
-from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 from tests.bounds import IN_PROCESS
+from tests.support.marks_in_memory import Marks
 from tests.unit.test_ag_ui_stream import Run
 from tests.unit.test_openai_answer_stream import Following, Writer
 
@@ -15,6 +15,7 @@ from frameledger_services.gateway.live import protocol, timed_send
 from frameledger_services.gateway.live.event_stream import EventStream
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.openai.answer_stream import AnswerStream
+from frameledger_services.gateway.openai.followers import Followers
 from frameledger_services.gateway.openai.listening import Listening
 
 
@@ -63,7 +64,7 @@ class WholeWriter(Writer):
 def answer(client):
     following = Following()
     following.is_over = True
-    listening = Listening(following, Counter(), "sha", client.receive, lambda: True, interrupts=True)
+    listening = Listening(following, Followers(Marks()), "sha", client.receive, lambda: True, interrupts=True)
     return AnswerStream(listening, WholeWriter())
 
 
