@@ -192,7 +192,6 @@ def one_stack(kafka, database_server, migrated_template):
             stack.end()
 
 
-@pytest.mark.long
 def test_while_no_projector_runs_the_timekeeper_sees_what_is_not_stored(stack):
     def behind():
         return stack.timekeeper.value("frameledger_projection_lag_records")
