@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -35,6 +35,7 @@ from frameledger_services import call_words
 from frameledger_services.omitted_media import MEDIA, has_omitted_media
 from frameledger_services.pipecat.capture import FIELDS
 from frameledger_services.pipecat.captured_frame import TranslationState
+from frameledger_services.pipecat.frame_ids import FrameIds
 from frameledger_services.pipecat.mirror import Appended, Mirror, Positions, Replaced, Rewritten
 from frameledger_services.pipecat.outgoing import Encoder
 from frameledger_services.pipecat.pending import GAP, Pending, Waiting
@@ -447,9 +448,12 @@ def test_interim_words_are_recorded_after_the_clock_was_set_back():
     assert [recorded(2 * hour), recorded(2 * hour + 1), recorded(hour), recorded(hour + 1)] == [1, 0, 1, 0]
 
 
-def test_the_id_of_a_frame_is_the_name_of_its_item_in_its_session():
-    session = UUID(int=7)
-    frames = Encoder(session).encode(
-        (3, 10**18, FIELDS, [{"type": "StartFrame"}, {"type": "EndFrame"}], None)
-    )
-    assert [one.frame.frame.id for one in frames] == [str(uuid5(session, "3.0")), str(uuid5(session, "3.1"))]
+def test_the_id_of_a_frame_names_its_session_and_its_item():
+    session, item = uuid4(), (3, 10**18, FIELDS, [{"type": "StartFrame"}, {"type": "EndFrame"}], None)
+
+    def ids(session: UUID) -> list[str | None]:
+        return [one.frame.frame.id for one in Encoder(session).encode(item)]
+
+    assert ids(session) == [FrameIds(session).of(3, 0), FrameIds(session).of(3, 1)]
+    assert {(str(UUID(id_)) == id_, UUID(id_).version) for id_ in ids(session)} == {(True, 8)}
+    assert len({*ids(session), *ids(uuid4())}) == 4

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from frameledger.errors import TransientError
 from frameledger.frames import AnyFrame
@@ -21,6 +21,7 @@ from frameledger_services.client import StoredFrame
 from frameledger_services.pipecat.capture import Capture
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.errors import AskingError
+from frameledger_services.pipecat.frame_ids import FrameIds
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.repairs import SPOKEN
 from frameledger_services.pipecat.side_conversation import SideQuestion, ask_side_question
@@ -55,7 +56,7 @@ class InferenceRequests:
 
     def __init__(self, context_id: str, session: UUID, capture: Capture, outbox: Outbox) -> None:
         self._context_id = context_id
-        self._session = session
+        self._ids = FrameIds(session)
         self._capture = capture
         self._outbox = outbox
         self._settings: Fields | None = None
@@ -151,7 +152,7 @@ class InferenceRequests:
         if sequence is None:
             raise AskingError("The buffer of unpublished frames is full.")
         self._outbox.hurry()
-        return uuid5(self._session, f"{sequence}.0")
+        return UUID(self._ids.of(sequence))
 
     def flush(self) -> None:
         """Publish all captured frames at once."""

@@ -16,6 +16,7 @@ from frameledger.record import DecodeError
 from frameledger_services.client import EncodedFrame
 from frameledger_services.pipecat.capture import CHANGES, FIELDS, ON_THE_LOG, Item
 from frameledger_services.pipecat.captured_frame import Fields, TranslationState
+from frameledger_services.pipecat.frame_ids import OWN, FrameIds
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Replaced, Rewritten
 from frameledger_services.pipecat.omitted import SUBSTITUTED, with_omissions
 from frameledger_services.pipecat.pending import GAP, Waiting
@@ -33,7 +34,7 @@ class Encoder:
 
     def __init__(self, session: UUID) -> None:
         self._mirror = str(session)
-        self._ids = hashlib.sha1(session.bytes, usedforsecurity=False)
+        self._ids = FrameIds(session)
         self._state = TranslationState()
         self._own = 0
         self.refused_here = 0
@@ -53,12 +54,14 @@ class Encoder:
             frames = []
         else:
             frames = translate(captured, at, ns, self._state, model)
-        return [self._waiting(fields, ns, f"{sequence}.{number}") for number, fields in enumerate(frames)]
+        return [
+            self._waiting(fields, ns, self._ids.of(sequence, number)) for number, fields in enumerate(frames)
+        ]
 
     def own(self, fields: Fields, ns: int) -> Waiting:
         """Returns a frame of the bridge itself."""
         self._own += 1
-        return self._waiting(fields, ns, f"own.{self._own}")
+        return self._waiting(fields, ns, self._ids.of(OWN + self._own))
 
     def history(self, ns: int) -> list[Waiting]:
         """Returns all messages as a new era. Positions of later rewrites refer to it."""
@@ -111,18 +114,10 @@ class Encoder:
         appends = [_messages("LLMMessagesAppendFrame", part) for part in others]
         return [_messages("LLMMessagesUpdateFrame", first), *appends]
 
-    def _id(self, name: str) -> str:
-        """Returns `str(uuid5(session, name))`, at a quarter of its time: it is made for each token."""
-        named = self._ids.copy()
-        named.update(name.encode())
-        digits = named.hexdigest()
-        variant = "89ab"[int(digits[16], 16) & 3]
-        return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
-
-    def _waiting(self, fields: Fields, ns: int, name: str) -> Waiting:
+    def _waiting(self, fields: Fields, ns: int, id_: str) -> Waiting:
         # Each frame names its mirror: those of a process that has been replaced change nothing, and those that come
         # after the conversation was erased begin no other one, which workers would answer.
-        about = {"id": self._id(name), "produced_at": _time(ns // 1_000_000), "mirror": self._mirror}
+        about = {"id": id_, "produced_at": _time(ns // 1_000_000), "mirror": self._mirror}
         try:
             frame = _encoded(fields | about)
         except (ValueError, DecodeError) as error:

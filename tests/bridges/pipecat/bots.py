@@ -187,6 +187,8 @@ class Bot:
     voice: Any = None
     """Replaces the speaker."""
 
+    enable_rtvi: bool | None = False
+
     def __post_init__(self) -> None:
         self.model = self.service or ScriptedModel(self.answers)
         self.speaker = self.voice or Speaker()
@@ -198,7 +200,10 @@ class Bot:
         middle = [self.speaker] if self.speaks else []
         self.pipeline = Pipeline([self.user, *self.extra, self.model, *middle, self.assistant, self.last])
         self.worker = PipelineWorker(
-            self.pipeline, observers=list(self.observers), cancel_on_idle_timeout=False, enable_rtvi=False
+            self.pipeline,
+            observers=list(self.observers),
+            cancel_on_idle_timeout=False,
+            enable_rtvi=self.enable_rtvi,
         )
 
     async def run(self, play: Callable[[Bot], Awaitable[object]]) -> None:
