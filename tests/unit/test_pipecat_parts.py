@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -35,7 +35,6 @@ from frameledger_services import call_words
 from frameledger_services.omitted_media import MEDIA, has_omitted_media
 from frameledger_services.pipecat.capture import FIELDS
 from frameledger_services.pipecat.captured_frame import TranslationState
-from frameledger_services.pipecat.frame_ids import FrameIds
 from frameledger_services.pipecat.mirror import Appended, Mirror, Positions, Replaced, Rewritten
 from frameledger_services.pipecat.outgoing import Encoder
 from frameledger_services.pipecat.pending import GAP, Pending, Waiting
@@ -449,11 +448,14 @@ def test_interim_words_are_recorded_after_the_clock_was_set_back():
 
 
 def test_the_id_of_a_frame_names_its_session_and_its_item():
-    session, item = uuid4(), (3, 10**18, FIELDS, [{"type": "StartFrame"}, {"type": "EndFrame"}], None)
-
-    def ids(session: UUID) -> list[str | None]:
-        return [one.frame.frame.id for one in Encoder(session).encode(item)]
-
-    assert ids(session) == [FrameIds(session).of(3, 0), FrameIds(session).of(3, 1)]
-    assert {(str(UUID(id_)) == id_, UUID(id_).version) for id_ in ids(session)} == {(True, 8)}
-    assert len({*ids(session), *ids(uuid4())}) == 4
+    encoder = Encoder(UUID("6f1c2b7e-93d4-4a58-b0e6-5c7d8e9fa0b1"))
+    item = (3, 10**18, FIELDS, [{"type": "StartFrame"}, {"type": "EndFrame"}], None)
+    frames = [*encoder.encode(item), encoder.gap({}, 0, 0), encoder.gap({}, 0, 0)]
+    ids = [one.frame.frame.id for one in frames]
+    assert ids == [
+        "6f1c2b7e-93d4-8a58-b0e6-000000030000",
+        "6f1c2b7e-93d4-8a58-b0e6-000000030001",
+        "6f1c2b7e-93d4-8a58-b0e6-f00000010000",
+        "6f1c2b7e-93d4-8a58-b0e6-f00000020000",
+    ]
+    assert {UUID(id_).version for id_ in ids} == {8}

@@ -187,7 +187,7 @@ class Bot:
     voice: Any = None
     """Replaces the speaker."""
 
-    enable_rtvi: bool | None = False
+    enable_rtvi: bool = False
 
     def __post_init__(self) -> None:
         self.model = self.service or ScriptedModel(self.answers)
