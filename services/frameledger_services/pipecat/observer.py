@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -136,7 +137,8 @@ class FrameledgerObserver(BaseObserver):
         tool_choice: Any = None,
         *,
         open_calls: Literal["ambiguous", "keep"] = "ambiguous",
-        wait: float = 5.0,
+        within: float = 5.0,
+        wait: float | None = None,
     ) -> Any:
         """Returns the `LLMContext` of this conversation for the aggregators of this pipeline: with `messages` if the
         conversation is new, otherwise with its stored messages.
@@ -144,20 +146,23 @@ class FrameledgerObserver(BaseObserver):
         The process that kept the history before is fenced: its later changes of messages are ignored. Spoken and
         transcribed words that are in no message become messages, and a call that had started is told as ambiguous,
         unless `open_calls` is "keep". The tools are `tools`, from the current code. `restored` has the details. Each of
-        its two or three steps takes at most `wait` seconds.
+        its two or three steps takes at most `within` seconds; `wait` is its old name.
 
         Raises what `Client.publish` and `Client.context` raise, `ConversationParkedError` for a conversation that is
         parked, `FrameRejectedError` for an erased one whose id is refused, `TakenOverError` if another process restores
         it at the same time, and RuntimeError if the pipeline has started, `restore` was called before, or the observer
         was given a `context`. After an error it can be called again, and nothing of it is left open.
         """
+        if wait is not None:
+            warnings.warn("restore(wait=...) is deprecated, use within", DeprecationWarning, stacklevel=2)
+            within = wait
         if self._opened or self._is_restoring or self.restored is not None:
             raise RuntimeError(_RESTORE_ONCE)
         if self._capture.context is not None:
             raise RuntimeError(_CONTEXT_GIVEN)
         self._is_restoring = True
         try:
-            return await self._restored(list(messages or []), tools, tool_choice, open_calls, wait)
+            return await self._restored(list(messages or []), tools, tool_choice, open_calls, within)
         except BaseException:
             if not self._opened:
                 self._outbox.release()
@@ -166,7 +171,7 @@ class FrameledgerObserver(BaseObserver):
             self._is_restoring = False
 
     async def _restored(
-        self, given_messages: list[Any], tools: Any, tool_choice: Any, open_calls: str, wait: float
+        self, given_messages: list[Any], tools: Any, tool_choice: Any, open_calls: str, within: float
     ) -> Any:
         from pipecat.processors.aggregators import llm_context as theirs
 
@@ -178,7 +183,7 @@ class FrameledgerObserver(BaseObserver):
                 initial=[to_json(one) for one in given_messages],
                 react=self._capture.is_answered_here,
                 open_calls=open_calls,
-                within=wait,
+                within=within,
             )
         )
         conversation = await asyncio.wrap_future(work)

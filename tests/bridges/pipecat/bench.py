@@ -290,7 +290,7 @@ def test_first_word_through_our_workers_beside_the_direct_service(settings):
             direct = await first_words(Direct(ScriptedLLMService(script=script)), LLMContext())
             ledger = FrameledgerObserver("words", settings)
             llm = FrameledgerLLMService(ledger)
-            context = await ledger.restore(wait=BENCH)
+            context = await ledger.restore(within=BENCH)
             with answering(settings, lambda _: ScriptedLLMService(script=script)):
                 through = await first_words(llm, context)
             for name, share in (("p50", 0.5), ("p99", 0.99)):
@@ -307,13 +307,13 @@ def test_restore_of_two_hundred_messages(settings):
         async with asyncio.timeout(BENCH), projecting(settings):
             messages = [{"role": "user", "content": f"Message {n}"} for n in range(200)]
             first = FrameledgerObserver("long", settings)
-            await first.restore(messages, wait=BENCH)
+            await first.restore(messages, within=BENCH)
             await first.finish()
             took = []
             for _ in range(5):
                 ledger = FrameledgerObserver("long", settings)
                 since = time.perf_counter()
-                context = await ledger.restore(wait=BENCH)
+                context = await ledger.restore(within=BENCH)
                 took.append((time.perf_counter() - since) * 1e3)
                 assert len(context.messages) == 200
                 await ledger.finish()

@@ -31,5 +31,5 @@ def context_logs(monkeypatch):
 def servers_may_be_slow(monkeypatch, request):
     """Give `restore`, and the last frames of a pipeline, the time of a test: servers that are there may be slow."""
     if request.node.get_closest_marker("servers") is not None:
-        monkeypatch.setitem(observer.FrameledgerObserver.restore.__kwdefaults__, "wait", ON_SERVERS)
+        monkeypatch.setitem(observer.FrameledgerObserver.restore.__kwdefaults__, "within", ON_SERVERS)
         monkeypatch.setattr(observer, "FLUSH_SECONDS", ON_SERVERS)

@@ -40,7 +40,7 @@ async def _run(
     settings: Settings, context_id: str, dies_at: int | None, flushed: bool, book: Path, said: Any
 ) -> None:
     ledger = FrameledgerObserver(context_id, settings)
-    context = await ledger.restore(wait=ON_SERVERS)
+    context = await ledger.restore(within=ON_SERVERS)
     bot = Bot(ANSWERS, True, context, [ledger])
     capture, outbox = ledger._capture, ledger._outbox
     append = capture._append

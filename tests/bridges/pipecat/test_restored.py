@@ -266,7 +266,7 @@ async def killed_and_restored(settings, place, flushed, book):
         words, asked = told
         assert await asyncio.to_thread(bot_process.ended) == -9
     ledger = FrameledgerObserver(context_id, settings)
-    context = await ledger.restore(wait=ON_SERVERS)
+    context = await ledger.restore(within=ON_SERVERS)
     messages = context.messages
     assert provider_rules_hold(messages), messages
     if flushed:

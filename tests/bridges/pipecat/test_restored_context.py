@@ -105,3 +105,9 @@ def test_the_bookmark_of_a_gemini_image_has_the_attributes_that_pipecat_reads():
     blob = context.messages[0].message["bookmark"]["inline_data"]
     assert (blob.data, blob.mime_type) == (b"\x00\x01\x02", "image/png")
     assert as_bytes(context.messages) == stored_bytes([stored])
+
+
+def test_the_time_of_a_restore_can_be_given_by_its_old_name():
+    with pytest.warns(DeprecationWarning, match="use within"):
+        context, _ = restored(wait=IN_PROCESS)
+    assert context.messages == []
