@@ -48,9 +48,9 @@ def run_service(serve: Serve) -> None:
 async def _left_running() -> list[str]:
     """Cancel all other tasks. Returns the names of what has not ended in time."""
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
-    until = loop.time() + LEFT_SECONDS
+    deadline = loop.time() + LEFT_SECONDS
     # Again: a task that is cancelled may start another one.
-    while (tasks := asyncio.all_tasks() - {this}) and (seconds := until - loop.time()) > 0:
+    while (tasks := asyncio.all_tasks() - {this}) and (seconds := deadline - loop.time()) > 0:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks, timeout=seconds)

@@ -285,7 +285,7 @@ class Looked:
     async def offsets(self, partition):
         return 0, sum(record.partition == partition for record in self._records)
 
-    async def ends(self, partitions, until):
+    async def ends(self, partitions, deadline):
         return {partition: (await self.offsets(partition))[1] for partition in partitions}
 
     async def record_at(self, partition, offset):

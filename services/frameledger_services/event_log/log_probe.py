@@ -42,16 +42,16 @@ class LogProbe:
             end = await self._client.end_offsets([place])
         return int(first[place]), int(end[place])
 
-    async def ends(self, partitions: Iterable[int], until: float) -> dict[int, int]:
-        """Returns the last stable offset of those of these partitions that have a leader which answers until this time
-        of the loop's clock, in one request to each leader. Raises the error of one of them if none answers."""
-        async with asyncio.timeout_at(until):
+    async def ends(self, partitions: Iterable[int], deadline: float) -> dict[int, int]:
+        """Returns the last stable offset of those of these partitions that have a leader which answers by the deadline,
+        a time of the loop's clock, in one request to each leader. Raises the error of one of them if none answers."""
+        async with asyncio.timeout_at(deadline):
             led = await self._by_leader(TopicPartition(self._topic, partition) for partition in partitions)
         if not led:
             raise LeaderNotAvailableError(f"no partition of {self._topic} has a leader")
         found: dict[int, int] = {}
         failure: Exception | None = None
-        for answer in await asyncio.gather(*(self._ends_at(places, until) for places in led.values())):
+        for answer in await asyncio.gather(*(self._ends_at(places, deadline) for places in led.values())):
             if isinstance(answer, Exception):
                 failure = answer
             else:
@@ -60,10 +60,10 @@ class LogProbe:
             raise failure
         return found
 
-    async def _ends_at(self, places: Sequence[TopicPartition], until: float) -> dict[int, int] | Exception:
+    async def _ends_at(self, places: Sequence[TopicPartition], deadline: float) -> dict[int, int] | Exception:
         """Returns the last stable offsets of partitions of one leader, or why it does not answer."""
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(deadline):
                 ends = await self._client.end_offsets(places)
         except (KafkaError, TimeoutError) as error:
             return error

@@ -183,9 +183,9 @@ class Producer:
             # The task that has the lock asks about another topic, or is about to find this sender.
             return self._sender
         loop = asyncio.get_running_loop()
-        until = loop.time() + ABSENT_SECONDS
+        deadline = loop.time() + ABSENT_SECONDS
         while (sender := await self._looked_for(topic)) is None:
-            if loop.time() > until:
+            if loop.time() > deadline:
                 raise BrokerError(missing(topic))
             # Without the lock: other tasks may want another topic.
             await asyncio.sleep(PAUSE_SECONDS)

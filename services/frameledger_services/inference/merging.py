@@ -72,17 +72,17 @@ class Merging:
                 await self._change()
             while not self._urgent and loop.time() < not_before:
                 # It may become urgent while it waits.
-                await self._change(until=not_before)
+                await self._change(not_before)
             buffered, self._buffer = self._buffer, []
             self._urgent = self._ended
             if isinstance(buffered[-1], _Pieces):
                 not_before = loop.time() + self._merge_secs
             await self._send([one.joined() if isinstance(one, _Pieces) else one for one in buffered])
 
-    async def _change(self, until: float | None = None) -> None:
+    async def _change(self, deadline: float | None = None) -> None:
         self._changed.clear()
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(deadline):
                 await self._changed.wait()
         except TimeoutError:
             return

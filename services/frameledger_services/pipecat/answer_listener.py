@@ -56,29 +56,28 @@ class AnswerListener:
         answer, or it stops before its end."""
         run = self._run
         assert run is not None
-        until = None if run.has_begun else self._asked_at + self._begin_secs
-        return run.take(*await self._next_frame(run, until))
+        return run.take(*await self._next_frame(run))
 
     def end(self) -> None:
         """Stop waiting for the answer."""
         self._run = None
 
-    async def _next_frame(self, run: RunAnswer, until: float | None) -> tuple[StoredFrame, AnyFrame]:
-        """Returns the next frame, until this time at most. While none arrives, probes find out whether the log and the
-        tables are working."""
+    async def _next_frame(self, run: RunAnswer) -> tuple[StoredFrame, AnyFrame]:
+        """Returns the next frame. While an answer is silent, probes find out whether the log and the tables are
+        working."""
         loop = asyncio.get_running_loop()
-        over = loop.time() + self._silent_secs if until is None else until
+        deadline = loop.time() + self._silent_secs if run.has_begun else self._asked_at + self._begin_secs
         tried_at: float | None = None
-        while (now := loop.time()) < over:
+        while (now := loop.time()) < deadline:
             if tried_at is None:
-                wait = min(over - now, WAITING_SECONDS)
-            elif (wait := min(over, tried_at + self._begin_secs) - now) <= 0:
+                wait = min(deadline - now, WAITING_SECONDS)
+            elif (wait := min(deadline, tried_at + self._begin_secs) - now) <= 0:
                 break
             try:
                 async with asyncio.timeout(wait):
                     stored, frame = await self._frames.get()
             except TimeoutError:
-                if until is None and tried_at is None:
+                if run.has_begun and tried_at is None:
                     tried_at = loop.time()
                     self._requests.probe()
                 continue

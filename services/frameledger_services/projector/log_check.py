@@ -44,9 +44,9 @@ class LogReader(Protocol):
         """Returns the first offset that a partition still has, and the one that its next record will get."""
         ...
 
-    async def ends(self, partitions: Iterable[int], until: float) -> Mapping[int, int]:
-        """Returns the offsets that the next records of those of these partitions will get whose leaders answer until
-        this time of the loop's clock. Raises the error of one of them if none answers."""
+    async def ends(self, partitions: Iterable[int], deadline: float) -> Mapping[int, int]:
+        """Returns the offsets that the next records of those of these partitions will get whose leaders answer by
+        the deadline, a time of the loop's clock. Raises the error of one of them if none answers."""
         ...
 
     async def record_at(self, partition: int, offset: int) -> Record | None:

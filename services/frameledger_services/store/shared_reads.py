@@ -40,7 +40,7 @@ _R = TypeVar("_R")
 class _Waiting(Generic[_R]):
     """The callers that wait for the same answer, until a statement begins."""
 
-    until: float
+    deadline: float
     """When they are given up, by the loop's clock."""
 
     askers: list[asyncio.Future[_R]] = field(default_factory=list)
@@ -94,7 +94,7 @@ class SharedReads(Generic[_A, _R]):
         if waiting is None:
             waiting = self._waiting[key] = _Waiting(loop.time() + self._begun_within)
             if self._giving_up is None:
-                self._giving_up = loop.call_at(waiting.until, self._give_up)
+                self._giving_up = loop.call_at(waiting.deadline, self._give_up)
         asker: asyncio.Future[_R] = loop.create_future()
         waiting.askers.append(asker)
         self._begin()
@@ -152,8 +152,8 @@ class SharedReads(Generic[_A, _R]):
         loop = asyncio.get_running_loop()
         while self._waiting:
             key, waiting = next(iter(self._waiting.items()))
-            if waiting.until > loop.time():
-                self._giving_up = loop.call_at(waiting.until, self._give_up)
+            if waiting.deadline > loop.time():
+                self._giving_up = loop.call_at(waiting.deadline, self._give_up)
                 return
             del self._waiting[key]
             waiting.fail(

@@ -84,17 +84,17 @@ class SettlementLog:
         does."""
         if not partitions:
             return {}
-        until = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
+        deadline = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
         if self._probes is None:
-            async with asyncio.timeout_at(until), AsyncExitStack() as opened:
+            async with asyncio.timeout_at(deadline), AsyncExitStack() as opened:
                 of_all = await opened.enter_async_context(self._probe(uncommitted=True))
                 self._probes = of_all, await opened.enter_async_context(self._probe())
                 # Only both: of a broker that answers slowly, one would stay open at each look.
                 self._stack.push_async_callback(opened.pop_all().aclose)
         of_all, of_committed = self._probes
         # First: what is written in between is not taken for hidden.
-        watermarks = await of_all.ends(partitions, until)
-        ends = await of_committed.ends(partitions, until)
+        watermarks = await of_all.ends(partitions, deadline)
+        ends = await of_committed.ends(partitions, deadline)
         self.hidden = frozenset(
             one
             for one, end in ends.items()

@@ -147,8 +147,8 @@ class HeartbeatThread:
 
     async def _pause(self) -> None:
         # A threading event cannot be awaited, so it is polled, often enough for a quick end.
-        until = self._lease.clock() + self._settings.work_heartbeat_secs
-        while not self._stopping.is_set() and (left := until - self._lease.clock()) > 0:
+        deadline = self._lease.clock() + self._settings.work_heartbeat_secs
+        while not self._stopping.is_set() and (left := deadline - self._lease.clock()) > 0:
             await asyncio.sleep(min(left, 0.05))
 
 

@@ -39,20 +39,20 @@ LOOK_SECONDS = 0.1
 
 
 class Appends:
-    """The requests by which one client appends frames. `until` is a time of the event loop."""
+    """The requests by which one client appends frames. A `deadline` is a time of the event loop."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
     async def append(
-        self, publication: Publication, headers: dict[str, str], until: float, *, wait: bool
+        self, publication: Publication, headers: dict[str, str], deadline: float, *, wait: bool
     ) -> list[PublishedFrame]:
         """Returns the frames as they lie on the log, with outcomes where the gateway has waited for them."""
-        append = _Append(self._requests, publication, headers, until)
+        append = _Append(self._requests, publication, headers, deadline)
         chunks = list(_chunks(publication.records))
         for records in chunks:
             # The last one's answer says that the others are stored too, and not what became of them.
-            await append.send(records, _whole_seconds(until) if wait and len(chunks) == 1 else 0)
+            await append.send(records, _whole_seconds(deadline) if wait and len(chunks) == 1 else 0)
         return append.published
 
     async def until_stored(
@@ -60,9 +60,9 @@ class Appends:
         context_id: str,
         published: Sequence[PublishedFrame],
         frames: Sequence[AnyFrame],
-        until: float,
+        deadline: float,
     ) -> list[PublishedFrame]:
-        """Returns the frames with their outcomes, once all are in the tables. Raises `NotVisibleError` at `until`."""
+        """Returns the frames with their outcomes, once all are stored. Raises `NotVisibleError` at the deadline."""
         stored = list[PublishedFrame]()
         why = (
             "Published, but not in the tables in time. Is a projector running (`GET /v1/lag` at the gateway)?"
@@ -70,15 +70,14 @@ class Appends:
         while len(stored) < len(published):
             some = published[len(stored) : len(stored) + MOST_FRAMES]
             listed = [{"id": one.frame_id, "place": str(one)} for one in some]
-            seconds = _whole_seconds(until)
+            seconds = _whole_seconds(deadline)
             try:
                 response = await self._requests.send(
                     "POST",
                     context_id,
                     "/frames/outcomes",
-                    until=until,
-                    deadline=until,
-                    waits=seconds,
+                    deadline=deadline,
+                    wait_seconds=seconds,
                     content=json.dumps({"frames": listed}).encode(),
                     headers={"Content-Type": "application/json", **_prefer(seconds)},
                 )
@@ -95,7 +94,7 @@ class Appends:
                 ) from error
             if seconds:
                 why = detail or why
-            if _now() + LOOK_SECONDS >= until:
+            if _now() + LOOK_SECONDS >= deadline:
                 raise NotVisibleError(why, published, frames)
             await asyncio.sleep(0 if seconds else LOOK_SECONDS)
         return stored
@@ -105,12 +104,12 @@ class _Append:
     """The frames of one publication, sent in several requests."""
 
     def __init__(
-        self, requests: Requests, publication: Publication, headers: dict[str, str], until: float
+        self, requests: Requests, publication: Publication, headers: dict[str, str], deadline: float
     ) -> None:
         self._requests = requests
         self._publication = publication
         self._headers = {**headers, "Content-Type": "application/json"}
-        self._until = until
+        self._deadline = deadline
         self.published: list[PublishedFrame] = []
 
     async def send(self, records: Sequence[Outgoing], seconds: int) -> None:
@@ -123,9 +122,8 @@ class _Append:
                 "POST",
                 context_id,
                 "/frames",
-                until=self._until,
-                deadline=self._until,
-                waits=seconds,
+                deadline=self._deadline,
+                wait_seconds=seconds,
                 published=acknowledged,
                 content=values[0] if len(values) == 1 else b"[%s]" % b",".join(values),
                 headers={**self._headers, **_prefer(seconds)},
@@ -172,9 +170,9 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _whole_seconds(until: float) -> int:
+def _whole_seconds(deadline: float) -> int:
     """Returns for how long a gateway may wait: whole seconds, as `Prefer` has them."""
-    return max(0, math.floor(min(until - _now(), WAIT_SECONDS)))
+    return max(0, math.floor(min(deadline - _now(), WAIT_SECONDS)))
 
 
 def _prefer(seconds: int) -> dict[str, str]:

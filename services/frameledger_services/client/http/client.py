@@ -112,7 +112,7 @@ class HttpClient(Conversations):
         `FramesRefusedError`, `NotVisibleError`, and `ContextChangedError`.
         """
         self._check_open()
-        until = _now() + within
+        deadline = _now() + within
         publication = self._publications.prepare(
             context_id,
             frames,
@@ -125,9 +125,11 @@ class HttpClient(Conversations):
         if causation_id is not None:
             headers["Frameledger-Causation-Id"] = quote(str(causation_id), safe="")
         with self._publications.sending(publication):
-            published = await self._appends.append(publication, headers, until, wait=wait)
+            published = await self._appends.append(publication, headers, deadline, wait=wait)
             if wait and any(one.outcome is None for one in published):
-                published = await self._appends.until_stored(context_id, published, publication.frames, until)
+                published = await self._appends.until_stored(
+                    context_id, published, publication.frames, deadline
+                )
         publication.check_expected(published)
         return tuple(published)
 
@@ -167,7 +169,7 @@ class HttpClient(Conversations):
     async def frames(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
         """See `Client.frames`. If the response breaks off, the client requests the rest, after the last frame."""
         self._check_open()
-        backoff, until = Backoff(), _now() + READ_SECONDS
+        backoff, deadline = Backoff(), _now() + READ_SECONDS
         if not is_context_id(context_id):
             return
         while True:
@@ -184,7 +186,7 @@ class HttpClient(Conversations):
                 return
             except GatewayUnavailableError as error:
                 pause = max(backoff.next(), error.retry_after)
-                if after_version == before and _now() + pause >= until:
+                if after_version == before and _now() + pause >= deadline:
                     raise
                 await asyncio.sleep(pause)
             else:
@@ -193,7 +195,7 @@ class HttpClient(Conversations):
                     return
             if after_version != before:
                 backoff.reset()
-                until = _now() + READ_SECONDS
+                deadline = _now() + READ_SECONDS
 
     async def follow(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
         """See `Client.follow`. Reopens a connection that breaks or is silent, after the last frame, and waits for a
@@ -275,7 +277,10 @@ class HttpClient(Conversations):
         self._check_open()
         if context_id is not None and not is_context_id(context_id):
             raise NoSuchContextError(context_id)
-        return await self._requests.send(method, context_id, path, until=_now() + READ_SECONDS, **request)
+        deadline = _now() + READ_SECONDS
+        return await self._requests.send(
+            method, context_id, path, deadline=deadline, may_overrun=True, **request
+        )
 
     def _check_open(self) -> None:
         if self._closed:

@@ -71,18 +71,18 @@ class Requests:
         context_id: str | None,
         path: str = "",
         *,
-        until: float,
-        deadline: float | None = None,
-        waits: float = 0.0,
+        deadline: float,
+        may_overrun: bool = False,
+        wait_seconds: float = 0.0,
         published: set[str] | None = None,
         content: bytes | None = None,
         **request: Any,
     ) -> Answer:
-        """Returns the response. Retries while the gateway is unavailable, `until` a time of the event loop; all of it
-        ends at the `deadline`, if there is one. Without, an answer may take as long as it comes steadily.
+        """Returns the response. Retries while the gateway is unavailable, and ends at the `deadline`, a time of the
+        event loop. An answer that `may_overrun` it may take as long as it comes steadily.
 
-        `waits` is the number of seconds that the request asks the gateway to wait. Adds the ids of frames that the
-        gateway reports as published to `published`. Raises what `error_of` returns.
+        `wait_seconds` is how long the request asks the gateway to wait. Adds the ids of frames that the gateway reports
+        as published to `published`. Raises what `error_of` returns.
         """
         backoff = Backoff()
         failure: GatewayUnavailableError | None = None
@@ -91,9 +91,9 @@ class Requests:
             body = None if content is None else io.BytesIO(content)
             try:
                 async with (
-                    asyncio.timeout_at(deadline),
+                    asyncio.timeout_at(None if may_overrun else deadline),
                     self._request(
-                        method, context_id, path, silent=ANSWER_SECONDS + waits, data=body, **request
+                        method, context_id, path, silent=ANSWER_SECONDS + wait_seconds, data=body, **request
                     ) as response,
                 ):
                     answer = await _answer(response)
@@ -112,7 +112,7 @@ class Requests:
                 if published is not None:
                     published.update(problem_of(answer).get("published", ()))
             pause = max(backoff.next(), failure.retry_after)
-            if asyncio.get_running_loop().time() + pause >= until:
+            if asyncio.get_running_loop().time() + pause >= deadline:
                 raise failure
             await asyncio.sleep(pause)
 
