@@ -24,7 +24,8 @@ from frameledger.frames import (
     UserStoppedSpeakingFrame,
 )
 from frameledger_services.pipecat.mirror import Appended
-from frameledger_services.pipecat.repairs import MUTED, SPOKEN, UNMUTED, has_all_unrecorded, repairs
+from frameledger_services.pipecat.repairs import repairs
+from frameledger_services.pipecat.unrecorded import MUTED, SPOKEN, UNMUTED, Unrecorded
 
 pytestmark = pytest.mark.regression("bridge 27")
 
@@ -196,4 +197,4 @@ def test_an_answer_of_a_worker_that_no_voice_speaks_is_kept_as_it_was_written():
     ],
 )
 def test_words_can_be_older_than_frames_without_their_beginning(frames, are_all):
-    assert has_all_unrecorded(frames) == are_all
+    assert Unrecorded.of(frames).is_complete == are_all

@@ -36,9 +36,9 @@ from frameledger_services.client import (
 )
 from frameledger_services.pipecat.errors import TakenOverError
 from frameledger_services.pipecat.outgoing import Encoder
-from frameledger_services.pipecat.repairs import SPOKEN
 from frameledger_services.pipecat.restore import NOTED, restore_conversation
 from frameledger_services.pipecat.stored_tail import WINDOWS
+from frameledger_services.pipecat.unrecorded import SPOKEN
 
 SESSION = UUID(int=7)
 LEFT = (

@@ -23,8 +23,8 @@ from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.errors import AskingError
 from frameledger_services.pipecat.frame_ids import FrameIds
 from frameledger_services.pipecat.outbox import Outbox
-from frameledger_services.pipecat.repairs import SPOKEN
 from frameledger_services.pipecat.side_conversation import SideQuestion, ask_side_question
+from frameledger_services.pipecat.unrecorded import SPOKEN
 
 AGAIN_SECONDS = 1.0
 

@@ -15,8 +15,8 @@ from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.errors import TakenOverError
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.outgoing import parts_of
-from frameledger_services.pipecat.repairs import is_being_answered, repairs
-from frameledger_services.pipecat.stored_tail import newest_frames, shows_next_position
+from frameledger_services.pipecat.repairs import repairs
+from frameledger_services.pipecat.stored_tail import is_being_answered, newest_frames, shows_next_position
 from frameledger_services.pipecat.values import from_json, specific_from_json
 
 NOTED = "noted"

@@ -6,15 +6,21 @@ from collections.abc import Sequence
 
 from frameledger.frames import (
     AnyFrame,
+    CancelFrame,
+    EndFrame,
+    ErrorFrame,
     FunctionCallInProgressFrame,
+    InterruptionFrame,
     LLMContextFrame,
+    LLMFullResponseEndFrame,
     LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
     LLMMirrorFrame,
+    LLMRunFrame,
 )
 from frameledger_services.client import Client, StoredFrame
-from frameledger_services.pipecat.repairs import has_all_unrecorded
+from frameledger_services.pipecat.unrecorded import SPOKEN, Unrecorded
 
 WINDOWS = (500, 2_500, 10_000)
 """The numbers of newest frames that are searched for words in no message. A next one applies if such words can be older
@@ -28,7 +34,7 @@ async def newest_frames(client: Client, context_id: str, fence: int, newest: int
         after = max(0, fence - 1 - most)
         frames = client.frames(context_id, after)
         tail = [one.frame async for one in frames if one.version <= newest and _counts(one)]
-        if after == 0 or has_all_unrecorded(tail):
+        if after == 0 or Unrecorded.of(tail).is_complete:
             break
     return tail
 
@@ -43,6 +49,20 @@ def shows_next_position(tail: Sequence[AnyFrame]) -> bool:
             case LLMMessageRewriteFrame(message=None) | LLMMirrorFrame(mirror=None) | LLMContextFrame():
                 return False
     return False
+
+
+def is_being_answered(frames: Sequence[AnyFrame]) -> bool:
+    """Returns whether these frames end with an open run of a worker."""
+    is_asked = False
+    for frame in frames:
+        match frame:
+            case LLMRunFrame():
+                is_asked = SPOKEN in frame.metadata
+            case LLMFullResponseEndFrame() | InterruptionFrame() | EndFrame() | CancelFrame():
+                is_asked = False
+            case ErrorFrame() if frame.fatal:
+                is_asked = False
+    return is_asked
 
 
 def _counts(stored: StoredFrame) -> bool:

@@ -14,7 +14,8 @@ from tests.bridges.pipecat.recording import Recording
 from frameledger import frames as ours
 from frameledger.fold import Conversation, Folding
 from frameledger_services.pipecat.mirror import Appended
-from frameledger_services.pipecat.repairs import has_all_unrecorded, repairs
+from frameledger_services.pipecat.repairs import repairs
+from frameledger_services.pipecat.unrecorded import Unrecorded
 
 pytestmark = pytest.mark.regression("bridge 27")
 
@@ -88,7 +89,7 @@ def test_after_a_crash_at_any_frame_each_word_is_in_one_message(speaks, actions)
         assert words(restored, "assistant") == answered, (count, frame)
         # The same from the fewest frames that suffice.
         for start in range(count, -1, -1):
-            if has_all_unrecorded(published[start:count]):
+            if Unrecorded.of(published[start:count]).is_complete:
                 assert added(repairs(stored, published[start:count])) == restored[len(stored) :], (
                     start,
                     count,
