@@ -21,7 +21,7 @@ from frameledger_services.client import StoredFrame
 from frameledger_services.pipecat.capture import Capture
 from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.errors import AskingError
-from frameledger_services.pipecat.frame_ids import FrameIds
+from frameledger_services.pipecat.numbered_ids import NumberedIds
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.side_conversation import SideQuestion, ask_side_question
 from frameledger_services.pipecat.unrecorded import SPOKEN
@@ -56,7 +56,7 @@ class InferenceRequests:
 
     def __init__(self, context_id: str, session: UUID, capture: Capture, outbox: Outbox) -> None:
         self._context_id = context_id
-        self._ids = FrameIds(session)
+        self._ids = NumberedIds(session)
         self._capture = capture
         self._outbox = outbox
         self._settings: Fields | None = None

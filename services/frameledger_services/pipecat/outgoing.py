@@ -16,8 +16,8 @@ from frameledger.record import DecodeError
 from frameledger_services.client import EncodedFrame
 from frameledger_services.pipecat.capture import CHANGES, FIELDS, ON_THE_LOG, Item
 from frameledger_services.pipecat.captured_frame import Fields, TranslationState
-from frameledger_services.pipecat.frame_ids import OWN, FrameIds
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Replaced, Rewritten
+from frameledger_services.pipecat.numbered_ids import OWN, NumberedIds
 from frameledger_services.pipecat.omitted import SUBSTITUTED, with_omissions
 from frameledger_services.pipecat.pending import GAP, Waiting
 from frameledger_services.pipecat.translate import translate
@@ -34,7 +34,7 @@ class Encoder:
 
     def __init__(self, session: UUID) -> None:
         self._mirror = str(session)
-        self._ids = FrameIds(session)
+        self._ids = NumberedIds(session)
         self._state = TranslationState()
         self._own = 0
         self.refused_here = 0

@@ -13,7 +13,7 @@ from tests.bridges.pipecat.bots import Bot
 
 from frameledger.fold import Conversation, Folding
 from frameledger_services.pipecat import FrameledgerObserver
-from frameledger_services.pipecat.frame_ids import FrameIds
+from frameledger_services.pipecat.numbered_ids import NumberedIds
 from frameledger_services.pipecat.values import to_json
 
 MOST_WITHOUT_A_FRAME = 1_000
@@ -96,7 +96,7 @@ class Recording:
             yield sequence, frame
 
     def _id(self, sequence: int, number: int) -> str:
-        return FrameIds(self.observer.session).of(sequence, number)
+        return NumberedIds(self.observer.session).of(sequence, number)
 
     def of(self, *types: str) -> list[Any]:
         return [one for one in self.broker.frames if one.type in types]

@@ -8,7 +8,7 @@ OWN = 0xF000_0000
 """The sequences of the bridge's own frames begin here. No session captures that many items."""
 
 
-class FrameIds:
+class NumberedIds:
     """The ids of one session's frames: UUIDs of version 8 (RFC 9562), which begin with the session's random digits and
     end with the sequence of the captured item and the number of the frame within it. Hashing these, as version 5 does,
     takes a seventh of the time in which a token is encoded."""
