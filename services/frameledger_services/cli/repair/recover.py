@@ -19,9 +19,8 @@ from frameledger_services.database_types import Connection
 from frameledger_services.event_log import reader
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.recovery import recover as recovering
-from frameledger_services.recovery import republish
 from frameledger_services.recovery.recover import Examination
-from frameledger_services.recovery.republish import Republished
+from frameledger_services.recovery.republish import Republished, republish
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
 
@@ -101,7 +100,7 @@ async def _apply(
                     partial(producer.publish, topic),
                     partial(reader.partition_records, settings, topic),
                 )
-                republished = await republish.republish(connection, topic, publish, reads, report)
+                republished = await republish(connection, topic, publish, reads, report)
         return generation, republished
 
     outcome: tuple[int | None, Republished] = await _with_connection(settings, work)
