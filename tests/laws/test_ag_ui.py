@@ -38,7 +38,7 @@ from frameledger.ids import ContextId, Version
 from frameledger_services.gateway.ag_ui.messages import shown
 from frameledger_services.gateway.ag_ui.streamed_text import StreamedText
 from frameledger_services.gateway.ag_ui.translation import QUIET, Translation
-from frameledger_services.projector.rows import readable
+from frameledger_services.projector.message_text import readable
 from frameledger_services.store.shown_messages import ShownMessage, WrittenMessage
 
 

@@ -11,7 +11,7 @@ from frameledger.record import LoggedFrame, Record, read
 from frameledger.values import replace
 from frameledger_services.audit import log_comparison
 from frameledger_services.audit.log_comparison import ComparedWithLog
-from frameledger_services.projector.rows import at
+from frameledger_services.projector.row_values import at
 from frameledger_services.store import erasures, logged_frames
 from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.frame_ids import frame_uuid

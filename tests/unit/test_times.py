@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from frameledger_services.projector.rows import at, time_of
+from frameledger_services.projector.row_values import at, time_of
 
 EVERYWHERE = [timezone(timedelta(hours=hours)) for hours in range(-15, 16)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from frameledger_services.projector.rows import text_of_content
+from frameledger_services.projector.message_text import text_of_content
 
 NULL_BEFORE = frozenset({"idempotency_key", "said_at", "is_copy"})
 """Columns that older releases left null."""

@@ -27,7 +27,7 @@ from frameledger_services.projector.batch_fold import is_at_home
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.late_frames import may_be_late
 from frameledger_services.projector.log_check import LogChangedError
-from frameledger_services.projector.rows import at, clean_or_none
+from frameledger_services.projector.row_values import at, clean_or_none
 from frameledger_services.recovery.diagnosis import ByPartition, generation_at, spans
 from frameledger_services.settings import Settings
 from frameledger_services.store import erasures, logged_frames, projections, recovery, topics

@@ -144,7 +144,7 @@ def _print_record(console: Console, record: Record) -> None:
 def _logged_at(timestamp_ms: int) -> datetime:
     """Returns the time of a record as the tables have it. A topic that is not ours may take any from a producer."""
     # Imported here: to show a conversation needs nothing of the projector.
-    from frameledger_services.projector.rows import at
+    from frameledger_services.projector.row_values import at
 
     return at(timestamp_ms)
 

@@ -33,7 +33,8 @@ from frameledger_services.projector.outbox_rows import (
     readable_key,
 )
 from frameledger_services.projector.ownership import ProjectorTopics
-from frameledger_services.projector.rows import DeadLetterRow, FrameRow, Rows, clean, erasure_of
+from frameledger_services.projector.row_values import clean
+from frameledger_services.projector.rows import DeadLetterRow, FrameRow, Rows, erasure_of
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.frame_ids import frame_uuid

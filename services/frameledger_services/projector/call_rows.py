@@ -22,7 +22,8 @@ from frameledger.evolve.changes import (
 )
 from frameledger.ids import ToolCallId
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.rows import Rows, clean, clean_or_none, time_of
+from frameledger_services.projector.row_values import clean, clean_or_none, time_of
+from frameledger_services.projector.rows import Rows
 
 CallChange = (
     CallAnnounced

@@ -37,7 +37,8 @@ from frameledger_services.projector.rebuild import rebuild
 from frameledger_services.projector.rebuild_fold import DamagedFramesError
 from frameledger_services.projector.refold import UnfoldableFrameError
 from frameledger_services.projector.refused_values import is_of_the_values
-from frameledger_services.projector.rows import Rows, at
+from frameledger_services.projector.row_values import at
+from frameledger_services.projector.rows import Rows
 from frameledger_services.projector.stored_heads import load, park
 from frameledger_services.projector.watchdog import deadline
 from frameledger_services.projector.writer import write_parts, write_single_statement

@@ -18,7 +18,8 @@ from frameledger.frames import (
     Usage,
 )
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.rows import Rows, clean, clean_or_none
+from frameledger_services.projector.row_values import clean, clean_or_none
+from frameledger_services.projector.rows import Rows
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 

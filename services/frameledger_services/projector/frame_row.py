@@ -9,7 +9,8 @@ from frameledger.decoding import MAX_ID_BYTES
 from frameledger.frames import AnyFrame
 from frameledger.record import LoggedFrame, Record
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.rows import FrameRow, at, clean, time_of
+from frameledger_services.projector.row_values import at, clean, time_of
+from frameledger_services.projector.rows import FrameRow
 from frameledger_services.store.frame_ids import cause_uuid
 
 

@@ -15,7 +15,7 @@ from frameledger.frames import LLMContextEraseFrame
 from frameledger.headers import originally_logged_ms
 from frameledger.ids import ContextId, Version
 from frameledger.record import LoggedFrame, Record
-from frameledger_services.projector.rows import at
+from frameledger_services.projector.row_values import at
 from frameledger_services.store.erasures import Beginning
 
 

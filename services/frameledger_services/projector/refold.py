@@ -30,7 +30,8 @@ from frameledger.frames import (
 )
 from frameledger_services.projector.frame_row import named_id
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.rows import Rows, clean, time_of
+from frameledger_services.projector.row_values import clean, time_of
+from frameledger_services.projector.rows import Rows
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.projector.stored_heads import UNKNOWN
 from frameledger_services.store.stored_rows import StoredFrameRow

@@ -45,7 +45,10 @@ from frameledger.frames import (
 from frameledger_services.projector.call_rows import write_call
 from frameledger_services.projector.counted_rows import used, write_counted
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.rows import Rows, clean, clean_or_none, open_row
+from frameledger_services.projector.message_text import readable
+from frameledger_services.projector.row_values import clean, clean_or_none
+from frameledger_services.projector.rows import MessageRow, Rows
+from frameledger_services.store.valid_to import FOR_EVER
 
 Row = dict[str, Any]
 
@@ -167,11 +170,21 @@ class _Writing:
             self._used(run.run_id, frame.usage, partial=True)
 
     def _open(self, position: int, message: Any, run_id: str | None) -> None:
-        row = open_row(
-            *(self.context_id, self.era, position, self.version, run_id, message, to_json(message)),
-            self.logged_at,
+        role, text = readable(message)
+        self.rows.write_message(
+            MessageRow(
+                context_id=self.context_id,
+                era=self.era,
+                position=position,
+                valid_from=self.version,
+                valid_to=FOR_EVER,
+                role=role,
+                text=text,
+                run_id=run_id,
+                message=to_json(message),
+                said_at=self.logged_at,
+            )
         )
-        self.rows.write_message(row)
 
     def _note_origin(self, frame: LLMContextFrame) -> None:
         """Keep what the frame says of where the context comes from (RA5.origin)."""

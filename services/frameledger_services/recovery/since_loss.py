@@ -20,7 +20,7 @@ from frameledger.headers import ORIGINALLY_LOGGED, originally_logged_ms
 from frameledger.record import DecodeError, LoggedFrame, Outgoing, Record, forward, read
 from frameledger.values import replace
 from frameledger_services.database_types import Connection
-from frameledger_services.projector.rows import at
+from frameledger_services.projector.row_values import at
 from frameledger_services.recovery.copies import RepublishedErasure
 from frameledger_services.store import frame_ids
 from frameledger_services.store.frame_ids import frame_uuid

@@ -30,7 +30,8 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.row_sender import publish_committed
-from frameledger_services.projector.rows import Rows, clean, erasure_of
+from frameledger_services.projector.row_values import clean
+from frameledger_services.projector.rows import Rows, erasure_of
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.projector.stored_heads import RefoldError, loaded_head
 from frameledger_services.projector.writer import write

@@ -29,7 +29,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.group_member import MAX_RECORDS
-from frameledger_services.projector.rows import at
+from frameledger_services.projector.row_values import at
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, tables
 from frameledger_services.store.frame_ids import frame_uuid

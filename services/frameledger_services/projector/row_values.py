@@ -1,0 +1,42 @@
+"""Values of frames as columns of the database can keep them: times and text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_FIRST, _LAST = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC)
+"""Between these a time has a year of Python's in every time zone: a session reads it in its own."""
+
+_FIRST_MS, _LAST_MS = (int((one - _EPOCH) / timedelta(milliseconds=1)) for one in (_FIRST, _LAST))
+
+
+@lru_cache(maxsize=1_024)
+def at(timestamp_ms: int) -> datetime:
+    """A record's time as the database keeps it, the nearest that it can keep. What a producer sent together has one
+    time."""
+    return _EPOCH + timedelta(milliseconds=min(max(timestamp_ms, _FIRST_MS), _LAST_MS))
+
+
+def time_of(written: object) -> datetime | None:
+    """Parse a time of a publisher. Returns None for text that is not a time, a time without an offset, and one
+    before `_FIRST` or after `_LAST`."""
+    if not isinstance(written, str):
+        return None
+    try:
+        parsed = datetime.fromisoformat(written)
+        return parsed if parsed.tzinfo is not None and _FIRST <= parsed <= _LAST else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def clean(text: str) -> str:
+    """Returns the text without NUL, the one character of JSON that a `text` column refuses."""
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}") if "\x00" in text else text
+
+
+def clean_or_none(text: str | None) -> str | None:
+    """As `clean`; None stays None."""
+    return None if text is None else clean(text)
