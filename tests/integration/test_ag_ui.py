@@ -147,7 +147,7 @@ class Raced(Question):
     other: RunInput
 
     async def _without_abandoned(self, *what):
-        await asking(self.parts, self.other).ask()
+        await asking(self.dependencies, self.other).ask()
         return await super()._without_abandoned(*what)
 
 
@@ -159,16 +159,16 @@ class CutShort(Question):
         raise ProblemError("not-visible-yet", "It is on the log.")
 
 
-def asking(parts, wanted, kind=Question):
+def asking(dependencies, wanted, kind=Question):
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
     caller.set_caller(scope, caller.LOOPBACK)
-    return kind(parts, Request(scope), wanted, RequestFrames(wanted, routes.brought(wanted)))
+    return kind(dependencies, Request(scope), wanted, RequestFrames(wanted, routes.brought(wanted)))
 
 
 def in_this_process(stage, work):
     async def run():
-        async with asyncio.timeout(ON_SERVERS), connected(stage.settings, asyncio.Event()) as parts:
-            return await work(parts)
+        async with asyncio.timeout(ON_SERVERS), connected(stage.settings, asyncio.Event()) as dependencies:
+            return await work(dependencies)
 
     return asyncio.run(run())
 
@@ -203,8 +203,8 @@ def test_who_answers_a_call_a_moment_after_another_takes_nothing_out_of_the_hist
     words = [{"id": "u2", "role": "user", "content": says}] if says else []
     late = run_input(thread, "late", [*known, tool_message(call, "lower"), *words])
 
-    async def work(parts):
-        question = asking(parts, late, Raced)
+    async def work(dependencies):
+        question = asking(dependencies, late, Raced)
         object.__setattr__(
             question, "other", run_input(thread, "first", [*known, tool_message(call, "upper")])
         )
@@ -239,9 +239,9 @@ def test_a_run_that_was_cut_short_after_its_first_answer_says_the_rest_when_it_i
     body = {"threadId": "cut-short", "runId": "r2", "messages": [*known, *answers, words]}
     wanted = RunInput.model_validate(body)
 
-    async def work(parts):
+    async def work(dependencies):
         with pytest.raises(ProblemError, match="on the log"):
-            await asking(parts, wanted, CutShort).ask()
+            await asking(dependencies, wanted, CutShort).ask()
 
     in_this_process(stage, work)
     results = (
@@ -678,8 +678,8 @@ def test_two_front_ends_that_do_the_same_call_are_told_one_result(stage):
         for run in ("first", "late")
     )
 
-    async def work(parts):
-        question = asking(parts, late, Raced)
+    async def work(dependencies):
+        question = asking(dependencies, late, Raced)
         object.__setattr__(question, "other", first)
         return await question.ask()
 
@@ -733,9 +733,9 @@ def test_a_run_that_was_cut_short_behind_any_of_its_frames_says_the_rest_when_it
     tools = [PAINT] if left == "answer" else [PAINT, {**PAINT, "name": "erase"}]
     wanted = run_input(thread, "r2", [*known, tool_message(call, "upper"), words], tools=tools)
 
-    async def work(parts):
+    async def work(dependencies):
         with pytest.raises(ProblemError, match="on the log"):
-            await asking(parts, wanted, CutShort).ask()
+            await asking(dependencies, wanted, CutShort).ask()
 
     in_this_process(stage, work)
     status = "waiting" if left == "tools" else "done"

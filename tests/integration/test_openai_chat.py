@@ -210,11 +210,11 @@ def test_who_leaves_after_another_client_asked_does_not_interrupt_the_answer_of_
 
     async def leave(asked):
         connection = connected(stage.settings, asyncio.Event())
-        async with asyncio.timeout(ON_SERVERS), connection as parts:
-            with closing(Following(parts, asked)) as following:
+        async with asyncio.timeout(ON_SERVERS), connection as dependencies:
+            with closing(Following(dependencies, asked)) as following:
                 await following.interrupt()
             # What was published before is folded when this is.
-            await parts.client.publish("shared", InterimTranscriptionFrame(text="Hm"), wait=True)
+            await dependencies.client.publish("shared", InterimTranscriptionFrame(text="Hm"), wait=True)
 
     about = {"extra_headers": {"Frameledger-Context": "shared"}}
     late = {"role": "user", "content": "Are we late?"}
@@ -247,8 +247,8 @@ def test_an_answer_is_its_own_requests_also_behind_calls(stage, asks):
         stage.create(said, tools=tools, extra_headers=headers)
 
     async def read(version):
-        async with asyncio.timeout(ON_SERVERS), connected(stage.settings, asyncio.Event()) as parts:
-            return await parts.database.read(client_requests.has_another_asked, context_id, version)
+        async with asyncio.timeout(ON_SERVERS), connected(stage.settings, asyncio.Event()) as dependencies:
+            return await dependencies.database.read(client_requests.has_another_asked, context_id, version)
 
     versions = [
         one

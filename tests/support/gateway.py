@@ -23,7 +23,7 @@ from frameledger_services.gateway.access import security
 from frameledger_services.gateway.access.sessions import Sessions
 from frameledger_services.gateway.access.sessions import routes as session_routes
 from frameledger_services.gateway.app import create_app
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.service import connected
 from frameledger_services.settings import PREFIX, Settings
 
@@ -45,8 +45,8 @@ CLIENT = {"base_url": "http://localhost", "timeout": ON_SERVERS}
 async def app_of(settings: Settings, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """Yields a client of the app itself, without a socket, with that token. Without one anybody may do everything,
     unless the settings name a file of tokens."""
-    async with connected(settings, asyncio.Event()) as parts:
-        transport = httpx.ASGITransport(served(parts), raise_app_exceptions=False)
+    async with connected(settings, asyncio.Event()) as dependencies:
+        transport = httpx.ASGITransport(served(dependencies), raise_app_exceptions=False)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         async with httpx.AsyncClient(transport=transport, headers=headers, **CLIENT) as http:
             yield http
@@ -56,9 +56,9 @@ def all_routes() -> list[tuple[str, Route]]:
     """Returns every route with its method."""
 
     async def found() -> list[BaseRoute]:
-        async with connected(Settings(**AWAY), asyncio.Event()) as parts:
-            sessions = Sessions(parts.settings, security.live_tokens(parts.settings))
-            return [*create_app(parts).routes, *session_routes(sessions)]
+        async with connected(Settings(**AWAY), asyncio.Event()) as dependencies:
+            sessions = Sessions(dependencies.settings, security.live_tokens(dependencies.settings))
+            return [*create_app(dependencies).routes, *session_routes(sessions)]
 
     return [
         (method, route)
@@ -68,11 +68,11 @@ def all_routes() -> list[tuple[str, Route]]:
     ]
 
 
-def served(parts: Parts, routes: Sequence[BaseRoute] = ()) -> ASGIApp:
+def served(dependencies: Dependencies, routes: Sequence[BaseRoute] = ()) -> ASGIApp:
     """Returns the app as the service serves it, with these routes too."""
-    sessions = Sessions(parts.settings, security.live_tokens(parts.settings))
-    app = create_app(parts, routes=[*session_routes(sessions), *routes])
-    return security.secured(app, parts.settings, sessions, parts)
+    sessions = Sessions(dependencies.settings, security.live_tokens(dependencies.settings))
+    app = create_app(dependencies, routes=[*session_routes(sessions), *routes])
+    return security.secured(app, dependencies.settings, sessions, dependencies)
 
 
 def with_app(

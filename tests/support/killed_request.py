@@ -52,10 +52,10 @@ async def _ask(settings: Settings, api: str, context_id: str, body: bytes, numbe
     vars(call_settlement)["publish"] = publish_and_die
     scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
     caller.set_caller(scope, caller.LOOPBACK)
-    async with connected(settings, asyncio.Event()) as parts:
+    async with connected(settings, asyncio.Event()) as dependencies:
         if api == "ag_ui":
             wanted = run_input.read(body)
             frames = RequestFrames(wanted, routes.brought(wanted))
-            await Question(parts, Request(scope), wanted, frames).ask()
+            await Question(dependencies, Request(scope), wanted, frames).ask()
         else:
-            await Asking(parts, Request(scope), requests.read(body), Named(context_id, "client")).ask()
+            await Asking(dependencies, Request(scope), requests.read(body), Named(context_id, "client")).ask()

@@ -75,9 +75,9 @@ def test_the_same_request_twice_at_once_is_one_run_for_both(monkeypatch):
         return PublishedFrame("llm.frames", 0, 1, 1, "id", outcome="rejected", reason="id_reused")
 
     monkeypatch.setattr(call_settlement, "publish", publish)
-    parts: Any = SimpleNamespace(database=SimpleNamespace(read=read), settings=Settings())
+    dependencies: Any = SimpleNamespace(database=SimpleNamespace(read=read), settings=Settings())
     request: Any = None
-    run = asyncio.run(Question(parts, request, wanted, frames).ask())
+    run = asyncio.run(Question(dependencies, request, wanted, frames).ask())
     assert (run.version, run.run_id) == (1, "r")
 
 
@@ -93,10 +93,10 @@ def test_who_asks_a_parked_conversation_is_told_so_at_once_also_while_a_run_is_o
     async def wait(*_):
         raise AssertionError("It waits for the end of the run, which does not come.")
 
-    parts: Any = SimpleNamespace(database=SimpleNamespace(read=read), check_not_stopping=wait)
+    dependencies: Any = SimpleNamespace(database=SimpleNamespace(read=read), check_not_stopping=wait)
     request: Any = None
     with pytest.raises(ProblemError, match="It is parked"):
-        asyncio.run(Question(parts, request, wanted, RequestFrames(wanted, ()), wait).ask())
+        asyncio.run(Question(dependencies, request, wanted, RequestFrames(wanted, ()), wait).ask())
 
 
 class Busy:
@@ -122,7 +122,7 @@ class Busy:
         }
         return found[function]()
 
-    async def publish(self, parts, request, context_id, frame, expected):
+    async def publish(self, dependencies, request, context_id, frame, expected):
         if self.others:
             self.others -= 1
             self.another_speaks()
@@ -153,11 +153,11 @@ class Busy:
     def ask(self):
         messages = [{"id": one, "role": "user", "content": "Hi."} for one in ("m1", "mine")]
         wanted = run_input.read(json.dumps({"threadId": "t", "runId": "r", "messages": messages}).encode())
-        parts: Any = SimpleNamespace(
+        dependencies: Any = SimpleNamespace(
             database=SimpleNamespace(read=self.read), check_not_stopping=lambda *_: None
         )
         request: Any = None
-        return asyncio.run(Question(parts, request, wanted, RequestFrames(wanted, ())).ask()).version
+        return asyncio.run(Question(dependencies, request, wanted, RequestFrames(wanted, ())).ask()).version
 
 
 def published(frame, outcome):
@@ -192,11 +192,11 @@ def test_a_run_whose_question_came_too_late_is_asked_for_again(busy):
 def test_the_same_request_twice_at_once_that_came_too_late_is_compared_again(busy, monkeypatch):
     """The other one was too late with another frame of the same id, after this one had looked for what is stored."""
 
-    async def publish(parts, request, context_id, frame, expected):
+    async def publish(dependencies, request, context_id, frame, expected):
         if not busy.stored:
             busy.another_speaks()
             busy.stored[frame.id] = b"{}", FrameOutcome(busy.version, "ignored", "context_changed")
-        return await busy.publish(parts, request, context_id, frame, expected)
+        return await busy.publish(dependencies, request, context_id, frame, expected)
 
     monkeypatch.setattr(call_settlement, "publish", publish)
     assert busy.ask() == busy.version

@@ -9,8 +9,8 @@ from tests.support.stored_frame import stored_frame
 
 from frameledger.frames import LLMTextFrame
 from frameledger_services.gateway.ag_ui.following import FollowedRun
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.follower import Chunk
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.settings import Settings
 from frameledger_services.store.client_requests import AskedRun
 from frameledger_services.store.following import StreamHead
@@ -49,7 +49,9 @@ def read_for(status, open_run_id):
         head = StreamHead(5, status, False, open_run_id)
         also = {"is_all": True, "exists": True, "erased_version": None, "ended": False}
         hub = Hub(Chunk(b"", 5, **also, frames=[piece], head=head))
-        run = FollowedRun(Parts(Settings(), None, database, hub, asyncio.Event()), "shop", AskedRun(1, "r1"))
+        run = FollowedRun(
+            Dependencies(Settings(), None, database, hub, asyncio.Event()), "shop", AskedRun(1, "r1")
+        )
         await run.next(0)
         return database.read_by, run.is_over
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from frameledger import async_tool_messages as background
-from frameledger_services.gateway.ag_ui import history, messages, parts
+from frameledger_services.gateway.ag_ui import content_parts, history, messages
 from frameledger_services.gateway.ag_ui.history import Plan
 from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.store.shown_messages import ShownMessage
@@ -165,7 +165,7 @@ PICTURE = {"type": "image", "source": {"type": "data", "value": "AAAA", "mimeTyp
     ],
 )
 def test_a_part_that_is_stored_comes_back_as_it_was(part):
-    assert parts.to_client(parts.to_stored([part])) == [part]
+    assert content_parts.to_client(content_parts.to_stored([part])) == [part]
     message = Message(id="u1", role="user", content=[part])
     held = [ShownMessage(1, 1, None, "u1", history.as_stored(message))]
     assert history.plan(held, [message, MORE]).kind == "append"
@@ -173,7 +173,7 @@ def test_a_part_that_is_stored_comes_back_as_it_was(part):
 
 def test_a_part_that_no_model_takes_so_is_left_out():
     film = {"type": "video", "source": {"type": "url", "value": "https://example.com/a.mp4"}}
-    assert parts.to_stored([film, PICTURE]) == parts.to_stored([PICTURE])
+    assert content_parts.to_stored([film, PICTURE]) == content_parts.to_stored([PICTURE])
 
 
 @pytest.mark.parametrize("text", ["1.10", "NaN", '{"a": NaN}', 200_000 * "["], ids=lambda text: text[:10])

@@ -12,7 +12,7 @@ from frameledger_services.client import FramesUnacknowledgedError
 from frameledger_services.gateway.access.caller import LOOPBACK, Caller, set_caller
 from frameledger_services.gateway.ag_ui.presence import Presence
 from frameledger_services.gateway.ag_ui.routes import source_of_stop
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.settings import Settings
 from frameledger_services.store import client_requests, conversation_state
 from frameledger_services.store.client_requests import AskedRun
@@ -47,7 +47,7 @@ def test_a_run_is_not_interrupted_while_its_client_comes_back_however_long_that_
     async def run():
         client = Client()
         settings = Settings(gateway_ag_ui_reconnect_secs=0)
-        presence = Presence(Parts(settings, client, Database(), None, asyncio.Event()), Marks())
+        presence = Presence(Dependencies(settings, client, Database(), None, asyncio.Event()), Marks())
         presence.followed("shop", "r1")
         presence.ended("shop", "r1", "gateway", has_left=True)
         with presence.held("shop", "r1"):
@@ -66,7 +66,7 @@ def asked_next(run_id):
 
     async def ask():
         client = Client()
-        presence = Presence(Parts(Settings(), client, Database(), None, asyncio.Event()), Marks())
+        presence = Presence(Dependencies(Settings(), client, Database(), None, asyncio.Event()), Marks())
         presence.followed("shop", "r1")
         presence.ended("shop", "r1", "gateway", has_left=True)
         await presence.asks("shop", run_id)
@@ -91,14 +91,14 @@ class Gateways:
 
     def __init__(self, reconnect_secs=0):
         self.client, self.marks = Client(), Marks()
-        parts = Parts(
+        dependencies = Dependencies(
             Settings(gateway_ag_ui_reconnect_secs=reconnect_secs),
             self.client,
             Database(),
             None,
             asyncio.Event(),
         )
-        self.first, self.second = (Presence(parts, self.marks) for _ in range(2))
+        self.first, self.second = (Presence(dependencies, self.marks) for _ in range(2))
         self.first.followed("shop", "r1")
         self.first.ended("shop", "r1", "gateway", has_left=True)
 

@@ -23,9 +23,9 @@ from frameledger_services.client import (
     SchemaError,
 )
 from frameledger_services.gateway import answers, contexts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.gateway.outages import EVERY_SECONDS, Outages
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, ProblemError
 from frameledger_services.gateway.service import _Server
 from frameledger_services.settings import Settings
@@ -37,8 +37,10 @@ def ask(address: str, *routes: Route, method: str = "GET", content: bytes | None
     async def asked() -> httpx.Response:
         settings = Settings()
         async with Client(settings) as client:
-            parts = Parts(settings, client, Connections(settings), Hub(settings), asyncio.Event())
-            transport = httpx.ASGITransport(served(parts, routes), raise_app_exceptions=False)
+            dependencies = Dependencies(
+                settings, client, Connections(settings), Hub(settings), asyncio.Event()
+            )
+            transport = httpx.ASGITransport(served(dependencies, routes), raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 headers = {"Content-Type": "application/json"}
                 return await http.request(method, address, content=content, headers=headers)

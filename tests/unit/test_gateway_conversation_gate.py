@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from frameledger_services.gateway import conversation_gate
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.settings import Settings
 
@@ -23,9 +23,9 @@ class ClosedHub:
 
 def test_nothing_is_waited_for_at_a_gateway_that_stops():
     async def wait():
-        parts = Parts(Settings(), None, None, ClosedHub(), asyncio.Event())
-        parts.stopping.set()
-        await conversation_gate.wait_for_change(parts, "shop", 3, conversation_gate.deadline())
+        dependencies = Dependencies(Settings(), None, None, ClosedHub(), asyncio.Event())
+        dependencies.stopping.set()
+        await conversation_gate.wait_for_change(dependencies, "shop", 3, conversation_gate.deadline())
 
     with pytest.raises(ProblemError) as problem:
         asyncio.run(wait())

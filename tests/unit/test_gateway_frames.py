@@ -23,8 +23,8 @@ from frameledger_services.gateway.access.caller import LOOPBACK, set_caller
 from frameledger_services.gateway.access.guard import Guard
 from frameledger_services.gateway.access.live_tokens import LiveTokens
 from frameledger_services.gateway.access.sessions import Sessions
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live import protocol, timed_send
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import RawPaths
 from frameledger_services.gateway.service import _Server
@@ -76,10 +76,10 @@ async def _problem(request, error):
 @contextlib.asynccontextmanager
 async def serving(database, stopping, guarded=None):
     """Yields the address of a server of these frames, which stops once `stopping` is set."""
-    parts = Parts(Settings(), None, database, None, stopping)
-    object.__setattr__(parts, "heads", Heads())
+    dependencies = Dependencies(Settings(), None, database, None, stopping)
+    object.__setattr__(dependencies, "heads", Heads())
     app = Starlette(middleware=[Middleware(RawPaths)], exception_handlers={ProblemError: _problem})
-    app.router.routes.extend(frames.routes(parts))
+    app.router.routes.extend(frames.routes(dependencies))
 
     async def open_to_all(scope, receive, send):
         set_caller(scope, LOOPBACK)

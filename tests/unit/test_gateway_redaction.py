@@ -448,9 +448,9 @@ def test_why_a_request_cannot_be_made_is_not_told_who_may_not_read_words(monkeyp
     path = {"context_id": "a", "run_id": "r-1"}
     scope = {"type": "http", "query_string": b"form=openai", "headers": [], "path_params": path}
     set_caller(scope, Caller("reader", frozenset(("read",))) if is_shown else AUDITOR)
-    parts = SimpleNamespace(settings=Settings(), heads=Stored(), database=Stored())
+    dependencies = SimpleNamespace(settings=Settings(), heads=Stored(), database=Stored())
     with pytest.raises(ProblemError) as problem:
-        asyncio.run(endpoint(parts, Request(scope)))
+        asyncio.run(endpoint(dependencies, Request(scope)))
     assert problem.value.word == "no-such-form"
     assert (WORDS in str(problem.value)) is is_shown
 

@@ -70,13 +70,13 @@ def settle(stored, *, status="waiting", result="Granted.", key=None, sent=b'"Gra
         "path_params": {"context_id": "shop", "call": "c1"},
         "frameledger.caller": LOOPBACK,
     }
-    parts = SimpleNamespace(
+    dependencies = SimpleNamespace(
         database=Database(status, result, stored),
         client=SimpleNamespace(publish=publish),
         settings=SimpleNamespace(gateway_request_secs=1),
     )
     try:
-        answer = asyncio.run(call_results._settle(parts, Request(scope, receive)))
+        answer = asyncio.run(call_results._settle(dependencies, Request(scope, receive)))
     except PublishedError:
         return published[0].id
     return answer.status_code, json.loads(answer.body)

@@ -98,14 +98,14 @@ def test_a_read_that_fails_on_the_short_way_is_answered_by_the_long_one_without_
             raise error
 
     async def run():
-        async with connected(Settings(**AWAY), asyncio.Event()) as parts:
-            object.__setattr__(parts, "contexts", Failing())
-            parts.kept.keep("b", '"1"', b"words")
-            transport = httpx.ASGITransport(served(parts), raise_app_exceptions=False)
+        async with connected(Settings(**AWAY), asyncio.Event()) as dependencies:
+            object.__setattr__(dependencies, "contexts", Failing())
+            dependencies.kept.keep("b", '"1"', b"words")
+            transport = httpx.ASGITransport(served(dependencies), raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 answer = await http.get("/v1/contexts/a")
             # A database that was away may be another one when it is back.
-            assert ("b" in parts.kept) == is_kept
+            assert ("b" in dependencies.kept) == is_kept
             return answer
 
     answer = asyncio.run(run())
@@ -123,10 +123,10 @@ def test_a_read_on_the_short_way_is_counted_under_its_route():
             )
 
     async def run():
-        async with connected(Settings(**AWAY), asyncio.Event()) as parts:
-            object.__setattr__(parts, "contexts", Empty())
+        async with connected(Settings(**AWAY), asyncio.Event()) as dependencies:
+            object.__setattr__(dependencies, "contexts", Empty())
             counted = ProcessMetrics()
-            app = RequestMetrics(served(parts), counted, create_app(parts).routes)
+            app = RequestMetrics(served(dependencies), counted, create_app(dependencies).routes)
             async with httpx.AsyncClient(
                 transport=httpx.ASGITransport(app), base_url="http://localhost"
             ) as http:

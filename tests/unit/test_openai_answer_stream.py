@@ -129,13 +129,13 @@ def test_a_client_that_leaves_does_not_interrupt_what_the_same_request_again_fol
     last one, which may answer a call that was announced later."""
     questions = [AskedQuestion("talk", 21, since[0]), AskedQuestion("talk", 22, since[1])]
 
-    def follow(_parts: Any, _request: Any, question: AskedQuestion) -> Any:
+    def follow(_dependencies: Any, _request: Any, question: AskedQuestion) -> Any:
         return Following(question)
 
     async def main():
-        parts: Any = SimpleNamespace(settings=Settings(), marks=Marks())
+        dependencies: Any = SimpleNamespace(settings=Settings(), marks=Marks())
         write: Any = None
-        answers: Answers[Any] = Answers(parts, follow, write)
+        answers: Answers[Any] = Answers(dependencies, follow, write)
         again, another = SimpleNamespace(sha256="same"), SimpleNamespace(sha256="other")
         request: Any = SimpleNamespace(receive=receive, scope={})
         both = [answers._listening(request, again, one) for one in questions]

@@ -16,11 +16,11 @@ from frameledger.frames import (
     LLMTextFrame,
     encode_frame,
 )
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.openai.failures import problem_of
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.question import AskedQuestion
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS
 from frameledger_services.settings import Settings
 from frameledger_services.store import answered_requests, client_calls, conversation_state
@@ -79,7 +79,7 @@ class Hub:
 def test_an_answer_whose_end_cannot_be_read_for_a_moment_is_not_broken_off():
     async def follow():
         following = Following(
-            Parts(Settings(), None, Database(), Hub(), asyncio.Event()), AskedQuestion("talk", 3)
+            Dependencies(Settings(), None, Database(), Hub(), asyncio.Event()), AskedQuestion("talk", 3)
         )
         async with asyncio.timeout(IN_PROCESS):
             while not following.is_over:
@@ -100,7 +100,9 @@ def test_an_answer_before_the_next_question_whose_end_cannot_be_read_for_a_momen
 
     async def follow():
         following = Following(
-            Parts(Settings(), None, WithCall(), Hub(), asyncio.Event()), AskedQuestion("talk", 3), until=5
+            Dependencies(Settings(), None, WithCall(), Hub(), asyncio.Event()),
+            AskedQuestion("talk", 3),
+            until=5,
         )
         async with asyncio.timeout(IN_PROCESS):
             while not following.is_over:
@@ -157,7 +159,7 @@ def test_an_answer_that_is_read_late_has_nothing_of_the_next_ones(is_away):
         database = Elsewhere()
         database.is_away = is_away
         following = Following(
-            Parts(Settings(), None, database, Hub(chunk), asyncio.Event()), AskedQuestion("talk", 3)
+            Dependencies(Settings(), None, database, Hub(chunk), asyncio.Event()), AskedQuestion("talk", 3)
         )
         await following.next(IN_PROCESS)
         return following.is_over, following.answer.text
@@ -180,8 +182,8 @@ def test_an_answer_fails_whose_next_run_fails_before_it_begins(is_interrupted):
             assert function is answered_requests.first_beyond
 
     async def follow():
-        parts = Parts(Settings(), None, NothingBeyond(), Hub(chunk), asyncio.Event())
-        following = Following(parts, AskedQuestion("talk", 3))
+        dependencies = Dependencies(Settings(), None, NothingBeyond(), Hub(chunk), asyncio.Event())
+        following = Following(dependencies, AskedQuestion("talk", 3))
         await following.next(IN_PROCESS)
         return following.is_over, following.answer.failure
 
@@ -199,7 +201,7 @@ def test_whose_conversation_is_erased_is_not_told_to_try_again():
 
     async def follow():
         following = Following(
-            Parts(Settings(), None, Database(), Hub(chunk), asyncio.Event()), AskedQuestion("talk", 3)
+            Dependencies(Settings(), None, Database(), Hub(chunk), asyncio.Event()), AskedQuestion("talk", 3)
         )
         await following.next(IN_PROCESS)
         return following

@@ -53,9 +53,9 @@ def cancelled(settings, found, client=None):
 
     async def cancel():
         database = SimpleNamespace(read=read)
-        parts = SimpleNamespace(settings=settings, database=database, hub=Hub(CALLING), client=client)
+        dependencies = SimpleNamespace(settings=settings, database=database, hub=Hub(CALLING), client=client)
         async with asyncio.timeout(IN_PROCESS):
-            return await stored_responses.cancel(parts, Request(scope))
+            return await stored_responses.cancel(dependencies, Request(scope))
 
     return asyncio.run(cancel())
 

@@ -33,13 +33,13 @@ from frameledger_services.gateway import (
 )
 from frameledger_services.gateway.access import policy
 from frameledger_services.gateway.ag_ui import routes as ag_ui
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live import streams
 from frameledger_services.gateway.live.hub import TooManyFollowersError
 from frameledger_services.gateway.metrics import NoteRoute
 from frameledger_services.gateway.openai import routes as openai
 from frameledger_services.gateway.openai_responses import routes as openai_responses
 from frameledger_services.gateway.outages import Outages
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import RawPaths, path_of
 from frameledger_services.store.connections import DatabaseError
@@ -48,12 +48,12 @@ from frameledger_services.store.schema import SchemaError
 _log = logs.get_logger("gateway")
 
 
-def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
+def create_app(dependencies: Dependencies, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Returns the app, which `security.secured` has to stand before. `routes` are added to its own."""
     app = Starlette(middleware=[Middleware(RawPaths), Middleware(NoteRoute)])
     # A path that is nearly right is not: a redirect would lose what is encoded in it.
     app.router.redirect_slashes = False
-    app.state.parts = parts
+    app.state.dependencies = dependencies
     app.state.outages = Outages()
     modules = (
         health,
@@ -75,7 +75,7 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
         pages,
     )
     for module in modules:
-        app.router.routes.extend(module.routes(parts))
+        app.router.routes.extend(module.routes(dependencies))
     app.router.routes.extend((*problems.ROUTES, *routes))
     app.router.routes.extend(document.routes(app.router.routes))
     for error, handler in _HANDLERS.items():
@@ -108,8 +108,8 @@ async def _no_such_version(request: Request, error: Exception) -> Response:
 
 
 async def _database_away(request: Request, error: Exception) -> Response:
-    parts: Parts = request.app.state.parts
-    parts.kept.clear()
+    dependencies: Dependencies = request.app.state.dependencies
+    dependencies.kept.clear()
     _note(request, "database-away", str(error))
     return problems.answer(request, ProblemError("database-away", "PostgreSQL does not respond."))
 

@@ -32,8 +32,8 @@ from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.gateway import answers, body, outcomes, parameters, preferences
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON, NDJSON
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
 
@@ -48,14 +48,14 @@ ADDED_BYTES = 256
 """More than an id and a time take."""
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the route."""
 
     return [
         DescribedRoute(
             "POST",
             FRAMES,
-            bound(_append, parts),
+            bound(_append, dependencies),
             scope="append",
             summary="Append frames to a conversation: one, a JSON array, or NDJSON. The first frame creates it. "
             "An `LLMContextEraseFrame` needs the scope `admin` too.",
@@ -83,10 +83,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
     ]
 
 
-async def _append(parts: Parts, request: Request) -> Response:
+async def _append(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     expected = preferences.expected_version(request)
-    most = parts.settings.gateway_request_secs
+    most = dependencies.settings.gateway_request_secs
     wait = preferences.wait_seconds(request, most)
     if expected is not None:
         wait = wait or preferences.WAIT_SECONDS
@@ -96,13 +96,13 @@ async def _append(parts: Parts, request: Request) -> Response:
     frames = [
         _frame(value, frame, context_id, key, number, expected) for number, (value, frame) in enumerate(sent)
     ]
-    published = await _published(parts, request, context_id, frames, expected)
+    published = await _published(dependencies, request, context_id, frames, expected)
     completed = expected is not None or any(frame.id is None for _, frame in sent)
     if wait == 0:
         return outcomes.accepted(request, context_id, published, completed=completed)
     try:
         # Also if the token is revoked meanwhile: this says what became of what it could publish, and of nothing else.
-        stored = await parts.client.until_stored(context_id, published, within=wait)
+        stored = await dependencies.client.until_stored(context_id, published, within=wait)
     except NotVisibleError as error:
         return outcomes.accepted(request, context_id, published, str(error), completed=completed)
     return _created(request, context_id, stored, expected, completed=completed)
@@ -193,7 +193,7 @@ def _frame(
 
 
 async def _published(
-    parts: Parts,
+    dependencies: Dependencies,
     request: Request,
     context_id: str,
     frames: Sequence[EncodedFrame | AnyFrame],
@@ -202,14 +202,14 @@ async def _published(
     ids = [(one.frame if isinstance(one, EncodedFrame) else one).id for one in frames]
     # One that is written by the client expects a version, and is the only one.
     with publishing(ids, frame=1):
-        return await parts.client.publish(
+        return await dependencies.client.publish(
             context_id,
             *frames,
             source=source_of(request),
             traceparent=request.headers.get("traceparent"),
             expected_version=expected,
             causation_id=CAUSE.of(request),
-            within=parts.settings.gateway_request_secs,
+            within=dependencies.settings.gateway_request_secs,
         )
 
 

@@ -9,17 +9,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from frameledger_services.event_log.asyncapi import document
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON
-from frameledger_services.gateway.parts import Parts
 
 
-def routes(parts: Parts) -> list[Route]:
+def routes(dependencies: Dependencies) -> list[Route]:
     """Returns the route. The document is made when it is first asked for."""
     encoded: list[bytes] = []
 
     async def answer(_: Request) -> Response:
         if not encoded:
-            encoded.append(json.dumps(document(parts.settings), ensure_ascii=False).encode())
+            encoded.append(json.dumps(document(dependencies.settings), ensure_ascii=False).encode())
         return Response(encoded[0], media_type=JSON)
 
     return [Route("/asyncapi.json", answer, methods=["GET"])]

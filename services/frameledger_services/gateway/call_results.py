@@ -25,9 +25,9 @@ from frameledger_services.gateway import answers, body, contexts, parameters, pr
 from frameledger_services.gateway.append import KEYS, publishing, source_of
 from frameledger_services.gateway.client_tools import is_same
 from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.frames import PAGE_BYTES
 from frameledger_services.gateway.media_types import JSON
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.store import past, tool_calls, wanted_frames
@@ -74,13 +74,13 @@ RESULT: dict[str, Any] = {
 }
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the route."""
     return [
         DescribedRoute(
             "POST",
             PATH + "/calls/{call}/result",
-            bound(_settle, parts),
+            bound(_settle, dependencies),
             scope="append",
             summary="Answer a call that waits for a person or the client, or say what became of an ambiguous one.",
             parameters=[parameters.CONTEXT, CALL, KEY],
@@ -105,14 +105,14 @@ def routes(parts: Parts) -> list[BaseRoute]:
     ]
 
 
-async def _settle(parts: Parts, request: Request) -> Response:
+async def _settle(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     call_id = CALL.in_path_of(request)
     result, opened_version = await _read_body(request)
     key = preferences.idempotency_key(request)
-    status, call = await _find_call(parts, context_id, call_id, opened_version)
+    status, call = await _find_call(dependencies, context_id, call_id, opened_version)
     ids = _frame_ids(context_id, call_id, call.requested_version, key, result)
-    earlier = await _earlier_frames(parts, ids, context_id)
+    earlier = await _earlier_frames(dependencies, ids, context_id)
     # It may be stored although the call reads as open: since that was read, or as a parked frame.
     if (settled := _settled_by(earlier, key, result)) is not None:
         return _answer(context_id, call_id, _how(status, call, settled), settled)
@@ -131,11 +131,11 @@ async def _settle(parts: Parts, request: Request) -> Response:
         settled_as="resolved" if status == "ambiguous" else None,
         opened_version=call.requested_version,
     )
-    stored = await _publish(parts, request, context_id, frame, call)
+    stored = await _publish(dependencies, request, context_id, frame, call)
     if stored.reason == "id_reused":
         raise _key_reused()
     if stored.outcome == "erased":
-        raise await contexts.missing(parts, context_id)
+        raise await contexts.missing(dependencies, context_id)
     if not _settles(stored.outcome, stored.reason):
         raise ProblemError(
             "already-settled",
@@ -198,14 +198,20 @@ def _frame_ids(
     return [str(uuid5(KEYS, f"{name}\n{number}")) for number in range(MOST_IGNORED)]
 
 
-async def _earlier_frames(parts: Parts, ids: Sequence[str], context_id: str) -> Sequence[PagedFrame]:
+async def _earlier_frames(
+    dependencies: Dependencies, ids: Sequence[str], context_id: str
+) -> Sequence[PagedFrame]:
     selection = Wanted(ids=[frame_uuid(one) for one in ids])
-    page = await parts.database.read(wanted_frames.page, context_id, selection, len(ids), PAGE_BYTES)
+    page = await dependencies.database.read(wanted_frames.page, context_id, selection, len(ids), PAGE_BYTES)
     return page.frames
 
 
 async def _publish(
-    parts: Parts, request: Request, context_id: str, frame: FunctionCallResultFrame, call: Settleable
+    dependencies: Dependencies,
+    request: Request,
+    context_id: str,
+    frame: FunctionCallResultFrame,
+    call: Settleable,
 ) -> PublishedFrame:
     """Publish a call's result as a part of the call's trace. Returns it once it is stored. Raises the problem
     `not-visible-yet`."""
@@ -215,19 +221,19 @@ async def _publish(
         publishing([frame.id]),
         settling(context_id, frame.tool_call_id, call.function_name, trace_of_call, trace_of_request) as span,
     ):
-        published = await parts.client.publish(
+        published = await dependencies.client.publish(
             context_id,
             frame,
             source=source_of(request),
             causation_id=call.cause,
             traceparent=span.traceparent,
-            within=parts.settings.gateway_request_secs,
+            within=dependencies.settings.gateway_request_secs,
         )
     try:
-        [stored] = await parts.client.until_stored(
+        [stored] = await dependencies.client.until_stored(
             context_id,
             published,
-            within=preferences.wait_seconds(request, parts.settings.gateway_request_secs),
+            within=preferences.wait_seconds(request, dependencies.settings.gateway_request_secs),
         )
     except NotVisibleError as error:
         raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error
@@ -252,20 +258,20 @@ async def _read_body(request: Request) -> tuple[Any, int | None]:
 
 
 async def _find_call(
-    parts: Parts, context_id: str, call_id: str, opened_version: int | None
+    dependencies: Dependencies, context_id: str, call_id: str, opened_version: int | None
 ) -> tuple[Status, Settleable] | tuple[None, past.PastCall]:
     """Returns the call with how it can be settled; None if nothing settles it any more. Raises the problem
     `not-found`."""
     statuses: tuple[Status, ...] = ("waiting", "ambiguous")
     for status in statuses:
-        if call := await parts.database.read(
+        if call := await dependencies.database.read(
             tool_calls.with_status, context_id, call_id, status, opened_version
         ):
             return status, call
-    await contexts.head_of(parts, context_id)
+    await contexts.head_of(dependencies, context_id)
     past_calls = [
         call
-        for call in await parts.database.read(past.calls, context_id)
+        for call in await dependencies.database.read(past.calls, context_id)
         if call.tool_call_id == call_id and opened_version in (None, call.requested_version)
     ]
     if not past_calls:

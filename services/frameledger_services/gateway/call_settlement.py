@@ -10,7 +10,7 @@ from starlette.requests import Request
 from frameledger.frames import AnyFrame
 from frameledger_services.client import NotVisibleError, PublishedFrame
 from frameledger_services.gateway.append import publishing, source_of
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
 
 
@@ -49,7 +49,11 @@ def frame_fields(frame_id: str, function_name: str, tool_call_id: str, opened_ve
 
 
 async def publish(
-    parts: Parts, request: Request, context_id: str, frame: AnyFrame, expected_version: int | None
+    dependencies: Dependencies,
+    request: Request,
+    context_id: str,
+    frame: AnyFrame,
+    expected_version: int | None,
 ) -> PublishedFrame:
     """Publish a frame for a request and return it once it is stored.
 
@@ -58,14 +62,14 @@ async def publish(
     """
     try:
         with publishing([frame.id]):
-            [stored] = await parts.client.publish(
+            [stored] = await dependencies.client.publish(
                 context_id,
                 frame,
                 source=source_of(request),
                 traceparent=request.headers.get("traceparent"),
                 expected_version=expected_version,
                 wait=True,
-                within=parts.settings.gateway_request_secs,
+                within=dependencies.settings.gateway_request_secs,
             )
     except NotVisibleError as error:
         raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error

@@ -15,8 +15,8 @@ from frameledger_services.client import NoSuchContextError, NoSuchVersionError
 from frameledger_services.gateway import answers, parameters
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.answers import REVALIDATED
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.providers import plugins
@@ -55,7 +55,7 @@ REQUEST_BODY = {
 UNCHANGED = {"description": "Unchanged: it has the entity tag of `If-None-Match`."}
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the routes."""
 
     described: dict[str, Any] = {
@@ -67,7 +67,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         DescribedRoute(
             "GET",
             PATH,
-            bound(_context, parts),
+            bound(_context, dependencies),
             summary="Read the context of a conversation, now or at a version: messages, tools and settings.",
             answers={
                 200: {
@@ -82,7 +82,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         DescribedRoute(
             "HEAD",
             PATH,
-            bound(_head, parts),
+            bound(_head, dependencies),
             summary="Read only the version of a conversation, as the entity tag (`ETag`).",
             answers={
                 200: {
@@ -96,28 +96,28 @@ def routes(parts: Parts) -> list[BaseRoute]:
     ]
 
 
-async def _head(parts: Parts, request: Request) -> Response:
+async def _head(dependencies: Dependencies, request: Request) -> Response:
     FORM.of(request)
-    found = await _head_of(parts, request)
+    found = await _head_of(dependencies, request)
     if answers.is_known(request, tag(found)):
         return _unchanged(found)
     return Response(status_code=200, media_type=JSON, headers={**REVALIDATED, "ETag": tag(found)})
 
 
-async def _context(parts: Parts, request: Request) -> Response:
+async def _context(dependencies: Dependencies, request: Request) -> Response:
     if (failure := request.scope.get(FAILURE)) is not None:
         raise failure
     context_id = parameters.context_id(request)
     form = FORM.of(request)
     if "if-none-match" in request.headers:
-        head = await _head_of(parts, request)
+        head = await _head_of(dependencies, request)
         if answers.is_known(request, tag(head)):
             return _unchanged(head)
     if form is not None:
-        return await _as_request(request, parts, context_id, form)
-    found = await parts.contexts.read(_wanted(request, context_id))
+        return await _as_request(request, dependencies, context_id, form)
+    found = await dependencies.contexts.read(_wanted(request, context_id))
     if found is None:
-        raise await missing(parts, context_id)
+        raise await missing(dependencies, context_id)
     _check_version(context_id, found)
     headers = {**REVALIDATED, "ETag": tag(found)}
     return Response(written(context_id, found), media_type=JSON, headers=headers)
@@ -163,32 +163,32 @@ def written(context_id: str, found: ContextJson) -> bytes:
 
 
 async def head_of(
-    parts: Parts, context_id: str, *, version: int | None = None, time: datetime | None = None
+    dependencies: Dependencies, context_id: str, *, version: int | None = None, time: datetime | None = None
 ) -> ContextHead:
     """Returns which versions a conversation has. Raises `NoSuchContextError`, `NoSuchVersionError` and the problem
     `erased`."""
-    found = await parts.heads.read(WantedContext(context_id, version, time))
+    found = await dependencies.heads.read(WantedContext(context_id, version, time))
     if found is None:
-        raise await missing(parts, context_id)
+        raise await missing(dependencies, context_id)
     _check_version(context_id, found)
     return found
 
 
-async def _head_of(parts: Parts, request: Request) -> ContextHead:
+async def _head_of(dependencies: Dependencies, request: Request) -> ContextHead:
     wanted = _wanted(request, parameters.context_id(request))
-    return await head_of(parts, wanted.context_id, version=wanted.version, time=wanted.time)
+    return await head_of(dependencies, wanted.context_id, version=wanted.version, time=wanted.time)
 
 
 def _wanted(request: Request, context_id: str) -> WantedContext:
     return WantedContext(context_id, VERSION.of(request), AT.of(request))
 
 
-async def _as_request(request: Request, parts: Parts, context_id: str, form: str) -> Response:
-    head = await head_of(parts, context_id, version=VERSION.of(request), time=AT.of(request))
-    stored = await parts.database.read(stored_contexts.context, context_id, head.version)
+async def _as_request(request: Request, dependencies: Dependencies, context_id: str, form: str) -> Response:
+    head = await head_of(dependencies, context_id, version=VERSION.of(request), time=AT.of(request))
+    stored = await dependencies.database.read(stored_contexts.context, context_id, head.version)
 
     def rendered() -> bytes:
-        model = plugins.create(form, plugins.unspoken(parts.settings))
+        model = plugins.create(form, plugins.unspoken(dependencies.settings))
         return model.request(
             stored.context, prompt_caching=stored.prompt_caching, cancel_tools=(), answers=stored.answers
         ).content
@@ -218,9 +218,9 @@ def _check_version(context_id: str, found: ContextHead) -> None:
         raise NoSuchVersionError(context_id, found.version, found.newest, found.first)
 
 
-async def missing(parts: Parts, context_id: str) -> Exception:
+async def missing(dependencies: Dependencies, context_id: str) -> Exception:
     """Returns why a conversation is not there: it was erased, or never was."""
-    receipts = await parts.database.read(erasures.receipts, context_id)
+    receipts = await dependencies.database.read(erasures.receipts, context_id)
     if not receipts:
         return NoSuchContextError(context_id)
     newest = receipts[0]

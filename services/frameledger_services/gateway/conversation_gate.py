@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.hub import TooManyFollowersError
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 
 TRIES = 5
@@ -51,19 +51,23 @@ def deadline() -> float:
 
 
 async def wait_for_change(
-    parts: Parts, context_id: str, version: int, until: float, headers: Mapping[str, str] | None = None
+    dependencies: Dependencies,
+    context_id: str,
+    version: int,
+    until: float,
+    headers: Mapping[str, str] | None = None,
 ) -> None:
     """Wait until a conversation that is being answered has frames after `version`; returns at the time `until` anyway,
     and when the gateway begins to stop. Raises `conversation-busy` if that time has passed, and `draining` if the
     gateway is stopping."""
     # Followers are closed then: nothing would be waited for.
-    parts.check_not_stopping(headers)
+    dependencies.check_not_stopping(headers)
     within = until - asyncio.get_running_loop().time()
     answering = busy(context_id, "It is being answered.", headers)
     if within <= 0:
         raise answering
     try:
-        follower = parts.hub.follow(context_id, version, ())
+        follower = dependencies.hub.follow(context_id, version, ())
     except TooManyFollowersError:
         raise answering from None
     try:

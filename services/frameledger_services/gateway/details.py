@@ -11,9 +11,9 @@ from starlette.routing import BaseRoute
 
 from frameledger_services.gateway import answers, contexts, parameters
 from frameledger_services.gateway.contexts import PATH, VERSION
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.routes import DescribedRoute, PartsEndpoint, bound
+from frameledger_services.gateway.routes import DescribedRoute, UnboundEndpoint, bound
 from frameledger_services.store import conversation_state, history, past
 from frameledger_services.store.past import PastCall, PastMessage, PastSetting
 
@@ -63,15 +63,15 @@ class Activity:
     goes_on: bool
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the routes."""
 
-    def route(path: str, endpoint: PartsEndpoint, summary: str, *problems: str, **also: Any) -> BaseRoute:
+    def route(path: str, endpoint: UnboundEndpoint, summary: str, *problems: str, **also: Any) -> BaseRoute:
         also.setdefault("model", None)
         return DescribedRoute(
             "GET",
             PATH + path,
-            bound(endpoint, parts),
+            bound(endpoint, dependencies),
             scope="read",
             summary=summary,
             parameters=[parameters.CONTEXT, *also.get("parameters", ())],
@@ -112,13 +112,13 @@ def routes(parts: Parts) -> list[BaseRoute]:
     ]
 
 
-async def _history(parts: Parts, request: Request) -> Response:
+async def _history(dependencies: Dependencies, request: Request) -> Response:
     context_id, era = parameters.context_id(request), ONE_ERA.of(request)
-    head = await contexts.head_of(parts, context_id)
+    head = await contexts.head_of(dependencies, context_id)
     after = CHANGED_AFTER.of(request)
-    rows = await parts.database.read(past.messages, context_id, era, after)
-    eras = await parts.database.read(past.eras, context_id)
-    settings = await parts.database.read(past.settings, context_id, after)
+    rows = await dependencies.database.read(past.messages, context_id, era, after)
+    eras = await dependencies.database.read(past.eras, context_id)
+    settings = await dependencies.database.read(past.settings, context_id, after)
     about = {"context_id": context_id, "version": head.newest, "first": head.first, "eras": eras}
     return answers.stored_json(
         b'%s,"rows":[%s],"settings":[%s]}'
@@ -130,14 +130,14 @@ async def _history(parts: Parts, request: Request) -> Response:
     )
 
 
-async def _diff(parts: Parts, request: Request) -> Response:
+async def _diff(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     a, b = FROM.of(request), TO.of(request)
     if a is None or b is None:
         raise ProblemError("bad-parameter", "from, to: two versions are expected.")
     for version in (a, b):
-        await contexts.head_of(parts, context_id, version=version)
-    difference = await parts.database.read(history.difference_text, context_id, a, b)
+        await contexts.head_of(dependencies, context_id, version=version)
+    difference = await dependencies.database.read(history.difference_text, context_id, a, b)
     if difference is None:
         raise ProblemError("no-such-version", "One of them is not there.", context_id=context_id)
     text, eras = difference
@@ -145,43 +145,45 @@ async def _diff(parts: Parts, request: Request) -> Response:
     return answers.stored_json(about + b"," + text.encode().lstrip()[1:])
 
 
-async def _why(parts: Parts, request: Request) -> Response:
+async def _why(dependencies: Dependencies, request: Request) -> Response:
     context_id, version = parameters.context_id(request), VERSION.of(request)
     era, position = ERA.in_path_of(request), POSITION.in_path_of(request)
-    await contexts.head_of(parts, context_id, version=version)
+    await contexts.head_of(dependencies, context_id, version=version)
     if version is None:
-        version = await parts.database.read(history.last_of_era, context_id, era)
-    elif await parts.database.read(past.era_at, context_id, version) != era:
+        version = await dependencies.database.read(history.last_of_era, context_id, era)
+    elif await dependencies.database.read(past.era_at, context_id, version) != era:
         version = None
     explanation = None
     if version is not None:
-        explanation = await parts.database.read(history.explanation_text, context_id, position, version)
+        explanation = await dependencies.database.read(
+            history.explanation_text, context_id, position, version
+        )
     if explanation is None:
         raise ProblemError("not-found", f"No message of {context_id!r} has the place {era}.{position}.")
     return answers.stored_json(explanation.encode())
 
 
-async def _activity(parts: Parts, request: Request) -> Response:
+async def _activity(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    goes_on, version = await parts.database.read(conversation_state.goes_on, context_id)
+    goes_on, version = await dependencies.database.read(conversation_state.goes_on, context_id)
     if not version:
-        raise await contexts.missing(parts, context_id)
+        raise await contexts.missing(dependencies, context_id)
     return answers.json_answer(Activity(context_id, version, goes_on))
 
 
-async def _calls(parts: Parts, request: Request) -> Response:
+async def _calls(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    calls = await parts.database.read(past.calls, context_id)
+    calls = await dependencies.database.read(past.calls, context_id)
     if not calls:
-        await contexts.head_of(parts, context_id)
+        await contexts.head_of(dependencies, context_id)
     listed = b",".join(_call(one) for one in calls)
     return answers.stored_json(b'%s,"calls":[%s]}' % (answers.opened({"context_id": context_id}), listed))
 
 
-async def _verify(parts: Parts, request: Request) -> Response:
+async def _verify(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    head = await contexts.head_of(parts, context_id)
-    chain = await parts.database.read(past.chain, context_id)
+    head = await contexts.head_of(dependencies, context_id)
+    chain = await dependencies.database.read(past.chain, context_id)
     return answers.json_answer(
         Verification(context_id, head.newest, chain.intact, chain.frame_count, chain.broken_at, chain.problem)
     )

@@ -11,8 +11,8 @@ from frameledger_services.gateway import answers, contexts, parameters
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.append import publishing
 from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
 
@@ -21,13 +21,13 @@ WHY = parameters.required(
 )
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the route."""
     return [
         DescribedRoute(
             "DELETE",
             PATH,
-            bound(_erase, parts),
+            bound(_erase, dependencies),
             scope="admin",
             summary="Erase a conversation permanently: its frames, messages, runs and calls.",
             parameters=[parameters.CONTEXT, WHY],
@@ -37,22 +37,22 @@ def routes(parts: Parts) -> list[BaseRoute]:
     ]
 
 
-async def _erase(parts: Parts, request: Request) -> Response:
+async def _erase(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     why = WHY.of(request)
     if why is None:
         raise ProblemError("bad-parameter", "why: say why the conversation is erased.")
-    await contexts.head_of(parts, context_id)
+    await contexts.head_of(dependencies, context_id)
     with publishing([None]):
         try:
-            receipt = await parts.client.erase(
+            receipt = await dependencies.client.erase(
                 context_id,
                 why=why,
                 requested_by=caller.of(request.scope).name,
-                within=parts.settings.gateway_request_secs,
+                within=dependencies.settings.gateway_request_secs,
             )
         except NotVisibleError as error:
             raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error
         finally:
-            parts.kept.drop(context_id)
+            dependencies.kept.drop(context_id)
     return answers.json_answer(receipt, headers={"Cache-Control": "no-store"})

@@ -12,10 +12,10 @@ from starlette.routing import BaseRoute
 from frameledger_services.gateway import answers, contexts, parameters
 from frameledger_services.gateway.answers import REVALIDATED
 from frameledger_services.gateway.append import FRAMES
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.frame_json import written
 from frameledger_services.gateway.line_stream import LineStream
 from frameledger_services.gateway.media_types import JSON, NDJSON
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.store import wanted_frames
@@ -56,7 +56,7 @@ RAW = parameters.word(
 )
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the routes."""
 
     problems = ("bad-parameter", "no-such-context", "erased")
@@ -64,7 +64,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         DescribedRoute(
             "GET",
             FRAMES,
-            bound(_frames, parts),
+            bound(_frames, dependencies),
             scope="read",
             summary="The frames of a conversation: a page, or all of them as NDJSON.",
             parameters=[parameters.CONTEXT, AFTER, BEFORE, LIMIT, TYPE, OUTCOME, RUN, ID, FORMAT],
@@ -83,7 +83,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         DescribedRoute(
             "GET",
             FRAMES + "/{version}",
-            bound(_frame, parts),
+            bound(_frame, dependencies),
             scope="read",
             summary="Read one frame.",
             parameters=[parameters.CONTEXT, VERSION, RAW],
@@ -107,20 +107,22 @@ def routes(parts: Parts) -> list[BaseRoute]:
     ]
 
 
-async def _frames(parts: Parts, request: Request) -> Response:
+async def _frames(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     wanted, newest = _selection(request)
     is_file = FORMAT.of(request) is not None
     if is_file or NDJSON in request.headers.get("accept", ""):
-        await contexts.head_of(parts, context_id)
-        parts.check_not_stopping()
+        await contexts.head_of(dependencies, context_id)
+        dependencies.check_not_stopping()
         headers = {**REVALIDATED, **(answers.as_file(f"{context_id}.jsonl") if is_file else {})}
-        return LineStream(_all(parts, context_id, wanted), headers)
+        return LineStream(_all(dependencies, context_id, wanted), headers)
     limit = LIMIT.of(request) or 100
-    page = await parts.database.read(wanted_frames.page, context_id, wanted, limit, PAGE_BYTES, newest=newest)
+    page = await dependencies.database.read(
+        wanted_frames.page, context_id, wanted, limit, PAGE_BYTES, newest=newest
+    )
     frames = page.frames
     if not frames:
-        await contexts.head_of(parts, context_id)
+        await contexts.head_of(dependencies, context_id)
     headers = dict(REVALIDATED)
     if not page.is_all:
         # A page of the last ones is followed by the one before it.
@@ -134,20 +136,20 @@ async def _frames(parts: Parts, request: Request) -> Response:
     return Response(b'%s,"frames":[%s]}' % (about, listed), media_type=JSON, headers=headers)
 
 
-async def _frame(parts: Parts, request: Request) -> Response:
+async def _frame(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     version = VERSION.in_path_of(request)
     if RAW.of(request) is not None:
-        value = await parts.database.read(wanted_frames.payload, context_id, version)
+        value = await dependencies.database.read(wanted_frames.payload, context_id, version)
         if value is not None:
             return Response(value, media_type=JSON, headers=REVALIDATED)
     else:
-        page = await parts.database.read(
+        page = await dependencies.database.read(
             wanted_frames.page, context_id, Wanted(after=version - 1), 1, PAGE_BYTES
         )
         if page.frames and page.frames[0].version == version:
             return Response(written(page.frames[0]), media_type=JSON, headers=REVALIDATED)
-    newest = (await contexts.head_of(parts, context_id)).newest
+    newest = (await contexts.head_of(dependencies, context_id)).newest
     raise ProblemError(
         "no-such-version",
         f"The context {context_id!r} has no frame of version {version}.",
@@ -156,15 +158,15 @@ async def _frame(parts: Parts, request: Request) -> Response:
     )
 
 
-async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[bytes]:
+async def _all(dependencies: Dependencies, context_id: str, wanted: Wanted) -> AsyncIterator[bytes]:
     """Yields each frame on a line. The next frames are read when the client has taken these.
 
     Raises the problem `draining` when the gateway stops: an answer that ended there would be taken for the whole.
     """
     after, is_all = wanted.after, False
     while not is_all:
-        parts.check_not_stopping()
-        page = await parts.database.read(
+        dependencies.check_not_stopping()
+        page = await dependencies.database.read(
             wanted_frames.page,
             context_id,
             replace(wanted, after=after),

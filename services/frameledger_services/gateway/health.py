@@ -12,21 +12,21 @@ from frameledger_services import database
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.store.connections import DatabaseError, DatabaseRefusedError
 from frameledger_services.store.schema import SchemaError
 from frameledger_services.telemetry.health import AWAY, CHECK_SECONDS, KEPT_SECONDS, OK, REFUSED
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the two routes."""
-    servers = _Servers(parts)
+    servers = _Servers(dependencies)
 
     async def live(_: Request) -> Response:
         return JSONResponse({"live": True})
 
     async def ready(_: Request) -> Response:
-        checks = await servers.checks() | {"draining": "yes" if parts.stopping.is_set() else "no"}
+        checks = await servers.checks() | {"draining": "yes" if dependencies.stopping.is_set() else "no"}
         is_ready = checks == {"database": OK, "log": OK, "draining": "no"}
         # Anybody may ask, so addresses and what servers say are for `frameledger doctor`.
         return JSONResponse({"ready": is_ready, "checks": checks}, status_code=200 if is_ready else 503)
@@ -38,8 +38,8 @@ class _Servers:
     """The checks of database and log: at most one at a time, and one in `KEPT_SECONDS`. Anybody may ask, and each makes
     a connection to a broker."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
         self._checking: asyncio.Task[dict[str, str]] | None = None
         self._kept_until = 0.0
 
@@ -52,16 +52,16 @@ class _Servers:
         return await asyncio.shield(self._checking)
 
     async def _check(self) -> dict[str, str]:
-        results = await asyncio.gather(_database(self._parts), _log(self._parts))
+        results = await asyncio.gather(_database(self._dependencies), _log(self._dependencies))
         self._kept_until = asyncio.get_running_loop().time() + KEPT_SECONDS
         return dict(zip(("database", "log"), results, strict=True))
 
 
-async def _database(parts: Parts) -> str:
+async def _database(dependencies: Dependencies) -> str:
     """Every connection that is made checks the schema."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            await parts.database.read(database.ping)
+            await dependencies.database.read(database.ping)
     except SchemaError:
         return "It is of another release."
     except DatabaseRefusedError:
@@ -71,10 +71,10 @@ async def _database(parts: Parts) -> str:
     return OK
 
 
-async def _log(parts: Parts) -> str:
-    topic = TopicNames(parts.settings.topic_prefix).frames
+async def _log(dependencies: Dependencies) -> str:
+    topic = TopicNames(dependencies.settings.topic_prefix).frames
     try:
-        async with asyncio.timeout(CHECK_SECONDS), broker.connect(parts.settings) as brokers:
+        async with asyncio.timeout(CHECK_SECONDS), broker.connect(dependencies.settings) as brokers:
             return OK if await brokers.find(topic) is not None else "The topic of frames is not there."
     except (BrokerError, TimeoutError):
         return AWAY

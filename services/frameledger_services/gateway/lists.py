@@ -17,9 +17,9 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway import answers, parameters
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.access.caller import Scope
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.routes import DescribedRoute, PartsEndpoint, bound
+from frameledger_services.gateway.routes import DescribedRoute, UnboundEndpoint, bound
 from frameledger_services.store import (
     dead_letters,
     listing,
@@ -108,12 +108,12 @@ class ParkedList:
     parked: list[Parked]
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the routes."""
 
     def route(
         path: str,
-        endpoint: PartsEndpoint,
+        endpoint: UnboundEndpoint,
         summary: str,
         model: type | None,
         *,
@@ -123,7 +123,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         return DescribedRoute(
             "GET",
             f"/v1/{path}",
-            bound(endpoint, parts),
+            bound(endpoint, dependencies),
             scope=scope,
             summary=summary,
             answers={200: {"description": summary, "model": model}},
@@ -161,7 +161,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
     ]
 
 
-async def _contexts(parts: Parts, request: Request) -> Response:
+async def _contexts(dependencies: Dependencies, request: Request) -> Response:
     selection = Selection(
         prefix=_narrower(request, PREFIX.of(request) or ""),
         text=TEXT.of(request),
@@ -172,7 +172,7 @@ async def _contexts(parts: Parts, request: Request) -> Response:
         experiments=EXPERIMENTS.of(request) or False,
     )
     written = CURSOR.of(request)
-    found = await parts.database.read(
+    found = await dependencies.database.read(
         listing.page,
         selection,
         LIMIT.of(request) or 50,
@@ -183,48 +183,50 @@ async def _contexts(parts: Parts, request: Request) -> Response:
     return answers.json_answer(ContextList(found.contexts), headers=headers)
 
 
-async def _calls(parts: Parts, request: Request, status: str) -> Response:
+async def _calls(dependencies: Dependencies, request: Request, status: str) -> Response:
     prefix = caller.of(request.scope).prefix
-    calls = await parts.database.read(tool_calls.unsettled, None, status=status, prefix=prefix)
+    calls = await dependencies.database.read(tool_calls.unsettled, None, status=status, prefix=prefix)
     return answers.json_answer(CallList(calls))
 
 
-async def _waiting(parts: Parts, request: Request) -> Response:
-    return await _calls(parts, request, "waiting")
+async def _waiting(dependencies: Dependencies, request: Request) -> Response:
+    return await _calls(dependencies, request, "waiting")
 
 
-async def _ambiguous(parts: Parts, request: Request) -> Response:
-    return await _calls(parts, request, "ambiguous")
+async def _ambiguous(dependencies: Dependencies, request: Request) -> Response:
+    return await _calls(dependencies, request, "ambiguous")
 
 
-async def _workers(parts: Parts, _: Request) -> Response:
-    return answers.json_answer(WorkerList(await parts.database.read(serving.workers)))
+async def _workers(dependencies: Dependencies, _: Request) -> Response:
+    return answers.json_answer(WorkerList(await dependencies.database.read(serving.workers)))
 
 
-async def _tools(parts: Parts, _: Request) -> Response:
-    functions = await parts.database.read(serving.functions)
-    schemas = await parts.database.read(offers.tools_on_offer)
+async def _tools(dependencies: Dependencies, _: Request) -> Response:
+    functions = await dependencies.database.read(serving.functions)
+    schemas = await dependencies.database.read(offers.tools_on_offer)
     return answers.json_answer(
         FunctionList([Tool(**asdict(one), schema=schemas.get(one.function_name)) for one in functions])
     )
 
 
-async def _lag(parts: Parts, _: Request) -> Response:
-    topic = TopicNames(parts.settings.topic_prefix).frames
-    return answers.json_answer(Lag(topic, await parts.database.read(partition_progress.progress, topic)))
+async def _lag(dependencies: Dependencies, _: Request) -> Response:
+    topic = TopicNames(dependencies.settings.topic_prefix).frames
+    return answers.json_answer(
+        Lag(topic, await dependencies.database.read(partition_progress.progress, topic))
+    )
 
 
-async def _parked(parts: Parts, request: Request) -> Response:
+async def _parked(dependencies: Dependencies, request: Request) -> Response:
     token_caller = caller.of(request.scope)
-    conversations = await parts.database.read(parked.conversations)
+    conversations = await dependencies.database.read(parked.conversations)
     return answers.json_answer(
         ParkedList([one for one in conversations if token_caller.may_see(one.context_id)])
     )
 
 
-async def _rejected(parts: Parts, request: Request) -> Response:
-    topic = TopicNames(parts.settings.topic_prefix).frames
-    letters = await parts.database.read(dead_letters.newest, topic, LIMIT.of(request) or 50)
+async def _rejected(dependencies: Dependencies, request: Request) -> Response:
+    topic = TopicNames(dependencies.settings.topic_prefix).frames
+    letters = await dependencies.database.read(dead_letters.newest, topic, LIMIT.of(request) or 50)
     return answers.json_answer({"rejected": [_letter(one) for one in letters]})
 
 

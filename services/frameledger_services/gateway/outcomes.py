@@ -22,30 +22,30 @@ from frameledger_services.client import outcomes as client_outcomes
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway import answers, body, parameters, preferences
 from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
 
 OUTCOMES = f"{PATH}/frames/outcomes"
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the route."""
-    topic = TopicNames(parts.settings.topic_prefix).frames
+    topic = TopicNames(dependencies.settings.topic_prefix).frames
 
     async def outcomes(request: Request) -> Response:
         context_id = parameters.context_id(request)
         published = await _published(request, topic)
-        seconds = preferences.wait_seconds(request, parts.settings.gateway_request_secs)
+        seconds = preferences.wait_seconds(request, dependencies.settings.gateway_request_secs)
         if not seconds:
             # A client that does not wait gets what is stored now, however long the query takes.
-            outcome = await parts.database.read(client_outcomes.stored, context_id, published)
+            outcome = await dependencies.database.read(client_outcomes.stored, context_id, published)
             if outcome is None:
                 return accepted(request, context_id, published, "They are not stored yet.")
             return answers.json_answer(appended(context_id, outcome))
         try:
-            stored = await parts.client.until_stored(context_id, published, within=seconds)
+            stored = await dependencies.client.until_stored(context_id, published, within=seconds)
         except NotVisibleError as error:
             return accepted(request, context_id, published, str(error))
         return answers.json_answer(appended(context_id, stored))

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from frameledger_services.gateway import answers
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
 
 FOLDER = Path(__file__).parent / "page"
@@ -56,7 +56,7 @@ def files() -> dict[str, PageFile]:
     }
 
 
-def routes(_: Parts) -> list[Route]:
+def routes(_: Dependencies) -> list[Route]:
     """Returns the routes. Every conversation has the same page: which one it is, the page reads from its address."""
 
     async def index(request: Request) -> Response:

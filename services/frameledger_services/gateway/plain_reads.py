@@ -15,9 +15,9 @@ from frameledger_services.gateway.access.guard import Guard
 from frameledger_services.gateway.access.policy import CONTEXTS
 from frameledger_services.gateway.access.rate_limit import RateLimit
 from frameledger_services.gateway.access.response_headers import ENCODED
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live import complete_response
 from frameledger_services.gateway.media_types import JSON
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 from frameledger_services.store.context_json import WantedContext
@@ -41,10 +41,10 @@ _HEAD = b"".join(
 class PlainReads:
     """ASGI middleware, outside of all others that decide something."""
 
-    def __init__(self, app: ASGIApp, parts: Parts, guard: Guard, limit: RateLimit) -> None:
+    def __init__(self, app: ASGIApp, dependencies: Dependencies, guard: Guard, limit: RateLimit) -> None:
         """`guard` and `limit` are those of the normal path, `app`."""
         self._app = app
-        self._parts = parts
+        self._dependencies = dependencies
         self._guard = guard
         self._limit = limit
 
@@ -105,23 +105,23 @@ class PlainReads:
 
     async def _read(self, context_id: str, known: str | None) -> tuple[str, bytes | None] | None:
         """Returns the newest tag and its context, which is None if the tag is a `known` one; None if there is none."""
-        parts = self._parts
-        if known is not None or context_id in parts.kept:
-            head = await parts.newest.read(context_id)
+        dependencies = self._dependencies
+        if known is not None or context_id in dependencies.kept:
+            head = await dependencies.newest.read(context_id)
             if head is None:
-                parts.kept.drop(context_id)
+                dependencies.kept.drop(context_id)
                 return None
             tag = contexts.tag(head)
             if known is not None and answers.is_among(known, tag):
                 return tag, None
-            body = parts.kept.get(context_id, tag)
+            body = dependencies.kept.get(context_id, tag)
             if body is not None:
                 return tag, body
-        context = await parts.contexts.read(WantedContext(context_id))
+        context = await dependencies.contexts.read(WantedContext(context_id))
         if context is None:
             return None
         tag, body = contexts.tag(context), contexts.written(context_id, context)
-        parts.kept.keep(context_id, tag, body)
+        dependencies.kept.keep(context_id, tag, body)
         return tag, body
 
 

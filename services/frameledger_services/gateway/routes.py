@@ -12,13 +12,13 @@ from starlette.routing import Route
 
 from frameledger_services.gateway.access import caller, policy
 from frameledger_services.gateway.access.caller import Scope
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import PROBLEM_JSON
 from frameledger_services.gateway.parameters import Parameter
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, ProblemError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-PartsEndpoint = Callable[[Parts, Request], Awaitable[Response]]
+UnboundEndpoint = Callable[[Dependencies, Request], Awaitable[Response]]
 
 ALWAYS = ("unauthorised", "forbidden", "too-many", "database-away", "wrong-schema", "draining")
 """Problems that every route may return."""
@@ -93,9 +93,9 @@ async def _answered(
     return await endpoint(request)
 
 
-def bound(endpoint: PartsEndpoint, parts: Parts) -> Endpoint:
-    """Returns the endpoint with these parts, under its own name, which the document has."""
-    return update_wrapper(partial(endpoint, parts), endpoint)
+def bound(endpoint: UnboundEndpoint, dependencies: Dependencies) -> Endpoint:
+    """Returns the endpoint with these dependencies, under its own name, which the document has."""
+    return update_wrapper(partial(endpoint, dependencies), endpoint)
 
 
 def require(request: Mapping[str, Any], scope: Scope) -> None:

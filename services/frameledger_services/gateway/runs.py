@@ -11,9 +11,9 @@ from starlette.routing import BaseRoute
 
 from frameledger_services.gateway import answers, contexts, parameters
 from frameledger_services.gateway.contexts import PATH
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.routes import DescribedRoute, PartsEndpoint, bound
+from frameledger_services.gateway.routes import DescribedRoute, UnboundEndpoint, bound
 from frameledger_services.inference import recorded_request
 from frameledger_services.inference.recorded_request import NoRequestError
 from frameledger_services.providers import plugins
@@ -35,16 +35,16 @@ class Runs:
     runs: list[RunLine]
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the routes."""
 
     def route(
-        path: str, endpoint: PartsEndpoint, summary: str, *problems: str, model: type | None = None
+        path: str, endpoint: UnboundEndpoint, summary: str, *problems: str, model: type | None = None
     ) -> BaseRoute:
         return DescribedRoute(
             "GET",
             f"{PATH}/runs{path}",
-            bound(endpoint, parts),
+            bound(endpoint, dependencies),
             scope="read",
             summary=summary,
             parameters=[parameters.CONTEXT, *([RUN] if path else [])],
@@ -65,33 +65,33 @@ def routes(parts: Parts) -> list[BaseRoute]:
     ]
 
 
-async def _runs(parts: Parts, request: Request) -> Response:
+async def _runs(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    runs = await parts.database.read(history.runs, context_id)
+    runs = await dependencies.database.read(history.runs, context_id)
     if not runs:
-        await contexts.head_of(parts, context_id)
+        await contexts.head_of(dependencies, context_id)
     return answers.json_answer(Runs(context_id, runs))
 
 
-async def _run(parts: Parts, request: Request) -> Response:
+async def _run(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    run_id = await _whole_run_id(parts, context_id, RUN.in_path_of(request))
-    run = await parts.database.read(past.run, context_id, run_id)
+    run_id = await _whole_run_id(dependencies, context_id, RUN.in_path_of(request))
+    run = await dependencies.database.read(past.run, context_id, run_id)
     if run is None:
         raise ProblemError("not-found", f"{context_id!r} has no run {run_id}.")
     return answers.stored_json(run.encode())
 
 
-async def _run_request(parts: Parts, request: Request) -> Response:
+async def _run_request(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
-    run_id = await _whole_run_id(parts, context_id, RUN.in_path_of(request))
+    run_id = await _whole_run_id(dependencies, context_id, RUN.in_path_of(request))
     try:
-        recorded = await parts.database.read(recorded_request.recorded_request, context_id, run_id)
+        recorded = await dependencies.database.read(recorded_request.recorded_request, context_id, run_id)
         # In a thread, as `contexts` does.
         rebuilt = await asyncio.to_thread(
             recorded_request.rebuild,
             recorded,
-            lambda provider: plugins.create(provider, plugins.unspoken(parts.settings)),
+            lambda provider: plugins.create(provider, plugins.unspoken(dependencies.settings)),
         )
     except (NoRequestError, NoSuchProviderError, ProviderError) as error:
         raise contexts.no_such_form(request, context_id, error) from error
@@ -106,11 +106,11 @@ async def _run_request(parts: Parts, request: Request) -> Response:
     return answers.stored_json(b'%s,"request":%s}' % (answers.opened(about), rebuilt.content))
 
 
-async def _whole_run_id(parts: Parts, context_id: str, beginning: str) -> str:
+async def _whole_run_id(dependencies: Dependencies, context_id: str, beginning: str) -> str:
     """Returns the id of the one run whose id begins with this. Raises the problem `not-found` for none or several."""
-    run_ids = await parts.database.read(history.runs_named, context_id, beginning)
+    run_ids = await dependencies.database.read(history.runs_named, context_id, beginning)
     if not run_ids:
-        await contexts.head_of(parts, context_id)
+        await contexts.head_of(dependencies, context_id)
         raise ProblemError("not-found", f"{context_id!r} has no run {beginning}.")
     if beginning not in run_ids and len(run_ids) > 1:
         raise ProblemError("not-found", f"More than one run of {context_id!r} begins with {beginning}.")

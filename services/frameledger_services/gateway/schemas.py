@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from frameledger.frames import FRAME_TYPES
 from frameledger_services import package_data
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
 
 FOLDER = "/schemas/"
@@ -49,7 +49,7 @@ FRAME: dict[str, Any] = {
 """What every frame has, for the OpenAPI document."""
 
 
-def routes(_: Parts) -> list[BaseRoute]:
+def routes(_: Dependencies) -> list[BaseRoute]:
     """Returns the routes of the list, and of each schema."""
 
     async def listed(_: Request) -> Response:

@@ -18,10 +18,10 @@ from frameledger_services.gateway.access.sessions import Sessions
 from frameledger_services.gateway.access.sessions import routes as session_routes
 from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.append import SOURCE
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.gateway.live.protocol import AbortableProtocol
 from frameledger_services.gateway.metrics import RequestMetrics, StreamMetrics
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.settings import GATEWAY_PORT, Settings
 from frameledger_services.store.connections import Connections
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
@@ -55,9 +55,9 @@ async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = 
     async with AsyncExitStack() as stack:
         sessions = Sessions(settings, security.live_tokens(settings))
         listening = stack.enter_context(_listen(settings))
-        parts = await stack.enter_async_context(connected(settings, stopping, metrics))
-        app = create_app(parts, routes=session_routes(sessions))
-        secured: ASGIApp = security.secured(app, settings, sessions, parts)
+        dependencies = await stack.enter_async_context(connected(settings, stopping, metrics))
+        app = create_app(dependencies, routes=session_routes(sessions))
+        secured: ASGIApp = security.secured(app, settings, sessions, dependencies)
         if metrics is not NO_METRICS:
             secured = RequestMetrics(secured, metrics, app.routes)
         server = _Server(settings, secured)
@@ -69,7 +69,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = 
         stopped.cancel()
         if not serving.done():
             _log.info("gateway.draining")
-        parts.hub.close()
+        dependencies.hub.close()
         server.should_exit = True
         await serving
     _log.info("gateway.stopped")
@@ -78,7 +78,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = 
 @asynccontextmanager
 async def connected(
     settings: Settings, stopping: asyncio.Event, metrics: Metrics = NO_METRICS
-) -> AsyncIterator[Parts]:
+) -> AsyncIterator[Dependencies]:
     """Yields the shared dependencies of the routes. Connects on first use and closes everything at the end."""
     most = settings.gateway_database_connections
     database = Connections(
@@ -97,7 +97,7 @@ async def connected(
         _running(hub, stopping),
     ):
         try:
-            yield Parts(settings, client, database, hub, stopping)
+            yield Dependencies(settings, client, database, hub, stopping)
         finally:
             await database.close()
 

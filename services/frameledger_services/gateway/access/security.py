@@ -14,7 +14,7 @@ from frameledger_services.gateway.access.read_log import ReadLog
 from frameledger_services.gateway.access.redacted_answers import RedactedAnswers
 from frameledger_services.gateway.access.response_headers import ResponseHeaders
 from frameledger_services.gateway.access.sessions import Sessions
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.plain_reads import PlainReads
 from frameledger_services.settings import Settings
 from frameledger_services.settings_types import origins_in
@@ -57,8 +57,10 @@ def live_tokens(settings: Settings) -> LiveTokens:
     return LiveTokens(path, required=False)
 
 
-def secured(app: ASGIApp, settings: Settings, sessions: Sessions, parts: Parts | None = None) -> ASGIApp:
-    """Returns the app behind its security layers. With `parts`, current contexts are read without the app
+def secured(
+    app: ASGIApp, settings: Settings, sessions: Sessions, dependencies: Dependencies | None = None
+) -> ASGIApp:
+    """Returns the app behind its security layers. With `dependencies`, current contexts are read without the app
     (`plain_reads`)."""
     limit = RateLimit(RedactedAnswers(app), settings)
     app = guard = Guard(ReadLog(limit), sessions)
@@ -73,4 +75,4 @@ def secured(app: ASGIApp, settings: Settings, sessions: Sessions, parts: Parts |
             expose_headers=EXPOSED,
         )
     app = ResponseHeaders(app)
-    return app if parts is None else PlainReads(app, parts, guard, limit)
+    return app if dependencies is None else PlainReads(app, dependencies, guard, limit)

@@ -11,7 +11,7 @@ from typing import Any
 
 from frameledger import async_tool_messages
 from frameledger_services.gateway import client_tools
-from frameledger_services.gateway.ag_ui import messages, parts
+from frameledger_services.gateway.ag_ui import content_parts, messages
 from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.conversation_state import Thread
@@ -75,7 +75,7 @@ def result(message: Message) -> Any:
 
 def _text(message: Message) -> str:
     content = message.content if isinstance(message.content, str | list) else ""
-    return parts.text_of(content) or message.error or ""
+    return content_parts.text_of(content) or message.error or ""
 
 
 def _is_report(message: Message) -> bool:

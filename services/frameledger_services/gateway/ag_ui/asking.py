@@ -26,7 +26,7 @@ from frameledger_services.gateway.ag_ui.answers import CallKey
 from frameledger_services.gateway.ag_ui.interrupt_ids import call_of_interrupt
 from frameledger_services.gateway.ag_ui.request_frames import RequestFrames, of_entry, of_message
 from frameledger_services.gateway.ag_ui.run_input import Message, RunInput
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, client_requests, conversation_state, offers
 from frameledger_services.store.client_calls import ClientCall
@@ -54,7 +54,7 @@ _log = logs.get_logger("gateway")
 class Question:
     """One request of a client."""
 
-    parts: Parts
+    dependencies: Dependencies
     request: Request
     run_request: RunInput
     frames: RequestFrames
@@ -122,13 +122,13 @@ class Question:
         return await asyncio.to_thread(history.plan, stored, sent, facts)
 
     async def _thread(self) -> Thread:
-        return await self.parts.database.read(conversation_state.thread, self.run_request.thread_id)
+        return await self.dependencies.database.read(conversation_state.thread, self.run_request.thread_id)
 
     async def _stored(self) -> Mapping[str, FrameOutcome]:
         """Returns what of this request is stored, by what it says (`frame_id`)."""
         resumed = [of_entry(one) for one in self.run_request.resume or ()]
         ids = {frame_uuid(self.frames.frame_id(what)): what for what in (*resumed, *self._results, *ASKS)}
-        found = await self.parts.database.read(
+        found = await self.dependencies.database.read(
             client_requests.outcomes_of, self.run_request.thread_id, list(ids)
         )
         return {ids[frame_id]: one for frame_id, one in found.items()}
@@ -171,7 +171,7 @@ class Question:
             await self._answer(thread, results)
         if not unused:
             return
-        before = await self.parts.database.read(shown_messages, self.run_request.thread_id, first - 1)
+        before = await self.dependencies.database.read(shown_messages, self.run_request.thread_id, first - 1)
         rest = answers.without(conversation, {*answered, *(one.tool_call_id for one in results.values())})
         plan = await self._plan(before, rest, facts)
         # The history that this client knew may be an older one than that before its answer: nothing is taken out.
@@ -195,7 +195,7 @@ class Question:
             if self.while_waiting is not None:
                 await self.while_waiting()
                 look = min(until, asyncio.get_running_loop().time() + LOOK_SECONDS)
-            await conversation_gate.wait_for_change(self.parts, thread_id, thread.version, look)
+            await conversation_gate.wait_for_change(self.dependencies, thread_id, thread.version, look)
 
     async def _with_tools(self, thread: Thread) -> Thread:
         """Give the conversation this client's functions. Returns its state afterwards.
@@ -217,7 +217,7 @@ class Question:
             for one in self.run_request.conversation
             if one.role == "tool" and one.tool_call_id is not None
         }
-        calls_by_id = await self.parts.database.read(
+        calls_by_id = await self.dependencies.database.read(
             client_calls.of_clients, self.run_request.thread_id, [*named, *named.values()]
         )
         calls = {name: calls_by_id.get(name) or calls_by_id.get(call) for name, call in named.items()}
@@ -229,7 +229,7 @@ class Question:
         call = answers.last_answered(self.run_request.conversation, facts)
         if call is None or call.settled_version is None:
             return None
-        ids = await self.parts.database.read(
+        ids = await self.dependencies.database.read(
             client_requests.message_ids_of, self.run_request.thread_id, call.settled_version
         )
         given_as = ids[0] if len(ids) == 1 else None
@@ -256,9 +256,9 @@ class Question:
 
     async def _served(self) -> Sequence[dict[str, Any]]:
         """Returns the functions of live services, which a new conversation gets."""
-        if not self.parts.settings.gateway_ag_ui_tools:
+        if not self.dependencies.settings.gateway_ag_ui_tools:
             return ()
-        return list((await self.parts.database.read(offers.tools_on_offer)).values())
+        return list((await self.dependencies.database.read(offers.tools_on_offer)).values())
 
     async def _answer(self, thread: Thread, results: Mapping[CallKey, Message]) -> AskedRun | None:
         """Publish the answers to calls that wait: those of `resume`, and tool messages. Returns the run with which the
@@ -314,7 +314,7 @@ class Question:
         """Publish a frame. Returns None if the conversation is not as expected."""
         try:
             stored = await call_settlement.publish(
-                self.parts, self.request, self.run_request.thread_id, frame, expected
+                self.dependencies, self.request, self.run_request.thread_id, frame, expected
             )
         except ContextChangedError:
             return None

@@ -13,9 +13,9 @@ from frameledger_services.database_types import Connection
 from frameledger_services.gateway import answers
 from frameledger_services.gateway.ag_ui.streamed_message import Event
 from frameledger_services.gateway.ag_ui.translation import QUIET, Translation
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.store import client_calls, conversation_state
 from frameledger_services.store.client_calls import BegunCall
 from frameledger_services.store.client_requests import AskedRun
@@ -53,7 +53,7 @@ class FollowedRun:
 
     def __init__(
         self,
-        parts: Parts,
+        dependencies: Dependencies,
         thread_id: str,
         asked_run: AskedRun,
         parent_run_id: str | None = None,
@@ -66,14 +66,14 @@ class FollowedRun:
         self.is_over = False
         """Whether the last event was returned."""
 
-        self._parts = parts
+        self._dependencies = dependencies
         self._tools = frozenset(tools)
         # An answer to a call is an event of this run, what was said is one of its messages.
         self._begin = asked_run.version - asked_run.is_answer
         self._translation = Translation(
             thread_id, asked_run.run_id, parent_run_id, is_mirror=asked_run.is_mirror
         )
-        self._follower = parts.hub.follow(thread_id, self._begin)
+        self._follower = dependencies.hub.follow(thread_id, self._begin)
         self._newest = (0, 0)
         """Era and position of the newest message that is known."""
 
@@ -173,7 +173,7 @@ class FollowedRun:
         """Read from the database. Waits out outages, as the hub does: an error would end a stream that has begun."""
         while True:
             try:
-                return await self._parts.database.read(read, *args, **kwargs)
+                return await self._dependencies.database.read(read, *args, **kwargs)
             except DatabaseUnavailableError:
                 if self.is_closed:
                     raise

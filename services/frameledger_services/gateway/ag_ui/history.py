@@ -25,7 +25,7 @@ from typing import Any, Literal
 from frameledger import async_tool_messages
 from frameledger.async_tool_messages import CANCELLED
 from frameledger_services.gateway import client_tools
-from frameledger_services.gateway.ag_ui import messages, parts
+from frameledger_services.gateway.ag_ui import content_parts, messages
 from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.store.shown_messages import ShownMessage
 
@@ -57,16 +57,16 @@ def as_stored(message: Message) -> dict[str, Any]:
         fields["name"] = message.name
     match message.role:
         case "user":
-            fields["content"] = parts.to_stored(content)
+            fields["content"] = content_parts.to_stored(content)
         case "tool":
             fields["tool_call_id"] = message.tool_call_id or ""
-            fields["content"] = parts.text_of(content) or message.error or ""
+            fields["content"] = content_parts.text_of(content) or message.error or ""
         case "assistant" if message.tool_calls:
             fields["tool_calls"] = [call.model_dump() for call in message.tool_calls]
             if message.content is not None:
-                fields["content"] = parts.text_of(content)
+                fields["content"] = content_parts.text_of(content)
         case _:
-            fields["content"] = parts.text_of(content)
+            fields["content"] = content_parts.text_of(content)
     return fields
 
 
@@ -207,7 +207,7 @@ def _view(sent: Message) -> Mapping[str, Any]:
         {"id": call["id"], "type": "function", "function": dict(call["function"])}
         for call in stored.get("tool_calls", ())
     ]
-    content = parts.to_client(stored["content"]) if "content" in stored else None
+    content = content_parts.to_client(stored["content"]) if "content" in stored else None
     return {
         "role": sent.role,
         **({} if content is None else {"content": content}),
@@ -229,7 +229,7 @@ def _key(message: Mapping[str, Any]) -> str:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    return " ".join(parts.text_of(message.get("content")).split())
+    return " ".join(content_parts.text_of(message.get("content")).split())
 
 
 def _first(numbers: Sequence[int], begin: int, otherwise: int) -> int:

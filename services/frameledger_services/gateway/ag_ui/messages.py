@@ -16,7 +16,7 @@ from typing import Any
 
 from frameledger import async_tool_messages
 from frameledger.async_tool_messages import IN_PROGRESS
-from frameledger_services.gateway.ag_ui import parts
+from frameledger_services.gateway.ag_ui import content_parts
 from frameledger_services.store.shown_messages import ShownMessage
 
 Message = dict[str, Any]
@@ -126,11 +126,11 @@ def _shown(
     role, content = message.get("role"), message.get("content")
     match role:
         case "user":
-            return None, _named(message, {"role": role, "content": parts.to_client(content)})
+            return None, _named(message, {"role": role, "content": content_parts.to_client(content)})
         case "system" | "developer":
             if role == "developer":
                 _note_end(message, calls)
-            return None, _named(message, {"role": role, "content": parts.text_of(content)})
+            return None, _named(message, {"role": role, "content": content_parts.text_of(content)})
         case "assistant":
             return _of_assistant(stored, calls, texts)
         case "tool":
@@ -145,7 +145,11 @@ def _of_assistant(
     tool_calls = [one for one in map(_call, _list(message.get("tool_calls"))) if one is not None]
     if tool_calls:
         named = [{**one, "id": calls.note_call(one["id"])} for one in tool_calls]
-        content = {} if message.get("content") is None else {"content": parts.text_of(message.get("content"))}
+        content = (
+            {}
+            if message.get("content") is None
+            else {"content": content_parts.text_of(message.get("content"))}
+        )
         return call_message_id(named[0]["id"]), _named(
             message, {"role": "assistant", **content, "toolCalls": named}
         )
@@ -154,7 +158,7 @@ def _of_assistant(
         texts[stored.run_id] += 1
         preferred_id = nth(stored.run_id, texts[stored.run_id])
     return preferred_id, _named(
-        message, {"role": "assistant", "content": parts.text_of(message.get("content"))}
+        message, {"role": "assistant", "content": content_parts.text_of(message.get("content"))}
     )
 
 
@@ -164,7 +168,7 @@ def _of_tool(
     tool_call_id = message.get("tool_call_id")
     if not isinstance(tool_call_id, str):
         return None, None
-    name, content = calls.name(tool_call_id), parts.text_of(message.get("content"))
+    name, content = calls.name(tool_call_id), content_parts.text_of(message.get("content"))
     shown = {"role": "tool", "toolCallId": name, "content": content}
     call_ids = [one["id"] for one in map(_call, _list(before.get("tool_calls"))) if one is not None]
     if call_ids != [tool_call_id]:

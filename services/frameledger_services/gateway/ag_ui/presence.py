@@ -13,7 +13,7 @@ from frameledger.errors import FrameledgerError
 from frameledger.frames import InterruptionFrame
 from frameledger_services import logs
 from frameledger_services.gateway.ag_ui.request_frames import FRAME_IDS
-from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.shared_marks import Mark, SharedMarks
 from frameledger_services.store import client_requests, conversation_state
 
@@ -28,8 +28,8 @@ _log = logs.get_logger("gateway")
 class Presence:
     """The clients of this process, by conversation. What other gateways have to know of them is marked."""
 
-    def __init__(self, parts: Parts, marks: SharedMarks) -> None:
-        self._parts = parts
+    def __init__(self, dependencies: Dependencies, marks: SharedMarks) -> None:
+        self._dependencies = dependencies
         self._marks = marks
         self._streams: Counter[str] = Counter()
         self._absent: dict[str, tuple[asyncio.Task[None], str, str]] = {}
@@ -71,7 +71,7 @@ class Presence:
         """Note that a client still asks for a run, and waits because another one goes on. That one is interrupted if
         its client has left it, also if that was a client of another gateway, or left only now."""
         await self.asks(thread_id, run_id)
-        last_run = await self._parts.database.read(client_requests.last_asked_run, thread_id)
+        last_run = await self._dependencies.database.read(client_requests.last_asked_run, thread_id)
         if last_run is None or last_run.run_id == run_id:
             return
         if await self._kinds(thread_id, last_run.run_id) == {"left"}:
@@ -98,9 +98,9 @@ class Presence:
 
     async def _wait(self, thread_id: str, run_id: str, source: str) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._parts.settings.gateway_ag_ui_reconnect_secs):
+            async with asyncio.timeout(self._dependencies.settings.gateway_ag_ui_reconnect_secs):
                 # A process that stops interrupts no run: the clients reconnect to another process.
-                await self._parts.stopping.wait()
+                await self._dependencies.stopping.wait()
                 return
         self._wait_no_more(thread_id)
         try:
@@ -126,12 +126,12 @@ class Presence:
 
     async def _interrupt(self, thread_id: str, run_id: str, source: str) -> None:
         """Interrupt a run if it is still the one in progress. Interrupting it several times publishes one frame."""
-        goes_on, _ = await self._parts.database.read(conversation_state.goes_on, thread_id)
-        last_run = await self._parts.database.read(client_requests.last_asked_run, thread_id)
+        goes_on, _ = await self._dependencies.database.read(conversation_state.goes_on, thread_id)
+        last_run = await self._dependencies.database.read(client_requests.last_asked_run, thread_id)
         if goes_on and last_run is not None and last_run.run_id == run_id:
-            await self._parts.client.publish(
+            await self._dependencies.client.publish(
                 thread_id,
                 InterruptionFrame(id=str(uuid5(FRAME_IDS, f"{thread_id}\n{run_id}\nstop"))),
                 source=source,
-                within=self._parts.settings.gateway_request_secs,
+                within=self._dependencies.settings.gateway_request_secs,
             )

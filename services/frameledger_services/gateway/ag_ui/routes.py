@@ -27,9 +27,9 @@ from frameledger_services.gateway.ag_ui.request_frames import RequestFrames
 from frameledger_services.gateway.ag_ui.run_input import RunInput
 from frameledger_services.gateway.ag_ui.run_stream import RunStream
 from frameledger_services.gateway.append import source_of
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live import streams
 from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.settings import PREFIX
@@ -49,9 +49,9 @@ EXAMPLE = {
 }
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the routes."""
-    runs = ClientRuns(parts)
+    runs = ClientRuns(dependencies)
     problems = ("bad-parameter", "no-such-context", "not-found")
     return [
         DescribedRoute(
@@ -94,38 +94,38 @@ def routes(parts: Parts) -> list[BaseRoute]:
 class ClientRuns:
     """The runs of this process's clients."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._presence = Presence(parts, parts.marks)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
+        self._presence = Presence(dependencies, dependencies.marks)
 
     async def run(self, request: Request) -> Response:
         """Answer a client that runs a conversation."""
-        _check(self._parts, request)
+        _check(self._dependencies, request)
         # In a thread: the body may have megabytes, and functions whose schemas take seconds to check.
         run_request = await asyncio.to_thread(run_input.read, await body.read_bytes(request, body.JSON_TYPES))
         _check_thread(request, run_request.thread_id)
         tools = await asyncio.to_thread(brought, run_request) if run_request.tools else ()
         # Before anything is published: without room for a follower the run could not be sent.
-        self._parts.hub.check_room()
+        self._dependencies.hub.check_room()
         presence, thread_id, run_id = self._presence, run_request.thread_id, run_request.run_id
         await presence.asks(thread_id, run_id)
         with presence.held(thread_id, run_id):
             asks_again = partial(presence.asks_again, thread_id, run_id, source_of(request))
             frames = RequestFrames(run_request, tools)
-            asked_run = await Question(self._parts, request, run_request, frames, asks_again).ask()
+            asked_run = await Question(self._dependencies, request, run_request, frames, asks_again).ask()
             read_log.note(request.scope, thread_id, asked_run.version)
             names = [one.name for one in run_request.tools or ()]
             return await self._stream(request, thread_id, asked_run, run_request.parent_run_id, names)
 
     async def reconnect(self, request: Request) -> Response:
         """Answer a client that comes back to its run."""
-        _check(self._parts, request)
+        _check(self._dependencies, request)
         context_id, last = parameters.context_id(request), LAST.of(request)
-        last_run = await self._parts.database.read(client_requests.last_asked_run, context_id)
+        last_run = await self._dependencies.database.read(client_requests.last_asked_run, context_id)
         if last_run is None:
-            raise await contexts.missing(self._parts, context_id)
+            raise await contexts.missing(self._dependencies, context_id)
         with self._presence.held(context_id, last_run.run_id):
-            goes_on, version = await self._parts.database.read(conversation_state.goes_on, context_id)
+            goes_on, version = await self._dependencies.database.read(conversation_state.goes_on, context_id)
             if last == version and not goes_on:
                 return Response(status_code=204, headers={"Cache-Control": "no-store"})
             return await self._stream(request, context_id, last_run, None)
@@ -138,7 +138,7 @@ class ClientRuns:
         parent: str | None,
         tools: Collection[str] = (),
     ) -> Response:
-        followed = FollowedRun(self._parts, thread_id, asked_run, parent, tools)
+        followed = FollowedRun(self._dependencies, thread_id, asked_run, parent, tools)
         try:
             begin = await followed.begin()
         except BaseException:
@@ -170,8 +170,8 @@ def brought(run_request: RunInput) -> Sequence[dict[str, Any]]:
     )
 
 
-def _check(parts: Parts, request: Request) -> None:
-    if not parts.settings.gateway_ag_ui:
+def _check(dependencies: Dependencies, request: Request) -> None:
+    if not dependencies.settings.gateway_ag_ui:
         raise ProblemError(
             "not-found", f"AG-UI is disabled; the setting {PREFIX}GATEWAY_AG_UI=true enables it."
         )

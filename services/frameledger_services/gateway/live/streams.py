@@ -9,11 +9,11 @@ from starlette.routing import BaseRoute
 
 from frameledger_services.client import NoSuchContextError
 from frameledger_services.gateway import parameters, problems
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.event_stream import EventStream
 from frameledger_services.gateway.live.follower import Chunk, Follower
 from frameledger_services.gateway.media_types import EVENT_STREAM
 from frameledger_services.gateway.parameters import INT64_MAX, Parameter
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.store.following import TYPES_SEPARATOR
@@ -56,14 +56,14 @@ TYPES = parameters.text(
 )
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the route."""
 
     return [
         DescribedRoute(
             "GET",
             "/v1/contexts/{context_id}/stream",
-            bound(_stream, parts),
+            bound(_stream, dependencies),
             scope="read",
             summary="Follow the frames of a conversation as they are stored, as server-sent events.",
             answers={
@@ -81,7 +81,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
     ]
 
 
-async def _stream(parts: Parts, request: Request) -> Response:
+async def _stream(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     last, types = LAST.of(request), TYPES.of(request)
     if last is not None:
@@ -89,7 +89,7 @@ async def _stream(parts: Parts, request: Request) -> Response:
     else:
         after = AFTER.of(request) if AFTER.name in request.query_params else 0
     frame_types = None if types is None else types.split(TYPES_SEPARATOR)
-    follower = parts.hub.follow(context_id, after, frame_types)
+    follower = dependencies.hub.follow(context_id, after, frame_types)
     try:
         answer = await _answer(
             follower, after, is_resumed=last is not None, is_patient=WAIT.of(request) is not None

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from frameledger_services.gateway import problems
 from frameledger_services.gateway.access import caller, read_log
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.live.hub import TooManyFollowersError
 from frameledger_services.gateway.media_types import JSON
@@ -24,7 +25,6 @@ from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.listening import Listening
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request import CompletionRequest
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 
 R = TypeVar("R", bound=CompletionRequest)
@@ -41,15 +41,15 @@ class Answers(Generic[R]):
 
     def __init__(
         self,
-        parts: Parts,
-        follow: Callable[[Parts, R, AskedQuestion], Following],
-        write: Callable[[Parts, R, Following], Awaitable[AnswerWriter]],
+        dependencies: Dependencies,
+        follow: Callable[[Dependencies, R, AskedQuestion], Following],
+        write: Callable[[Dependencies, R, Following], Awaitable[AnswerWriter]],
     ) -> None:
         """`follow` begins to follow the answer to a request; `write` is called when it has begun."""
-        self._parts = parts
+        self._dependencies = dependencies
         self._follow = follow
         self._write = write
-        self._followers = Followers(parts.marks)
+        self._followers = Followers(dependencies.marks)
 
     async def answer(self, request: Request, chat_request: R, named: Named) -> Response:
         """Ask the conversation, and return its answer.
@@ -58,9 +58,9 @@ class Answers(Generic[R]):
         to it.
         """
         # Before anything is published: without room for a follower the answer could not be sent.
-        self._parts.hub.check_room()
-        await models.check(self._parts, chat_request.model)
-        asking = Asking(self._parts, request, chat_request, named)
+        self._dependencies.hub.check_room()
+        await models.check(self._dependencies, chat_request.model)
+        asking = Asking(self._dependencies, request, chat_request, named)
         key = named.context_id, chat_request.sha256
         async with self._followers.held(key, is_shared=asking.may_be_again):
             question = await asking.ask()
@@ -73,7 +73,7 @@ class Answers(Generic[R]):
                 raise self._why_closed(listening)
             if (failure := following.answer.failure) is not None:
                 raise problem_of(failure)
-            writer = await self._write(self._parts, chat_request, following)
+            writer = await self._write(self._dependencies, chat_request, following)
             if chat_request.stream:
                 return AnswerStream(listening, writer)
             return await self._complete_response(listening, writer)
@@ -89,7 +89,7 @@ class Answers(Generic[R]):
         self, request: Request, chat_request: R, question: AskedQuestion, *, may_be_again: bool = False
     ) -> Listening:
         try:
-            following = self._follow(self._parts, chat_request, question)
+            following = self._follow(self._dependencies, chat_request, question)
         except TooManyFollowersError:
             # Others took the room meanwhile. The same request again finds its question.
             raise ProblemError(
@@ -97,7 +97,7 @@ class Answers(Generic[R]):
                 "This gateway has reached its limit of streams.",
                 headers=conversation.in_header(question.context_id),
             ) from None
-        interrupts = self._parts.settings.gateway_openai_interrupt
+        interrupts = self._dependencies.settings.gateway_openai_interrupt
         is_good = partial(caller.is_still_good, request.scope)
         return Listening(
             following,

@@ -22,6 +22,7 @@ from starlette.requests import Request
 from frameledger.frames import AnyFrame
 from frameledger_services.client import ContextChangedError, PublishedFrame
 from frameledger_services.gateway import call_settlement, conversation_gate, preferences
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.openai import client_answers, conversation, history
 from frameledger_services.gateway.openai.call_settling import CallSettling
 from frameledger_services.gateway.openai.client_answers import CallsById
@@ -31,7 +32,6 @@ from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.openai.request_frames import MOST_QUESTIONS, RequestFrames
 from frameledger_services.gateway.openai.seen_messages import JsonObject
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import (
     client_calls,
@@ -54,8 +54,10 @@ CUT_OFF = ("interrupted", "failed", "dropped", "replaced", "context_ended")
 class Asking:
     """One question, from a request to its frame."""
 
-    def __init__(self, parts: Parts, request: Request, chat_request: CompletionRequest, named: Named) -> None:
-        self._parts = parts
+    def __init__(
+        self, dependencies: Dependencies, request: Request, chat_request: CompletionRequest, named: Named
+    ) -> None:
+        self._dependencies = dependencies
         self._request = request
         self._chat_request = chat_request
         self._named = named
@@ -77,10 +79,10 @@ class Asking:
             if (before := await self._asked_before(readiness)) is not None:
                 return before
             self._check(readiness)
-            self._parts.check_not_stopping(self._headers)
+            self._dependencies.check_not_stopping(self._headers)
             if readiness.goes_on:
                 await conversation_gate.wait_for_change(
-                    self._parts, self._named.context_id, readiness.version, until, self._headers
+                    self._dependencies, self._named.context_id, readiness.version, until, self._headers
                 )
                 continue
             tries += 1
@@ -96,7 +98,7 @@ class Asking:
         return readiness
 
     async def _read(self, named: Named) -> Readiness:
-        return await self._parts.database.read(conversation_state.readiness, named.context_id)
+        return await self._dependencies.database.read(conversation_state.readiness, named.context_id)
 
     def _is_aside(self, readiness: Readiness) -> bool:
         messages = self._chat_request.messages
@@ -111,9 +113,11 @@ class Asking:
         context_id = self._named.context_id
         if self._key is not None:
             ids = [UUID(self._frames.question_id(number)) for number in range(MOST_QUESTIONS)]
-            self._used, question = await self._parts.database.read(client_requests.asked_by, context_id, ids)
+            self._used, question = await self._dependencies.database.read(
+                client_requests.asked_by, context_id, ids
+            )
         else:
-            question = await self._parts.database.read(client_requests.last_question, context_id)
+            question = await self._dependencies.database.read(client_requests.last_question, context_id)
         if question is None:
             return None
         if _request_of(question) != self._chat_request.sha256:
@@ -156,12 +160,12 @@ class Asking:
         if version is None:
             return None
         sent, context_id = self._chat_request.messages, self._named.context_id
-        calls = await self._parts.database.read(
+        calls = await self._dependencies.database.read(
             client_calls.of_clients, context_id, client_answers.call_ids(sent)
         )
         # In a thread: both may have megabytes.
         stored, plan, results = await asyncio.to_thread(self._compared, readiness, calls)
-        settling = CallSettling(self._parts, self._request, self._frames)
+        settling = CallSettling(self._dependencies, self._request, self._frames)
         if not results:
             # A client that gets the answer to another one's result cancels no calls: the other may still settle them.
             elsewhere = await settling.answered_elsewhere(readiness, stored, plan, calls)
@@ -220,16 +224,18 @@ class Asking:
 
     async def _served(self) -> Sequence[dict[str, Any]]:
         """Returns the functions of live services, which a new conversation gets."""
-        if not self._parts.settings.gateway_openai_tools or conversation.is_task(self._chat_request.messages):
+        if not self._dependencies.settings.gateway_openai_tools or conversation.is_task(
+            self._chat_request.messages
+        ):
             return ()
-        return list((await self._parts.database.read(offers.tools_on_offer)).values())
+        return list((await self._dependencies.database.read(offers.tools_on_offer)).values())
 
     async def _publish(self, frame: AnyFrame, expected: int) -> PublishedFrame | None:
         """Publish a frame that counts only if nothing has changed since the version `expected`. Returns None if it does
         not count."""
         try:
             stored = await call_settlement.publish(
-                self._parts, self._request, self._named.context_id, frame, expected
+                self._dependencies, self._request, self._named.context_id, frame, expected
             )
         except ContextChangedError:
             return None

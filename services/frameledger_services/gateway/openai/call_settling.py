@@ -11,12 +11,12 @@ from starlette.requests import Request
 from frameledger.frames import AnyFrame
 from frameledger_services.client import PublishedFrame
 from frameledger_services.gateway import call_settlement
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.openai import client_answers, conversation
 from frameledger_services.gateway.openai.client_answers import CallsById
 from frameledger_services.gateway.openai.history import Plan
 from frameledger_services.gateway.openai.question import AskedQuestion
 from frameledger_services.gateway.openai.request_frames import RequestFrames
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls
 from frameledger_services.store.client_calls import ClientCall
@@ -27,14 +27,14 @@ from frameledger_services.store.conversation_state import Readiness
 class CallSettling:
     """The calls of one request."""
 
-    parts: Parts
+    dependencies: Dependencies
     request: Request
     frames: RequestFrames
 
     async def leave(self, plan: Plan, answered: Collection[str]) -> bool:
         """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
         it replaces the history, all of them, since their place goes. Returns whether there were any."""
-        waiting = await self.parts.database.read(client_calls.waiting, self.frames.context_id)
+        waiting = await self.dependencies.database.read(client_calls.waiting, self.frames.context_id)
         left = call_settlement.abandoned(
             waiting, lambda call: call.tool_call_id in answered, is_replaced=plan.kind == "replace"
         )
@@ -79,8 +79,10 @@ class CallSettling:
             return None
         context_id, (call, value) = self.frames.context_id, last_result
         if plan.kind == "append" and not plan.messages:
-            left = await self.parts.database.read(client_calls.left_since, context_id, call.requested_version)
-            others = await self.parts.database.read(
+            left = await self.dependencies.database.read(
+                client_calls.left_since, context_id, call.requested_version
+            )
+            others = await self.dependencies.database.read(
                 client_calls.others_waiting_since, context_id, call.requested_version
             )
             if others or any(not one.interrupted for one in left):
@@ -105,7 +107,9 @@ class CallSettling:
 
     async def _publish(self, frame: AnyFrame) -> PublishedFrame:
         """Publish a frame that settles a call. It counts unless the call is settled already."""
-        return await call_settlement.publish(self.parts, self.request, self.frames.context_id, frame, None)
+        return await call_settlement.publish(
+            self.dependencies, self.request, self.frames.context_id, frame, None
+        )
 
 
 def _behind_result(

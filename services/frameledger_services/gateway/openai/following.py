@@ -8,12 +8,12 @@ from datetime import datetime
 from frameledger.frames import InterruptionFrame
 from frameledger.record import decode
 from frameledger_services.gateway.append import SOURCE
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.follower import Chunk
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS
 from frameledger_services.gateway.openai.answer import STARTS, TYPES, Answer
 from frameledger_services.gateway.openai.failures import ERASED
 from frameledger_services.gateway.openai.question import AskedQuestion
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import client_calls, client_requests, conversation_state
 from frameledger_services.store.answered_requests import first_beyond
@@ -32,7 +32,12 @@ class Following:
     """Follows one answer. To be closed."""
 
     def __init__(
-        self, parts: Parts, question: AskedQuestion, answer: Answer | None = None, *, until: int | None = None
+        self,
+        dependencies: Dependencies,
+        question: AskedQuestion,
+        answer: Answer | None = None,
+        *,
+        until: int | None = None,
     ) -> None:
         """`answer` takes the frames; by default it is a plain `Answer`. Frames from the version `until` on are not part
         of it, because the next question was asked there; None if that is not known. Raises `TooManyFollowersError`."""
@@ -52,14 +57,14 @@ class Following:
         self.has_all = False
         """Whether it has read all frames of the conversation."""
 
-        self._parts = parts
+        self._dependencies = dependencies
         self._since = question.version if question.since is None else question.since
         self._until = until
         self._status: str | None = None
         self._is_unread = False
         """Whether the last attempt to read whether anything is in progress failed."""
 
-        self._follower = parts.hub.follow(question.context_id, question.version, TYPES)
+        self._follower = dependencies.hub.follow(question.context_id, question.version, TYPES)
 
     def close(self) -> None:
         """Stop following. A pending `next` returns False."""
@@ -73,7 +78,7 @@ class Following:
         """Wait until the answer has words, a call or an end, or has begun `FIRST_SECONDS` ago. Raises `no-answer` or
         `conversation-busy` if no model begins within the setting `gateway_openai_begin_secs`."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._parts.settings.gateway_openai_begin_secs
+        end = loop.time() + self._dependencies.settings.gateway_openai_begin_secs
         while not self._has_something:
             if (left := end - loop.time()) <= 0:
                 break
@@ -89,7 +94,7 @@ class Following:
     async def _no_answer(self) -> ProblemError:
         """Returns the problem that says why no model has begun."""
         if self._has_something and self.question.since is not None:
-            others = await self._parts.database.read(
+            others = await self._dependencies.database.read(
                 client_calls.others_waiting_since, self.question.context_id, self.question.since
             )
             if others:
@@ -102,7 +107,7 @@ class Following:
                 )
         if self._has_something:
             return ProblemError("no-answer", "The run was taken back before a model began to answer.")
-        seconds = self._parts.settings.gateway_openai_begin_secs
+        seconds = self._dependencies.settings.gateway_openai_begin_secs
         return ProblemError(
             "no-answer",
             f"No model began to answer within {seconds:g} s: no inference service is alive, all are busy, or none "
@@ -136,17 +141,17 @@ class Following:
         A client that asks between this check and the frame on the log is interrupted too: an interruption stops what it
         finds. If the process dies between them, the answer goes on without a client.
         """
-        context_id, read = self.question.context_id, self._parts.database.read
+        context_id, read = self.question.context_id, self._dependencies.database.read
         goes_on, _ = await read(conversation_state.goes_on, context_id)
         if not goes_on or not self.question.is_own:
             return False
         if await read(client_requests.has_another_asked, context_id, self.question.version):
             return False
-        await self._parts.client.publish(
+        await self._dependencies.client.publish(
             self.question.context_id,
             InterruptionFrame(),
             source=SOURCE,
-            within=self._parts.settings.gateway_request_secs,
+            within=self._dependencies.settings.gateway_request_secs,
         )
         return True
 
@@ -180,7 +185,7 @@ class Following:
         """Returns the version at which the next question was asked; None if there is none. Also None while the database
         does not respond: a client that streams the answer has its end before anybody can ask again."""
         try:
-            return await self._parts.database.read(
+            return await self._dependencies.database.read(
                 first_beyond, self.question.context_id, self.question.version
             )
         except DatabaseUnavailableError:
@@ -222,7 +227,7 @@ class Following:
             # What is in progress belongs to the next question.
             self.calls = await self._calls()
             return True
-        database, context_id = self._parts.database, self.question.context_id
+        database, context_id = self._dependencies.database, self.question.context_id
         goes_on, version = await database.read(conversation_state.goes_on, context_id)
         if goes_on or version != self.version:
             return False
@@ -236,4 +241,4 @@ class Following:
     async def _calls(self) -> list[ClientCall]:
         read = client_calls.left_since if self._until is None else client_calls.left_at
         upto = () if self._until is None else (self._until,)
-        return await self._parts.database.read(read, self.question.context_id, self._since, *upto)
+        return await self._dependencies.database.read(read, self.question.context_id, self._since, *upto)

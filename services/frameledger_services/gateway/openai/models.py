@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from frameledger_services.gateway import answers
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.openai.request_values import ANY_MODEL
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import serving
 from frameledger_services.store.serving import LiveWorker
@@ -30,24 +30,24 @@ class Model:
     object: str = "model"
 
 
-async def served(parts: Parts) -> list[LiveWorker]:
+async def served(dependencies: Dependencies) -> list[LiveWorker]:
     """Returns the workers that answer."""
-    return [one for one in await parts.database.read(serving.workers) if one.kind == "inference"]
+    return [one for one in await dependencies.database.read(serving.workers) if one.kind == "inference"]
 
 
-async def check(parts: Parts, model: str | None) -> None:
+async def check(dependencies: Dependencies, model: str | None) -> None:
     """Raises `no-such-model` if workers are alive and none of them answers for this model."""
     if model is None:
         return
-    workers = await served(parts)
+    workers = await served(dependencies)
     if workers and not any(one.serves_all or model in one.serves for one in workers):
         raise _no_such(model)
 
 
-async def every(parts: Parts) -> list[Model]:
+async def every(dependencies: Dependencies) -> list[Model]:
     """Returns the models, the one that stands for all first."""
     models: dict[str, Model] = {}
-    for worker in await served(parts):
+    for worker in await served(dependencies):
         created = int(worker.started_at.timestamp())
         models.setdefault(ANY_MODEL, Model(ANY_MODEL, created, "frameledger"))
         for name in worker.serves:
@@ -55,15 +55,15 @@ async def every(parts: Parts) -> list[Model]:
     return list(models.values())
 
 
-async def list_models(parts: Parts, _: Request) -> Response:
+async def list_models(dependencies: Dependencies, _: Request) -> Response:
     """Answer with all of them."""
-    return answers.json_answer({"object": "list", "data": await every(parts)})
+    return answers.json_answer({"object": "list", "data": await every(dependencies)})
 
 
-async def get_model(parts: Parts, request: Request) -> Response:
+async def get_model(dependencies: Dependencies, request: Request) -> Response:
     """Answer with one. Raises `no-such-model`."""
     name = unquote(request.path_params["model"])
-    for model in await every(parts):
+    for model in await every(dependencies):
         if model.id == name:
             return answers.json_answer(model)
     raise _no_such(name)

@@ -12,10 +12,10 @@ from starlette.routing import BaseRoute
 
 from frameledger_services.gateway import parameters
 from frameledger_services.gateway.access import policy
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
 from frameledger_services.gateway.openai import conversation, models
 from frameledger_services.gateway.openai.completions import Completions
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, ProblemError
 from frameledger_services.gateway.routes import ALWAYS, DescribedRoute, Endpoint
 from frameledger_services.settings import PREFIX
@@ -26,7 +26,7 @@ class OpenAIRoute(DescribedRoute):
 
     def __init__(
         self,
-        parts: Parts,
+        dependencies: Dependencies,
         method: str,
         path: str,
         endpoint: Endpoint,
@@ -35,7 +35,7 @@ class OpenAIRoute(DescribedRoute):
         answers: Any,
         **about: Any,
     ) -> None:
-        super().__init__(method, path, partial(_answered_if_on, parts, endpoint), answers={}, **about)
+        super().__init__(method, path, partial(_answered_if_on, dependencies, endpoint), answers={}, **about)
         by_status: dict[str, list[str]] = {}
         for word in (*problems, "not-found", *ALWAYS):
             by_status.setdefault(str(KINDS[word].status), []).append(word)
@@ -46,22 +46,22 @@ class OpenAIRoute(DescribedRoute):
         }
 
 
-async def _answered_if_on(parts: Parts, endpoint: Endpoint, request: Request) -> Response:
-    if not parts.settings.gateway_openai:
+async def _answered_if_on(dependencies: Dependencies, endpoint: Endpoint, request: Request) -> Response:
+    if not dependencies.settings.gateway_openai:
         raise ProblemError(
             "not-found", f"The OpenAI API is disabled; the setting {PREFIX}GATEWAY_OPENAI=true enables it."
         )
     return await endpoint(request)
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the routes."""
     return [
         OpenAIRoute(
-            parts,
+            dependencies,
             "POST",
             policy.COMPLETIONS,
-            Completions(parts).complete,
+            Completions(dependencies).complete,
             operation="complete",
             scope=("append", "read"),
             summary="Chat completions, as of OpenAI's API: say something in a conversation, and receive the answer.",
@@ -85,10 +85,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
             problems=ASKING_PROBLEMS,
         ),
         OpenAIRoute(
-            parts,
+            dependencies,
             "GET",
             policy.MODELS,
-            partial(models.list_models, parts),
+            partial(models.list_models, dependencies),
             operation="models",
             scope="read",
             summary="List the models that inference services offer, as OpenAI's API does.",
@@ -96,10 +96,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
             problems=(),
         ),
         OpenAIRoute(
-            parts,
+            dependencies,
             "GET",
             policy.MODELS + "/{model:path}",
-            partial(models.get_model, parts),
+            partial(models.get_model, dependencies),
             operation="model",
             scope="read",
             summary="Read one of the models.",

@@ -13,13 +13,13 @@ from starlette.requests import Request
 
 from frameledger_services.gateway import conversation_gate
 from frameledger_services.gateway.access import caller
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.openai import conversation
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.openai_responses import stored_responses
 from frameledger_services.gateway.openai_responses.items import refuse
 from frameledger_services.gateway.openai_responses.request import INSTRUCTION, ResponseRequest
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.store import contexts, conversation_state
 from frameledger_services.store.answered_requests import LatestRequest, latest_request
 
@@ -27,7 +27,7 @@ PREVIOUS = "previous_response_id"
 
 
 async def continued(
-    parts: Parts, request: Request, response_request: ResponseRequest
+    dependencies: Dependencies, request: Request, response_request: ResponseRequest
 ) -> tuple[ResponseRequest, Named]:
     """Returns the request as the conversation is to be asked, and that conversation. Publishes nothing.
 
@@ -37,15 +37,17 @@ async def continued(
     if response_request.previous_response_id is None:
         # Without the header of a front end: it names a chat whose whole history is sent each time.
         named = conversation.named(request, response_request.conversation, "")
-        latest = await parts.database.read(latest_request, named.context_id, INSTRUCTION)
+        latest = await dependencies.database.read(latest_request, named.context_id, INSTRUCTION)
         return replace(response_request, replaced_instruction=_instruction(latest)), named
     previous = stored_responses.read_id(
         response_request.previous_response_id, caller.of(request.scope), param=PREVIOUS
     )
     if conversation.of_header(request) not in (None, previous.context_id):
         refuse(PREVIOUS, f"the header {conversation.HEADER} names another conversation than this response's.")
-    stored = await parts.database.read(contexts.context, previous.context_id, await _end(parts, previous))
-    latest = await parts.database.read(latest_request, previous.context_id, INSTRUCTION)
+    stored = await dependencies.database.read(
+        contexts.context, previous.context_id, await _end(dependencies, previous)
+    )
+    latest = await dependencies.database.read(latest_request, previous.context_id, INSTRUCTION)
     return (
         replace(
             response_request.behind(tuple(stored.context.to_wire()["messages"])),
@@ -55,7 +57,7 @@ async def continued(
     )
 
 
-async def _end(parts: Parts, previous: ResponseId) -> int:
+async def _end(dependencies: Dependencies, previous: ResponseId) -> int:
     """Returns the version at which a response ends, once it is over: up to the next question, or up to now.
 
     Whether anything goes on is read first. A question that is asked after that is found by the next read, or is after
@@ -64,13 +66,13 @@ async def _end(parts: Parts, previous: ResponseId) -> int:
     headers = conversation.in_header(previous.context_id)
     deadline = conversation_gate.deadline()
     while True:
-        goes_on, version = await parts.database.read(conversation_state.goes_on, previous.context_id)
-        stored_request = await stored_responses.find(parts, previous, PREVIOUS)
+        goes_on, version = await dependencies.database.read(conversation_state.goes_on, previous.context_id)
+        stored_request = await stored_responses.find(dependencies, previous, PREVIOUS)
         if stored_request.next_version is not None:
             return stored_request.next_version - 1
         if not goes_on:
             return version
-        await conversation_gate.wait_for_change(parts, previous.context_id, version, deadline, headers)
+        await conversation_gate.wait_for_change(dependencies, previous.context_id, version, deadline, headers)
 
 
 def _instruction(latest: LatestRequest | None) -> str | None:

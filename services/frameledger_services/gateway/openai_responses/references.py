@@ -16,9 +16,9 @@ from starlette.requests import Request
 
 from frameledger_services.gateway.access import caller, read_log
 from frameledger_services.gateway.body import MOST_BYTES
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.openai_responses import response_ids, stored_responses
 from frameledger_services.gateway.openai_responses.items import referenced, refuse
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 
 Item = Mapping[str, Any]
@@ -27,7 +27,7 @@ MOST_RESPONSES = 500
 """The maximum number of responses of which one request may name items."""
 
 
-async def stored_items(parts: Parts, request: Request, value: Any) -> dict[str, Item]:
+async def stored_items(dependencies: Dependencies, request: Request, value: Any) -> dict[str, Item]:
     """Returns, by their ids, the items that the `input` of a body refers to. Items that do not exist, that the caller
     may not see, or of a response in progress are left out. Raises `bad-parameter` for too many, `too-large` if the
     items, each counted for every reference, are together larger than a body may be, and `erased`."""
@@ -43,7 +43,7 @@ async def stored_items(parts: Parts, request: Request, value: Any) -> dict[str, 
     stored: dict[str, Item] = {}
     size = 0
     for response, counts in by_response.items():
-        for item in await _output(parts, request, response):
+        for item in await _output(dependencies, request, response):
             if (item_id := str(item["id"])) in counts:
                 stored[item_id] = item
                 size += counts[item_id] * len(json.dumps(item, default=list, ensure_ascii=False))
@@ -59,14 +59,14 @@ def _references(value: Any) -> list[str]:
     return [one for one in ids if one is not None]
 
 
-async def _output(parts: Parts, request: Request, response: str) -> list[dict[str, Any]]:
+async def _output(dependencies: Dependencies, request: Request, response: str) -> list[dict[str, Any]]:
     try:
         response_id = stored_responses.read_id(response, caller.of(request.scope))
-        stored_request = await stored_responses.find(parts, response_id)
+        stored_request = await stored_responses.find(dependencies, response_id)
     except ProblemError as problem:
         if problem.word != "no-such-response":
             raise
         return []
-    writer = await stored_responses.written(parts, response_id, stored_request)
+    writer = await stored_responses.written(dependencies, response_id, stored_request)
     read_log.note(request.scope, response_id.context_id, response_id.version)
     return [] if writer.status == "in_progress" else writer.output()

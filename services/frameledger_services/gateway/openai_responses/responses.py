@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from frameledger_services.gateway import body
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.openai import answering
 from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.answering import Answers
@@ -19,7 +20,6 @@ from frameledger_services.gateway.openai_responses.references import stored_item
 from frameledger_services.gateway.openai_responses.request import ResponseRequest
 from frameledger_services.gateway.openai_responses.response import ResponseWriter
 from frameledger_services.gateway.openai_responses.response_events import PieceByPiece, ResponseEvents
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store.answered_requests import answered_request
 
@@ -27,9 +27,9 @@ from frameledger_services.store.answered_requests import answered_request
 class Responses:
     """The responses that this process creates."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._answers = Answers[ResponseRequest](parts, _follow, _write)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
+        self._answers = Answers[ResponseRequest](dependencies, _follow, _write)
 
     async def create(self, request: Request) -> Response:
         """Answer a request."""
@@ -37,23 +37,25 @@ class Responses:
         content = await body.read_bytes(request, body.JSON_TYPES)
         # In a thread: the body may have megabytes, and functions whose schemas take seconds to check.
         parsed = await asyncio.to_thread(requests.parse, content)
-        stored = await stored_items(self._parts, request, parsed.given_input)
+        stored = await stored_items(self._dependencies, request, parsed.given_input)
         response_request = await asyncio.to_thread(requests.read, parsed, stored)
-        response_request, named = await continued(self._parts, request, response_request)
+        response_request, named = await continued(self._dependencies, request, response_request)
         return await self._answers.answer(request, response_request, named)
 
 
-def _follow(parts: Parts, response_request: ResponseRequest, question: AskedQuestion) -> Following:
+def _follow(
+    dependencies: Dependencies, response_request: ResponseRequest, question: AskedQuestion
+) -> Following:
     # Only what is sent as it comes is in pieces: they cannot be taken back when a worker dies.
     answer = PieceByPiece(question.version) if response_request.stream else Answer(question.version)
-    return Following(parts, question, answer)
+    return Following(dependencies, question, answer)
 
 
-async def _write(parts: Parts, _: ResponseRequest, following: Following) -> ResponseEvents:
+async def _write(dependencies: Dependencies, _: ResponseRequest, following: Following) -> ResponseEvents:
     question = following.question
     # Of several results the last one requests the run, and another client may have sent it.
     version = question.version if question.since is None else following.version
-    request = await parts.database.read(answered_request, question.context_id, version)
+    request = await dependencies.database.read(answered_request, question.context_id, version)
     if request is None:
         raise ProblemError("erased", "The conversation was erased.", context_id=question.context_id)
     return ResponseEvents(ResponseWriter(request, following), following.answer)

@@ -8,25 +8,25 @@ from typing import Any
 from starlette.routing import BaseRoute
 
 from frameledger_services.gateway.access import policy
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
 from frameledger_services.gateway.openai import conversation
 from frameledger_services.gateway.openai.routes import ASKING_PROBLEMS, CONTEXT, KEY, OpenAIRoute, answer
 from frameledger_services.gateway.openai_responses import stored_responses
 from frameledger_services.gateway.openai_responses.responses import Responses
 from frameledger_services.gateway.openai_responses.stored_responses import ID, STARTING_AFTER, STREAM
-from frameledger_services.gateway.parts import Parts
 
 ONE = policy.RESPONSES + "/{response_id}"
 
 
-def routes(parts: Parts) -> list[BaseRoute]:
+def routes(dependencies: Dependencies) -> list[BaseRoute]:
     """Returns the routes."""
     return [
         OpenAIRoute(
-            parts,
+            dependencies,
             "POST",
             policy.RESPONSES,
-            Responses(parts).create,
+            Responses(dependencies).create,
             operation="create_response",
             scope=("append", "read"),
             summary="Responses, as of OpenAI's API: say something in a conversation, or after a response.",
@@ -41,10 +41,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
             problems=("no-such-response", *ASKING_PROBLEMS),
         ),
         OpenAIRoute(
-            parts,
+            dependencies,
             "GET",
             ONE,
-            partial(stored_responses.read, parts),
+            partial(stored_responses.read, dependencies),
             operation="response",
             scope="read",
             summary="Read a response as it is now.",
@@ -53,10 +53,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
             problems=("bad-parameter", "no-such-context", "no-such-response", "erased"),
         ),
         OpenAIRoute(
-            parts,
+            dependencies,
             "POST",
             ONE + "/cancel",
-            partial(stored_responses.cancel, parts),
+            partial(stored_responses.cancel, dependencies),
             operation="cancel_response",
             scope=("append", "read"),
             summary="Interrupt a response that is not over.",

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from frameledger_services.gateway import contexts, parameters, problems
 from frameledger_services.gateway.access import caller, read_log
 from frameledger_services.gateway.access.caller import Caller
+from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live import event_stream
 from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.openai import answering, conversation
@@ -30,7 +31,6 @@ from frameledger_services.gateway.openai_responses.response import ResponseWrite
 from frameledger_services.gateway.openai_responses.response_events import PieceByPiece, ResponseEvents
 from frameledger_services.gateway.openai_responses.response_ids import ResponseId
 from frameledger_services.gateway.parameters import INT64_MAX
-from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import conversation_state
 from frameledger_services.store.answered_requests import AnsweredRequest, answered_request
@@ -58,26 +58,28 @@ def read_id(text: str, caller: Caller, *, param: str | None = None) -> ResponseI
     return response_id
 
 
-async def find(parts: Parts, response_id: ResponseId, param: str | None = None) -> AnsweredRequest:
+async def find(
+    dependencies: Dependencies, response_id: ResponseId, param: str | None = None
+) -> AnsweredRequest:
     """Returns the request of a response. Raises `no-such-response`, and `erased` for one that was."""
-    stored_request = await parts.database.read(
+    stored_request = await dependencies.database.read(
         answered_request, response_id.context_id, response_id.version, response_id.version
     )
     if stored_request is not None:
         return stored_request
-    why = await contexts.missing(parts, response_id.context_id)
+    why = await contexts.missing(dependencies, response_id.context_id)
     if isinstance(why, ProblemError) and why.members["receipt"]["version"] >= response_id.version:
         raise why
     raise _unknown(str(response_id), param)
 
 
-async def read(parts: Parts, request: Request) -> Response:
+async def read(dependencies: Dependencies, request: Request) -> Response:
     """Answer with a response as it is now; with `stream`, with its events until it ends."""
-    response_id, stored_request = await _stored_request(parts, request)
+    response_id, stored_request = await _stored_request(dependencies, request)
     last = STARTING_AFTER.of(request)
     if STREAM.of(request):
         answer = PieceByPiece(stored_request.version)
-        following = _follow(parts, response_id, stored_request, answer)
+        following = _follow(dependencies, response_id, stored_request, answer)
         writer = ResponseEvents(
             ResponseWriter(stored_request, following), answer, -1 if last is None else last
         )
@@ -85,7 +87,7 @@ async def read(parts: Parts, request: Request) -> Response:
         is_good = partial(caller.is_still_good, request.scope)
         listening = Listening(
             following,
-            Followers(parts.marks),
+            Followers(dependencies.marks),
             str(response_id),
             request.receive,
             is_good,
@@ -96,44 +98,49 @@ async def read(parts: Parts, request: Request) -> Response:
         raise ProblemError(
             "bad-parameter", "starting_after: only with `stream=true`.", param="starting_after"
         )
-    return _answered(response_id, await written(parts, response_id, stored_request))
+    return _answered(response_id, await written(dependencies, response_id, stored_request))
 
 
-async def written(parts: Parts, response_id: ResponseId, stored_request: AnsweredRequest) -> ResponseWriter:
+async def written(
+    dependencies: Dependencies, response_id: ResponseId, stored_request: AnsweredRequest
+) -> ResponseWriter:
     """Returns a response as it is now."""
-    with closing(_follow(parts, response_id, stored_request)) as following:
+    with closing(_follow(dependencies, response_id, stored_request)) as following:
         await _catch_up(following)
         return ResponseWriter(stored_request, following)
 
 
-async def cancel(parts: Parts, request: Request) -> Response:
+async def cancel(dependencies: Dependencies, request: Request) -> Response:
     """Interrupt an answer in progress, and answer with the response. One that has ended is not changed.
 
     It interrupts what a client interrupts that disconnects: no answer after which another question was asked, and no
     call in the background. In these cases the response is returned as it is, in progress. If the process dies after the
     interruption, a repeated request finds that it has ended, and interrupts nothing.
     """
-    response_id, stored_request = await _stored_request(parts, request)
-    with closing(_follow(parts, response_id, stored_request)) as following:
+    response_id, stored_request = await _stored_request(dependencies, request)
+    with closing(_follow(dependencies, response_id, stored_request)) as following:
         await _catch_up(following)
         if not following.is_over:
-            await _interrupt(parts, following)
+            await _interrupt(dependencies, following)
         read_log.note(request.scope, response_id.context_id, following.version)
         return _answered(response_id, ResponseWriter(stored_request, following))
 
 
-async def _stored_request(parts: Parts, request: Request) -> tuple[ResponseId, AnsweredRequest]:
+async def _stored_request(dependencies: Dependencies, request: Request) -> tuple[ResponseId, AnsweredRequest]:
     answering.check_may_read(request)
     response_id = read_id(ID.in_path_of(request), caller.of(request.scope))
-    return response_id, await find(parts, response_id)
+    return response_id, await find(dependencies, response_id)
 
 
 def _follow(
-    parts: Parts, response_id: ResponseId, stored_request: AnsweredRequest, answer: Answer | None = None
+    dependencies: Dependencies,
+    response_id: ResponseId,
+    stored_request: AnsweredRequest,
+    answer: Answer | None = None,
 ) -> Following:
     since = None if stored_request.opened_version is None else stored_request.since
     return Following(
-        parts,
+        dependencies,
         AskedQuestion(response_id.context_id, stored_request.version, since),
         answer,
         until=stored_request.until,
@@ -146,15 +153,15 @@ async def _catch_up(following: Following) -> None:
         await _read_on(following)
 
 
-async def _interrupt(parts: Parts, following: Following) -> None:
+async def _interrupt(dependencies: Dependencies, following: Following) -> None:
     """Interrupt the answer, and read it to its end; if it cannot be interrupted, read what is there now. Raises
     `not-visible-yet`."""
     context_id, newest = following.question.context_id, INT64_MAX
     if not await following.interrupt():
         # It may have ended since it was read.
-        _, newest = await parts.database.read(conversation_state.goes_on, context_id)
+        _, newest = await dependencies.database.read(conversation_state.goes_on, context_id)
     try:
-        async with asyncio.timeout(parts.settings.gateway_request_secs):
+        async with asyncio.timeout(dependencies.settings.gateway_request_secs):
             while not following.is_over and following.version < newest:
                 await _read_on(following)
     except TimeoutError:

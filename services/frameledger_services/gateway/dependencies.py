@@ -1,4 +1,4 @@
-"""Shared dependencies of the routes, created once for the process."""
+"""The dependencies that all routes share, created once for the process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Dependencies:
     """Settings and connections, shared by all requests. Nothing is connected before it is needed."""
 
     settings: Settings
@@ -34,7 +34,7 @@ class Parts:
     """Publishes, and waits for what it published."""
 
     database: Connections
-    """Reads: `await parts.database.read(function, *arguments)`."""
+    """Reads: `await dependencies.database.read(function, *arguments)`."""
 
     hub: Hub
     """Gives streams what they wait for."""
