@@ -12,7 +12,13 @@ from frameledger.record import Record
 from frameledger_services.event_log.consumer import TopicPartition
 from frameledger_services.event_log.failover import NO_LEADER
 from frameledger_services.event_log.log_probe import LogProbe
-from frameledger_services.projector import group_member, instance_id, takeover, topic_identity
+from frameledger_services.projector import (
+    group_member,
+    instance_id,
+    pending_takeovers,
+    takeover,
+    topic_identity,
+)
 from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.crashes import Crashes
 from frameledger_services.projector.head_cache import HeadCache
@@ -69,7 +75,7 @@ def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeyp
 
     # What was read of both is dropped, so both are read again from where the database says.
     assert projector._owned == {}
-    assert projector._to_take_over == {0, 1}
+    assert projector._pending._partitions == {0, 1}
     assert feed.answer() == []
 
 
@@ -244,16 +250,16 @@ def test_a_partition_whose_log_does_not_answer_holds_up_no_other(answering, monk
         await projector._take_over_assigned()
         assert set(projector._owned) == {0, 1} - {away}
         # Meanwhile the others are read.
-        assert projector._due() == []
-        assert projector._to_take_over == {away}
-        monkeypatch.setattr(group_member, "LEADER_AGAIN_SECONDS", 0.0)
-        projector._not_before.clear()
+        assert projector._pending.due() == []
+        assert projector._pending._partitions == {away}
+        monkeypatch.setattr(pending_takeovers, "LEADER_AGAIN_SECONDS", 0.0)
+        projector._pending._not_before.clear()
         await projector._take_over_assigned()
-        assert projector._due() == [away]
+        assert projector._pending.due() == [away]
         del answering.away[away]
         await projector._take_over_assigned()
         assert set(projector._owned) == {0, 1}
-        assert projector._to_take_over == set()
+        assert projector._pending._partitions == set()
 
     asyncio.run(run())
 
@@ -296,7 +302,7 @@ class CutOff(Feed):
 @pytest.mark.parametrize("away", [0, 1])
 def test_a_partition_whose_leader_cannot_be_reached_holds_up_no_other(answering, monkeypatch, away):
     """Its leader goes on as such, for all others."""
-    monkeypatch.setattr(group_member, "LEADER_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(pending_takeovers, "LEADER_AGAIN_SECONDS", 0.0)
 
     async def run():
         log = Log({away})
@@ -306,7 +312,7 @@ def test_a_partition_whose_leader_cannot_be_reached_holds_up_no_other(answering,
         assert set(projector._owned) == {0, 1} - {away}
         # It is not waited for as long again, now that another one is to be stored.
         await projector._take_over_assigned()
-        assert log.waited[1] <= group_member.ANSWER_SECONDS < log.waited[0]
+        assert log.waited[1] <= pending_takeovers.ANSWER_SECONDS < log.waited[0]
         assert set(projector._owned) == {0, 1} - {away}
         log.silent.clear()
         await projector._take_over_assigned()
@@ -319,10 +325,10 @@ def test_a_partition_whose_leader_cannot_be_reached_holds_up_no_other(answering,
 def test_partitions_that_were_waited_for_are_tried_again_after_longer():
     async def run():
         now = asyncio.get_running_loop().time()
-        projector = member()
+        pending = pending_takeovers.PendingTakeovers()
         for waited, again in ((0.0, 2.0), (1.0, 6.0), (60.0, 10.0)):
-            projector._try_again([0], now - waited, "its leader does not answer")
-            assert projector._not_before[0] - now == pytest.approx(again, abs=0.5)
+            pending.postpone([0], now - waited, "its leader does not answer")
+            assert pending._not_before[0] - now == pytest.approx(again, abs=0.5)
 
     asyncio.run(run())
 

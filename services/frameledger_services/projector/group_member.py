@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from random import random
 from typing import Any
 
 from frameledger.record import LoggedFrame
-from frameledger_services import database, logs, supervision, transient
+from frameledger_services import database, logs, supervision
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
@@ -32,6 +31,11 @@ from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.outbox_rows import readable_key
 from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError
+from frameledger_services.projector.pending_takeovers import (
+    ALONE_ANSWER_SECONDS,
+    ANSWER_SECONDS,
+    PendingTakeovers,
+)
 from frameledger_services.projector.prefetch import Prefetch, RecordChunk
 from frameledger_services.projector.relay import Relay
 from frameledger_services.projector.stored_heads import NewerHeadError
@@ -51,16 +55,6 @@ QUIET_MS = 500
 SESSION_CHECK_SECONDS = 2.0
 """How often the session is asked whether it lives. Otherwise only the next frame would notice that the database was
 restarted, and wait until this projector is back in its group; until then nobody would own its partitions."""
-
-ANSWER_SECONDS = 2.0
-ALONE_ANSWER_SECONDS = 15.0
-"""How long the logs of partitions that are to be taken over have to answer: while others are owned, which are not
-stored meanwhile, and while none is."""
-
-LEADER_AGAIN_SECONDS = 2.0
-WAITED_AGAIN_TIMES = 5
-"""After this time a partition whose log did not answer is taken over again; up to so many times as long if the answer
-was waited for, so that the others have most of the time."""
 
 MAX_FENCED_BACKOFF = 0.5
 """Upper bound in seconds of the random back-off after fencing, so that the new owner makes progress."""
@@ -97,10 +91,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._owned: dict[int, OwnedPartition] = {}
         self._prefetch = Prefetch(self._owned, self._isolation.may_decode, metrics)
         metrics.watch(self._topics.frames, self._owned, self._cache.__len__)
-        self._to_take_over: set[int] = set()
-        self._not_before: dict[int, float] = {}
-        """When partitions are tried again whose log did not answer."""
-
+        self._pending = PendingTakeovers()
         self._revocations = 0
         self._was_fenced = False
         self._batch_lock = asyncio.Lock()
@@ -118,7 +109,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                     await supervision.pause(stopping, random() * MAX_FENCED_BACKOFF)
                     self._was_fenced = False
                 await self._take_over_assigned()
-                if self._due():
+                if self._pending.due():
                     continue  # assigned meanwhile, and `until_ready` would forget that it was woken
                 await self._prefetch.until_ready()
                 async with self._batch_lock:
@@ -166,27 +157,21 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             for place in assigned:
                 # Without a position the consumer would ask the coordinator for one.
                 self._client.seek(place, 0)
-        self._to_take_over = {place.partition for place in assigned}
-        self._not_before.clear()
+        self._pending.replace(place.partition for place in assigned)
         self._prefetch.wake()
-
-    def _due(self) -> list[int]:
-        """Returns the partitions that are to be taken over now."""
-        now = asyncio.get_running_loop().time()
-        return sorted(one for one in self._to_take_over if self._not_before.get(one, now) <= now)
 
     async def _take_over_assigned(self) -> None:
         """Take over what is due. A partition without a leader, or whose leader does not answer, is tried again later,
         and holds up no other; if no partition answers, that is an outage of the broker, and raised as one."""
-        if not (due := self._due()):
+        if not (due := self._pending.due()):
             return
         failures: list[Exception] = []
-        with self._tried_again(due, failures):
+        with self._pending.postponed_if_away(due, failures):
             answering = await self._answering(due)
             await self._check_topic(answering[0])
             await instance_id.check(self._connection, self._topics.frames, self._instance)
             for partition in answering:
-                with self._tried_again([partition], failures):
+                with self._pending.postponed_if_away([partition], failures):
                     await self._take_over(partition)
         if failures and not self._owned:
             raise failures[-1]
@@ -197,37 +182,14 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         began = asyncio.get_running_loop().time()
         patience = ANSWER_SECONDS if self._owned else ALONE_ANSWER_SECONDS
         ends = await self._log.ends(due, began + patience)
-        self._try_again([one for one in due if one not in ends], began, "its leader does not answer")
+        self._pending.postpone([one for one in due if one not in ends], began, "its leader does not answer")
         return [one for one in due if one in ends]
-
-    @contextmanager
-    def _tried_again(self, partitions: Sequence[int], failures: list[Exception]) -> Iterator[None]:
-        """If the broker does not answer in this block, have these partitions tried again later, and add the error to
-        `failures`."""
-        began = asyncio.get_running_loop().time()
-        try:
-            yield
-        except transient.BROKER as error:
-            if not (isinstance(error, TimeoutError) or transient.is_retriable(error)):
-                raise
-            failures.append(error)
-            self._try_again(partitions, began, transient.reason(error))
-
-    def _try_again(self, partitions: Sequence[int], began: float, reason: str) -> None:
-        """Have partitions tried again later whose logs have not answered since `began`."""
-        now = asyncio.get_running_loop().time()
-        waited = min((now - began) / ANSWER_SECONDS, 1.0)
-        pause = LEADER_AGAIN_SECONDS * (1 + waited * (WAITED_AGAIN_TIMES - 1))
-        for partition in partitions:
-            if partition not in self._not_before:
-                _log.warning("projector.partition_away", partition=partition, reason=reason)
-            self._not_before[partition] = now + pause
 
     async def _take_over(self, partition: int) -> None:
         # A revocation waits for it: afterwards it would fence the partition's next owner, which notices that only with
         # its next batch.
         async with self._batch_lock:
-            if partition not in self._to_take_over:
+            if partition not in self._pending:
                 return
             revocations = self._revocations
             assigned = await takeover.assign(
@@ -236,8 +198,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         taken_over = await takeover.check_log(self._connection, self._log, self._topics.frames, assigned)
         if revocations != self._revocations:
             return  # if we have it again, somebody may have owned it in between
-        self._to_take_over.discard(partition)
-        self._not_before.pop(partition, None)
+        self._pending.discard(partition)
         self._owned[partition] = taken_over.owned
         self._isolation.take(taken_over.owned, taken_over.crashes)
         self._feed.follow(partition, taken_over.owned.next_offset)
@@ -317,14 +278,13 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         for partition in partitions:
             self._drop(partition)
             if TopicPartition(self._topics.frames, partition) in self._client.assignment():
-                self._to_take_over.add(partition)
+                self._pending.add(partition)
 
     def _drop(self, partition: int) -> None:
         self._owned.pop(partition, None)
         self._feed.leave(partition)
         self._prefetch.drop(partition)
-        self._to_take_over.discard(partition)
-        self._not_before.pop(partition, None)
+        self._pending.discard(partition)
         self._isolation.forget(partition)
 
 
