@@ -23,7 +23,7 @@ def is_late(state: State, erased_at: datetime | None, logged: LoggedFrame) -> bo
     """Whether a frame belongs to a life before the one that has this state and began at this time."""
     if state.erased is None or isinstance(logged.frame, LLMContextEraseFrame):
         return False
-    return is_of_an_earlier_life(state, logged.frame) or _was_logged_before(erased_at, logged.record)
+    return is_of_an_earlier_life(state, logged.frame) or was_logged_before(erased_at, logged.record)
 
 
 def is_late_whatever_is_known(state: State, erased_at: datetime | None, logged: LoggedFrame) -> bool:
@@ -34,7 +34,7 @@ def is_late_whatever_is_known(state: State, erased_at: datetime | None, logged: 
     """
     if state.erased is None or isinstance(logged.frame, LLMContextEraseFrame):
         return False
-    return names_an_erased_version(state, logged.frame) or _was_logged_before(erased_at, logged.record)
+    return names_an_erased_version(state, logged.frame) or was_logged_before(erased_at, logged.record)
 
 
 def may_be_late(begins: Beginning, logged: LoggedFrame) -> bool:
@@ -43,7 +43,7 @@ def may_be_late(begins: Beginning, logged: LoggedFrame) -> bool:
     return is_late(state, begins.at, logged)
 
 
-def _was_logged_before(erased_at: datetime | None, record: Record) -> bool:
+def was_logged_before(erased_at: datetime | None, record: Record) -> bool:
     """Whether this is the copy of a record that had been logged, in another partition, before the erasure."""
     if erased_at is None or not record.headers:
         return False

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from datetime import datetime
 from uuid import UUID
 
 from frameledger.frames import LLMContextEraseFrame
-from frameledger.headers import ORIGINALLY_LOGGED, originally_logged_ms
+from frameledger.headers import ORIGINALLY_LOGGED
 from frameledger.record import DecodeError, LoggedFrame, Outgoing, Record, forward, read
 from frameledger.values import replace
 from frameledger_services.database_types import Connection
-from frameledger_services.projector.row_values import at
+from frameledger_services.projector.late_frames import was_logged_before
 from frameledger_services.recovery.copies import RepublishedErasure
 from frameledger_services.store import frame_ids
 from frameledger_services.store.frame_ids import frame_uuid
@@ -71,7 +70,7 @@ async def said_before(
                 if (logged.context_id, frame_uuid(logged.frame_id)) not in known:
                     # Since `erased_since`. What lies before it is to stay erased.
                     by_key[erasure.context_id.encode()].clear()
-            elif not _was_logged_before(erasure.erased_at, record):
+            elif not was_logged_before(erasure.erased_at, record):
                 again = _again(replace(record, generation=generation(record.offset)))
                 by_key[erasure.context_id.encode()].append(again)
     return [record for of_context in by_key.values() for record in of_context]
@@ -91,12 +90,6 @@ def _erasing(record: Record) -> LoggedFrame | None:
 
 
 _ERASES = b"LLMContextEraseFrame"
-
-
-def _was_logged_before(erased_at: datetime, record: Record) -> bool:
-    """Whether it was forwarded from another partition, where it was logged before the erasure."""
-    original = originally_logged_ms(dict(record.headers))
-    return original is not None and at(original) <= erased_at
 
 
 def _decoded(record: Record) -> LoggedFrame | None:
