@@ -15,10 +15,10 @@ from frameledger.record import LogPosition, Record, derived_id, forward, read
 from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.projector.log_check import LogState, symptom
 from frameledger_services.recovery import diagnosis
+from frameledger_services.recovery.by_partition import ByPartition
 from frameledger_services.recovery.copies import TooLarge, copy, publish_copies, smaller
 from frameledger_services.recovery.diagnosis import (
     NO_END,
-    ByPartition,
     PartitionFinding,
     diagnose,
     gaps,

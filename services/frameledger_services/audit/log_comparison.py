@@ -28,7 +28,8 @@ from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.late_frames import may_be_late
 from frameledger_services.projector.log_check import LogChangedError
 from frameledger_services.projector.row_values import at, clean_or_none
-from frameledger_services.recovery.diagnosis import ByPartition, generation_at, spans
+from frameledger_services.recovery.by_partition import ByPartition
+from frameledger_services.recovery.diagnosis import generation_at, spans
 from frameledger_services.settings import Settings
 from frameledger_services.store import erasures, logged_frames, projections, recovery, topics
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid

@@ -13,7 +13,8 @@ from frameledger.record import LogPosition
 from frameledger_services.database_types import Connection
 from frameledger_services.event_log.reader import records_between
 from frameledger_services.projector.log_check import LogState
-from frameledger_services.recovery.diagnosis import NO_END, ByPartition, last_common_offset
+from frameledger_services.recovery.by_partition import ByPartition
+from frameledger_services.recovery.diagnosis import NO_END, last_common_offset
 from frameledger_services.settings import Settings
 from frameledger_services.store import lost_frames
 from frameledger_services.store.lost_frames import OffsetRange

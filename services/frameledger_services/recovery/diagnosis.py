@@ -6,11 +6,11 @@ which were not on disk yet; a topic can be deleted and created again; and record
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Literal
 
 from frameledger.headers import milliseconds
 from frameledger.record import Record
@@ -83,37 +83,6 @@ async def last_common_offset(
             continue  # a later one that agrees vouches for it
         reached = record.offset + 1
     return reached
-
-
-class OfPartition(Protocol):
-    """A row that names a partition."""
-
-    @property
-    def partition(self) -> int: ...
-
-
-_R = TypeVar("_R", bound=OfPartition)
-
-
-class ByPartition(Generic[_R]):
-    """Splits the result of one statement by partition."""
-
-    def __init__(self, rows: AsyncIterator[_R]) -> None:
-        """`rows` are in the order of their partitions."""
-        self._rows = rows
-        self._next: _R | None = None
-
-    async def of(self, partition: int) -> AsyncGenerator[_R, None]:
-        """Yields the frames of a partition. Call it in the order of partitions; frames that were not read are
-        skipped."""
-        row, self._next = self._next, None
-        if row is None:
-            row = await anext(self._rows, None)
-        while row is not None and row.partition <= partition:
-            if row.partition == partition:
-                yield row
-            row = await anext(self._rows, None)
-        self._next = row
 
 
 def spans(chain: Sequence[RecoveryReceipt], generation: int) -> list[tuple[int, int]]:
