@@ -13,7 +13,7 @@ from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.decoded import FetchedRecord, decode_record
 from frameledger_services.projector.ownership import OwnedPartition
 from frameledger_services.projector.unstorable_records import UnstorableRecords
-from frameledger_services.projector.watchdog import deadline
+from frameledger_services.projector.watchdog import time_limit
 from frameledger_services.store.outbox import OutboxRow
 
 
@@ -36,7 +36,7 @@ class Batches:
         when the database cannot be reached; then nothing was stored and the records have to be read again. A frame that
         can never be folded or stored parks its conversation and is no error.
         """
-        with deadline():
+        with time_limit():
             batch = [
                 decode_record(record) if logged is None else (record, logged) for record, logged in records
             ]
@@ -50,7 +50,7 @@ class Batches:
     ) -> list[OutboxRow]:
         """Store a record without folding it, and park its conversation there. A record that is no frame of a
         conversation in its own partition becomes a dead letter."""
-        with deadline():
+        with time_limit():
             decoded = decode_record(record)
         return await self._unstorable.park(decoded, owned, why)
 

@@ -15,7 +15,7 @@ from frameledger.record import FIRST_GENERATION, Record
 from frameledger_services.projector.decoded import FetchedRecord, decode_record
 from frameledger_services.projector.metrics import ProjectorMetrics, clock
 from frameledger_services.projector.ownership import OwnedPartition
-from frameledger_services.projector.watchdog import deadline
+from frameledger_services.projector.watchdog import time_limit
 
 CHUNK_RECORDS = 200
 """Records of a chunk. Decoding more at once would delay the batch that the database has answered meanwhile."""
@@ -148,7 +148,7 @@ class Prefetch:
 
     def _add(self, chunk: RecordChunk, records: Sequence[Record]) -> None:
         began = clock()
-        with deadline():
+        with time_limit():
             chunk.records += [
                 decode_record(one) if self._may_decode(one.partition) else (one, None) for one in records
             ]

@@ -14,7 +14,7 @@ SECONDS = 30.0
 
 
 @contextmanager
-def deadline() -> Iterator[None]:
+def time_limit() -> Iterator[None]:
     """Kill the process by SIGALRM if this block, which must not await, takes longer than `SECONDS`."""
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
