@@ -283,11 +283,14 @@ def test_a_worker_that_is_judged_dead_counts_the_lease_that_it_lost(stack):
 def test_a_projector_from_whom_another_one_takes_its_partitions_counts_that(stack):
     fenced = "frameledger_projector_fenced_total"
     before = stack.projector.value(fenced)
+    # It has the partition from here on: nothing can be taken from one that has not got it yet.
+    stack.road.publish([Raw(b"fought over", encode_frame(speak()))])
+    stack.road.until("SELECT count(*) = 1 FROM frames WHERE context_id = 'fought over'")
     with psycopg.connect(stack.road.address, autocommit=True) as connection:
         connection.execute("UPDATE projections SET epoch = epoch + 1")
     stack.road.publish([Raw(b"fought over", encode_frame(speak()))])
     stack.until(lambda: stack.projector.value(fenced) > before)
-    stack.road.until("SELECT count(*) = 1 FROM frames WHERE context_id = 'fought over'")
+    stack.road.until("SELECT count(*) = 2 FROM frames WHERE context_id = 'fought over'")
 
 
 def test_an_effect_that_waits_in_the_outbox_is_seen_with_its_age(stack):

@@ -53,7 +53,9 @@ def test_many_followers_cost_one_statement_and_only_those_are_woken_whose_conver
 ):
     encoded = []
     encode = stream_events.frame
+    # Nobody is woken by the time, also not a second after the beginning, when nothing was received yet.
     monkeypatch.setattr(hub, "LOOK_SECONDS", ON_SERVERS)
+    monkeypatch.setattr(hub, "BLIND_LOOK_SECONDS", ON_SERVERS)
 
     def counting(frame):
         encoded.append(frame.version)
