@@ -3,15 +3,19 @@
 import asyncio
 import dataclasses
 import enum
+import inspect
+import json
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
+from decimal import Decimal
 from typing import Annotated, Any, Literal, Optional
 from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from typing_extensions import Doc
 
 from frameledger.tools import FunctionSchema
 from frameledger_services import cancel_tools
@@ -20,7 +24,7 @@ from frameledger_services.functions.arguments import ArgumentsChecker, Arguments
 from frameledger_services.functions.cancel_handler import NothingCancelled, choose_call
 from frameledger_services.functions.options import OptionOverrides
 from frameledger_services.functions.plan import plan_call
-from frameledger_services.functions.registry_item import checker_of, item_of
+from frameledger_services.functions.registry_item import DirectFunction, checker_of, direct_item, item_of
 from frameledger_services.functions.schemas import signature_of
 from frameledger_services.store.tool_calls import CancellableCall
 
@@ -876,3 +880,218 @@ def test_a_validator_that_exits_refuses_the_arguments_and_ends_no_service(error)
 
     with pytest.raises(ArgumentsError, match="cannot be converted"):
         signature_of(move).converted({"to": 1})
+
+
+@pytest.mark.regression("worker 133")
+def test_a_text_in_an_annotation_describes_the_parameter():
+    def book(
+        city: Annotated[str, "Where."],
+        day: Annotated[date, Doc("When.")],
+        seats: Annotated[int, "Told by the docstring.", Field(ge=1)] = 1,
+        price: Annotated[int, "Told by the field.", Field(description="How much.")] = 0,
+        at: Annotated[int, Strict()] = 0,
+    ):
+        """Books.
+
+        Args:
+            seats: How many.
+        """
+
+    properties = schema_of(book).properties
+    assert {name: described.get("description") for name, described in properties.items()} == {
+        "city": "Where.",
+        "day": "When.",
+        "seats": "How many.",
+        "price": "How much.",
+        "at": None,
+    }
+
+
+@pytest.mark.regression("worker 134")
+@pytest.mark.parametrize("of_a_field", [True, False])
+def test_null_is_taken_where_it_is_the_default(of_a_field):
+    none: Any = Field(None) if of_a_field else None
+
+    def find(
+        most: int = none,
+        since: Annotated[date, Field(description="From when.", gt=date(2026, 1, 1))] = none,
+        unit: Optional[Unit] = none,  # noqa: UP045  # people write it
+        mode: Literal["a", None] = none,
+        anything: Any = none,
+        untold=none,
+        text: Annotated[int | None, "How much."] = none,
+    ): ...
+
+    item = direct_item(DirectFunction.of(find), OptionOverrides())
+    properties = item.handler.signature.schema.properties
+    assert properties["most"] == {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}
+    assert properties["since"]["description"] == "From when."
+    assert properties["text"]["anyOf"] == [{"type": "integer"}, {"type": "null"}]
+    nothing = dict.fromkeys(properties)
+    item.checker.check(nothing)
+    assert item.handler.signature.converted(nothing) == nothing
+    given = {"most": 1, "since": "2026-01-02"}
+    item.checker.check(given)
+    taken = item.handler.signature.converted(given)
+    assert (taken["most"], taken["since"]) == (1, date(2026, 1, 2))
+    for wrong in ({"most": "x"}, {"since": "2025-01-02"}):
+        with pytest.raises(ArgumentsError, match=next(iter(wrong))):
+            item.handler.signature.converted(wrong)
+
+
+@pytest.mark.regression("worker 135")
+def test_a_schema_names_no_definitions_that_it_does_not_have():
+    class Train(BaseModel):
+        by: Literal["train"]
+
+    class Bus(BaseModel):
+        by: Literal["bus"]
+
+    class Journey(BaseModel):
+        leg: Annotated[Train | Bus, Field(discriminator="by")]
+        discriminator: str = ""
+
+    def go(journey: Journey): ...
+
+    properties = schema_of(go).properties
+    assert "$defs" not in json.dumps(properties)
+    assert properties["journey"]["properties"]["discriminator"]["type"] == "string"
+    ways = properties["journey"]["properties"]["leg"]["oneOf"]
+    assert [way["properties"]["by"]["const"] for way in ways] == ["train", "bus"]
+    assert signature_of(go).converted({"journey": {"leg": {"by": "bus"}}}) == {
+        "journey": Journey(leg=Bus(by="bus"))
+    }
+
+
+@pytest.mark.regression("worker 136")
+def test_an_enumeration_of_dates_decimals_or_tuples_takes_what_it_offers():
+    class Quarter(enum.Enum):
+        FIRST = date(2026, 1, 1)
+        SECOND = date(2026, 4, 1)
+
+    class Rate(enum.Enum):
+        LOW = Decimal("0.1")
+
+    class Pair(enum.Enum):
+        BOTH = (1, 2)
+
+    @dataclasses.dataclass
+    class Plan:
+        rate: Rate
+
+    def report(quarter: Quarter, plan: Plan, pairs: list[Pair], other: Quarter | None = None):
+        """Reports."""
+
+    item = direct_item(DirectFunction.of(report), OptionOverrides())
+    given = {
+        "quarter": item.handler.signature.schema.properties["quarter"]["enum"][1],
+        "plan": {"rate": "0.1"},
+        "pairs": [[1, 2]],
+        "other": "2026-01-01",
+    }
+    item.checker.check(given)
+    assert item.handler.signature.converted(given) == {
+        "quarter": Quarter.SECOND,
+        "plan": Plan(Rate.LOW),
+        "pairs": [Pair.BOTH],
+        "other": Quarter.FIRST,
+    }
+    with pytest.raises(ArgumentsError, match="quarter"):
+        item.handler.signature.converted(given | {"quarter": "2026-01-02"})
+
+
+@pytest.mark.regression("worker 137")
+def test_sections_behind_the_parameters_are_told_in_each_style_and_keep_their_indent():
+    def numpy(city: str):
+        """Books a table by
+
+            - name
+            - time
+
+        Rules
+        -----
+        Never on Sundays.
+
+        Parameters
+        ----------
+        city : str
+            Where.
+
+        Limits
+        ------
+        Eight people,
+            never more.
+
+        Returns
+        -------
+        str
+            Its number.
+        """
+
+    def google(city: str):
+        """Books a table by
+            - name
+            - time
+
+        Args:
+            city: Where.
+        """
+
+    assert schema_of(numpy).description == (
+        "Books a table by\n\n    - name\n    - time\n\n"
+        "Rules\n-----\nNever on Sundays.\n\nLimits\n------\nEight people,\n    never more."
+    )
+    assert schema_of(google).description == "Books a table by\n    - name\n    - time"
+    for function in (numpy, google):
+        assert schema_of(function).properties["city"]["description"] == "Where."
+
+
+class Connection:
+    """What an application has, and no model."""
+
+
+class Opaque(enum.Enum):
+    ONE = object()
+
+
+@pytest.mark.regression("worker 138")
+@pytest.mark.parametrize(
+    ("annotation", "told"),
+    [
+        (Connection, r"Unable to generate .* for <class '.*Connection'>\. .*`app_resources`\.$"),
+        (Callable[[int], int], r"Cannot generate .*`app_resources`\.$"),
+        (Opaque, "Unable to serialize"),
+        (Annotated[str, Field(pattern="(")], "."),
+        (Node, "the type 'Node' contains itself"),
+    ],
+    ids=["class", "callable", "enumeration", "pattern", "recursive"],
+)
+def test_the_parameter_that_has_no_schema_is_named(annotation, told):
+    def order(city: str, other): ...
+
+    order.__annotations__["other"] = annotation
+    with pytest.raises(FunctionSchemaError, match=f"^order: the parameter 'other': {told}") as refused:
+        schema_of(order)
+    assert "arbitrary_types_allowed" not in str(refused.value)
+
+
+@pytest.mark.regression("worker 139")
+def test_the_signature_that_a_decorator_declares_has_its_own_annotations():
+    def with_a_connection(function):
+        def weather(**arguments):
+            return function(Connection(), **arguments)
+
+        parameters = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        declared: Any = weather
+        declared.__signature__ = inspect.Signature(parameters)
+        return declared
+
+    @with_a_connection
+    def weather(connection: Connection, city: str, days: int = 1, *, params: FunctionCallParams): ...
+
+    signature = signature_of(weather)
+    assert signature.params_name == "params"
+    assert {name: described["type"] for name, described in signature.schema.properties.items()} == {
+        "city": "string",
+        "days": "integer",
+    }

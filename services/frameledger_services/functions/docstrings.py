@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import docstring_parser
-from docstring_parser import common, google
+from docstring_parser import common, google, numpydoc
 from docstring_parser.common import Docstring, DocstringStyle
 
 _GOOGLE_TITLE = re.compile(
     "(" + "|".join(re.escape(section.title) for section in google.DEFAULT_SECTIONS) + r"):\s*"
 )
+
+_UNDERLINE = re.compile(r"-{3,}\s*")
+_NUMPY_TITLES = frozenset(section.title for section in numpydoc.DEFAULT_SECTIONS)
 
 _FIELDS = (
     common.PARAM_KEYWORDS
@@ -49,12 +52,17 @@ def read(docstring: str) -> Documented:
     """
     docstring = _NO_FIELD.sub(rf"\1{_SHIELD}", docstring)
     # With a first line of its own: the parser takes the indent of all lines but the first away.
-    parsed = docstring_parser.parse("\n" + docstring)
+    text = "\n" + docstring
+    parsed = docstring_parser.parse(text)
+    # The parsers drop what follows their sections and is none of them.
     if parsed.style is DocstringStyle.GOOGLE:
-        # The parser drops what follows its sections without an indent.
-        parsed = google.parse(_sections_last(docstring.split("\n")))
+        text = _sections_last(docstring.split("\n"), _begins_google)
+        parsed = google.parse(text)
+    elif parsed.style is DocstringStyle.NUMPYDOC:
+        text = _sections_last(docstring.split("\n"), _begins_numpy)
+        parsed = numpydoc.parse(text)
     return Documented(
-        "\n\n".join(_paragraphs(parsed)).replace(_SHIELD, ""),
+        "\n\n".join(_paragraphs(parsed, text)).replace(_SHIELD, ""),
         {
             name.strip(): (parameter.description or "").replace(_SHIELD, "")
             for parameter in parsed.params
@@ -63,22 +71,43 @@ def read(docstring: str) -> Documented:
     )
 
 
-def _paragraphs(parsed: Docstring) -> Iterable[str]:
+def _paragraphs(parsed: Docstring, docstring: str) -> Iterable[str]:
     between = "\n\n" if parsed.blank_after_short_description else "\n"
-    summary = between.join(text for text in (parsed.short_description, parsed.long_description) if text)
+    long_description = _indented(parsed.long_description or "", docstring)
+    summary = between.join(text for text in (parsed.short_description, long_description) if text)
     told = [meta.description for meta in parsed.meta if not _TOLD.isdisjoint(meta.args)]
     return (text for text in (summary, *told) if text)
 
 
-def _sections_last(lines: Iterable[str]) -> str:
-    """Returns a Google docstring with its sections behind all other text."""
+def _indented(text: str, docstring: str) -> str:
+    """Returns a text of the docstring with the indent of its first line, which the parser took away from that one."""
+    before = docstring[: max(docstring.find(text), 0)].rpartition("\n")[2]
+    return before + text if before.isspace() else text
+
+
+def _sections_last(lines: Sequence[str], begins: Callable[[str, str], bool | None]) -> str:
+    """Returns a docstring with its sections behind all other text. `begins` is given a line and the next one, and
+    returns whether a section begins there; None if neither that nor other text does."""
     text: list[str] = []
     sections: list[str] = []
     current = text
-    for line in lines:
-        if line and not line[0].isspace():
-            before, current = current, sections if _GOOGLE_TITLE.fullmatch(line) else text
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        begun = begins(line, following)
+        if begun is not None:
+            before, current = current, sections if begun else text
             if current is text and before is sections and text and text[-1]:
                 text.append("")
         current.append(line)
     return "\n".join(["", *text, "", *sections])
+
+
+def _begins_google(line: str, _: str) -> bool | None:
+    if not line or line[0].isspace():
+        return None
+    return _GOOGLE_TITLE.fullmatch(line) is not None
+
+
+def _begins_numpy(line: str, following: str) -> bool | None:
+    if not line.strip() or line[0].isspace() or not _UNDERLINE.fullmatch(following):
+        return None
+    return line.rstrip() in _NUMPY_TITLES and len(following.rstrip()) == len(line.rstrip())

@@ -12,11 +12,11 @@ from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
-from pydantic.errors import PydanticUserError
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import PydanticJsonSchemaWarning
-from pydantic_core import SchemaError, SchemaValidator
+from pydantic_core import PydanticSerializationError, SchemaError, SchemaValidator, to_jsonable_python
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from frameledger.errors import RefusedError
@@ -24,6 +24,7 @@ from frameledger.tools import FunctionSchema
 from frameledger_services import logs
 from frameledger_services.functions import docstrings
 from frameledger_services.functions.arguments import ArgumentsError
+from frameledger_services.functions.parameter_fields import field_of
 from frameledger_services.functions.params import FunctionCallParams
 from frameledger_services.json_numbers import check_json
 
@@ -33,8 +34,11 @@ model, so it needs one."""
 
 _OF_METHODS = frozenset({"self", "cls"})
 
-_OF_VALUES = frozenset({"default", "const", "enum", "examples", "discriminator"})
+_OF_VALUES = frozenset({"default", "const", "enum", "examples"})
 """Keywords of a schema that hold values, and no schemas."""
+
+_OF_REFERENCES = frozenset({"$ref", "discriminator"})
+"""Keywords that name definitions. The latter is OpenAPI's; the models of its union say the same by a `const` each."""
 
 _OF_CORE_VALUES = frozenset({"default", "expected", "metadata", "serialization"})
 """Keys of a core schema that hold values, or what does not validate."""
@@ -50,6 +54,21 @@ class FunctionSchemaError(RefusedError, TypeError):
 
     Remedy: Annotate its parameters with types that have a JSON Schema, as the message says.
     """
+
+
+class _RecursiveTypeError(Exception):
+    """A type contains itself."""
+
+
+_NO_SCHEMA = (
+    PydanticUserError,
+    PydanticSerializationError,
+    SchemaError,
+    ImportError,
+    re.error,
+    _RecursiveTypeError,
+)
+"""What is raised for a type that has no schema: ImportError if it needs a package, as an e-mail address does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +120,8 @@ def schema_of(function: Callable[..., Any]) -> FunctionSchema:
     """Returns the schema of a function: its name, the text of its docstring, and its parameters by annotation.
 
     Docstrings in Google, NumPy and reST style describe the parameters; `Annotated[..., Field(...)]` takes precedence
-    over them. A parameter of type `FunctionCallParams`, or of a union with it, is left out. A parameter named `params`
+    over them, and a plain text in `Annotated` describes what they do not. A parameter whose default is None takes null,
+    whatever its type. One of type `FunctionCallParams`, or of a union with it, is left out. A parameter named `params`
     needs a type. Raises FunctionSchemaError.
     """
     return signature_of(function).schema
@@ -123,7 +143,7 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
                 f"{name}: the parameter {parameter.name!r} cannot be given by name, and a model gives all by name. "
                 "List the parameters one by one."
             )
-        hint = hints.get(parameter.name)
+        hint = hints.get(parameter.name, _declared(parameter))
         if hint is None and parameter.name in _OF_METHODS and not fields and params_name is None:
             raise FunctionSchemaError(
                 f"{name} is a method: its {parameter.name!r} would be an argument of the model. Register the method of "
@@ -143,13 +163,49 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
         else:
             # A parameter may begin with an underscore or have the name of a pydantic method, and a field may not.
             field = f"p{len(fields)}"
-            fields[field] = _field(parameter, hints, documented.parameters.get(parameter.name))
+            fields[field] = field_of(parameter, hint, documented.parameters.get(parameter.name))
             if parameter.default is parameter.empty or isinstance(parameter.default, FieldInfo):
                 always_passed.add(field)
-    model = _model(name, fields)
-    properties, required = _properties(name, model)
+    model, properties, required = _described(name, fields)
     schema = FunctionSchema(name, documented.description, properties, required)
     return FunctionSignature(schema, model, params_name, frozenset(always_passed))
+
+
+def _described(
+    name: str, fields: Mapping[str, Any]
+) -> tuple[type[BaseModel], dict[str, Any], tuple[str, ...]]:
+    """Returns the parameters as a model, their schemas by name, and the names of those that are required."""
+    try:
+        model = _model(name, fields)
+        return model, *_properties(model)
+    except _NO_SCHEMA as error:
+        raise FunctionSchemaError(f"{name}: {_blamed(name, fields)}{_reason(error)}") from error
+
+
+def _blamed(name: str, fields: Mapping[str, Any]) -> str:
+    """Returns which parameter has no schema, for the beginning of a message: pydantic does not say it."""
+    for field, (annotation, info) in fields.items():
+        try:
+            _properties(_model(name, {field: (annotation, info)}))
+        except _NO_SCHEMA:
+            return f"the parameter {info.alias!r}: "
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case _RecursiveTypeError():
+            return f"the type '{error}' contains itself. A schema cannot be recursive: flatten the type."
+        case PydanticSchemaGenerationError() | PydanticInvalidForJsonSchema():
+            # The rest says how to go on without a schema.
+            first = error.message.partition(". ")[0].partition("\n")[0]
+            return (
+                f"{first}. A model gives values of JSON: text, numbers, lists, dataclasses, pydantic models. What the "
+                "application gives comes with a parameter of type `FunctionCallParams`, as its `app_resources`."
+            )
+        case PydanticUserError():
+            return error.message
+    return str(error)
 
 
 def _takes_params(hint: Any) -> bool:
@@ -174,24 +230,15 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         raise FunctionSchemaError(f"{name}: an annotation cannot be read: {error}") from error
 
 
-def _field(
-    parameter: inspect.Parameter, hints: Mapping[str, Any], description: str | None
-) -> tuple[Any, Any]:
-    annotation, default = hints.get(parameter.name, Any), parameter.default
-    if isinstance(default, FieldInfo):
-        annotation, default = Annotated[annotation, default], parameter.empty
-    default = ... if default is parameter.empty else default
-    own = any(getattr(extra, "description", None) for extra in getattr(annotation, "__metadata__", ()))
-    # A description in `Field` here would override the one in the annotation.
-    alias = parameter.name
-    if description and not own:
-        return annotation, Field(default, alias=alias, description=description)
-    return annotation, Field(default, alias=alias)
+def _declared(parameter: inspect.Parameter) -> Any:
+    """Returns the annotation in the signature: a decorator may declare another one than its function has."""
+    return None if parameter.annotation is parameter.empty else parameter.annotation
 
 
 def _by_value(schema: Any) -> Any:
-    """Returns a schema of pydantic's core so that each `Literal` of members of an `Enum` takes their values, which its
-    JSON Schema offers. pydantic takes the members only, if they are no texts and no numbers themselves."""
+    """Returns a schema of pydantic's core so that each `Enum`, and `Literal` of its members, takes what its JSON Schema
+    offers. pydantic takes the values as Python has them, such as dates, and for a `Literal` the members only, if they
+    are no texts and no numbers themselves."""
     if isinstance(schema, list | tuple):
         return type(schema)(map(_by_value, schema))
     if not isinstance(schema, dict):
@@ -202,27 +249,34 @@ def _by_value(schema: Any) -> Any:
         tags = inner["choices"]
         values = {tag.value: one for tag, one in tags.items() if isinstance(tag, Enum)}
         inner["choices"] = values | tags
-    members = [one for one in schema.get("expected", ()) if isinstance(one, Enum)]
-    if schema.get("type") != "literal" or not members:
+    offered = [(to_jsonable_python(one.value), one) for one in _members(schema)]
+    if not offered:
         return inner
     return no_info_before_validator_function(
-        lambda value: next((one for one in members if one.value == value), value), inner
+        lambda value: next((one for written, one in offered if written == value), value),
+        {key: item for key, item in inner.items() if key != "ref"},
+        ref=inner.get("ref"),
     )
+
+
+def _members(schema: Mapping[str, Any]) -> list[Enum]:
+    """Returns the members of an `Enum` that this schema of pydantic's core does not take by what is offered."""
+    match schema:
+        case {"type": "literal", "expected": expected}:
+            return [one for one in expected if isinstance(one, Enum)]
+        case {"type": "enum", "members": members}:
+            return [one for one in members if to_jsonable_python(one.value) != one.value]
+    return []
 
 
 def _model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
     config = ConfigDict(arbitrary_types_allowed=False, extra="forbid", protected_namespaces=())
     try:
-        try:
-            return _created(name, config, fields)
-        except SchemaError:
-            # Rust's patterns have no lookaround and no backreference.
-            config["regex_engine"] = "python-re"
-            return _created(name, config, fields)
-    except PydanticUserError as error:
-        raise FunctionSchemaError(f"{name}: {error.message}") from error
-    except (SchemaError, re.error) as error:
-        raise FunctionSchemaError(f"{name}: {error}") from error
+        return _created(name, config, fields)
+    except SchemaError:
+        # Rust's patterns have no lookaround and no backreference.
+        config["regex_engine"] = "python-re"
+        return _created(name, config, fields)
 
 
 def _created(name: str, config: ConfigDict, fields: Mapping[str, Any]) -> type[BaseModel]:
@@ -234,17 +288,14 @@ def _created(name: str, config: ConfigDict, fields: Mapping[str, Any]) -> type[B
     return model
 
 
-def _properties(name: str, model: type[BaseModel]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    try:
-        with warnings.catch_warnings():
-            # A default that is not JSON is left out of the schema; the function still has it.
-            warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
-            schema = model.model_json_schema(by_alias=True)
-    except PydanticUserError as error:
-        raise FunctionSchemaError(f"{name}: {error.message}") from error
+def _properties(model: type[BaseModel]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    with warnings.catch_warnings():
+        # A default that is not JSON is left out of the schema; the function still has it.
+        warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
+        schema = model.model_json_schema(by_alias=True)
     definitions = schema.get("$defs", {})
     properties = {
-        parameter: _inlined(name, described, definitions, ())
+        parameter: _inlined(described, definitions, ())
         for parameter, described in schema.get("properties", {}).items()
     }
     for described in properties.values():
@@ -252,35 +303,33 @@ def _properties(name: str, model: type[BaseModel]) -> tuple[dict[str, Any], tupl
     return properties, tuple(schema.get("required", ()))
 
 
-def _inlined(name: str, value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+def _inlined(value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
     """Returns the schema with its references replaced by their definitions: not every provider follows them."""
     if isinstance(value, list):
-        return [_inlined(name, item, definitions, inside) for item in value]
+        return [_inlined(item, definitions, inside) for item in value]
     if not isinstance(value, dict):
         return value
     rest = {
-        key: _keyword(name, key, item, definitions, inside)
+        key: _keyword(key, item, definitions, inside)
         for key, item in value.items()
-        if key != "$ref" and (key not in ("default", "examples") or _is_json(item))
+        if key not in _OF_REFERENCES and (key not in ("default", "examples") or _is_json(item))
     }
     reference = value.get("$ref")
     if reference is None:
         return rest
     target = str(reference).removeprefix("#/$defs/")
     if target in inside:
-        raise FunctionSchemaError(
-            f"{name}: the type {target!r} contains itself. A schema cannot be recursive: flatten the type."
-        )
-    return _untitled(_inlined(name, definitions[target], definitions, (*inside, target))) | rest
+        raise _RecursiveTypeError(target)
+    return _untitled(_inlined(definitions[target], definitions, (*inside, target))) | rest
 
 
-def _keyword(name: str, key: str, item: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+def _keyword(key: str, item: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
     if key in _OF_VALUES:
         # A value may look like a schema: GeoJSON has `properties`, and they may be null.
         return item
     if key == "properties":
-        return {inner: _untitled(_inlined(name, one, definitions, inside)) for inner, one in item.items()}
-    return _inlined(name, item, definitions, inside)
+        return {inner: _untitled(_inlined(one, definitions, inside)) for inner, one in item.items()}
+    return _inlined(item, definitions, inside)
 
 
 def _is_json(default: Any) -> bool:

@@ -1,0 +1,57 @@
+"""The parameters of a function as fields of a pydantic model."""
+
+from __future__ import annotations
+
+import inspect
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import Field
+from pydantic.fields import FieldInfo
+
+
+def field_of(parameter: inspect.Parameter, hint: Any, documented: str | None) -> tuple[Any, Any]:
+    """Returns the type and the `Field` of a parameter. `hint` is None if it has no annotation, and `documented` is what
+    the docstring says of it."""
+    annotation, default = Any if hint is None else hint, parameter.default
+    inherent = default.default if isinstance(default, FieldInfo) else default
+    if inherent is None and not _takes_none(annotation):
+        # The schema tells the model this default, so the model may give it.
+        annotation = _or_none(annotation)
+    if isinstance(default, FieldInfo):
+        annotation, default = Annotated[annotation, default], parameter.empty
+    default = ... if default is parameter.empty else default
+    extras = getattr(annotation, "__metadata__", ())
+    alias = parameter.name
+    if any(getattr(extra, "description", None) for extra in extras):
+        # A description in `Field` here would override that one.
+        return annotation, Field(default, alias=alias)
+    description = documented or next(filter(None, map(_text, extras)), None)
+    return annotation, Field(default, alias=alias, description=description)
+
+
+def _text(extra: object) -> str | None:
+    """Returns the text that an element of `Annotated` is, or the documentation of PEP 727's `Doc`."""
+    text = extra if isinstance(extra, str) else getattr(extra, "documentation", None)
+    return text if isinstance(text, str) else None
+
+
+def _takes_none(hint: Any) -> bool:
+    """Returns whether None is of this type, as far as it says so."""
+    if hint in (None, NoneType, Any, object):
+        return True
+    match get_origin(hint):
+        case value if value is Literal:
+            return None in get_args(hint)
+        case value if value is Annotated:
+            return _takes_none(get_args(hint)[0])
+        case value if value in (Union, UnionType):
+            return any(map(_takes_none, get_args(hint)))
+    return False
+
+
+def _or_none(hint: Any) -> Any:
+    if get_origin(hint) is Annotated:
+        # What is said of the parameter stays outside, where its description is found.
+        return Annotated[(Union[hint.__origin__, None], *hint.__metadata__)]  # noqa: UP007  # it may be a text
+    return Union[hint, None]  # noqa: UP007  # as above
