@@ -5,11 +5,13 @@ import asyncio
 import psycopg
 import pytest
 from psycopg import AsyncConnection, IsolationLevel
-from tests.support.batches import HISTORIES, histories_interleaved, project
+from tests.support.batches import HISTORIES, Log, histories_interleaved, project
 from tests.support.databases import made
+from tests.support.rebuilding import rebuild_in
 from tests.support.tampering import changed, rechained
 from tests.support.tiers import long
 
+from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame, encode_frame
 from frameledger_services.audit.verify import verify
 from frameledger_services.store import frame_pages, tables
 
@@ -246,6 +248,58 @@ def test_a_row_that_is_missing_or_too_many_is_found(histories, table):
         rows = [one for one in done.differences.kept if (one.table, one.field) == (table, "row")]
         assert rows
         assert not [one for one in rows if isinstance(one.expected, bytes)], "JSON is shown as text"
+
+
+COPIED = {
+    "eras": "valid_from",
+    "context_settings": "valid_from",
+    "runs": "requested_version",
+    "tool_calls": "requested_version",
+}
+"""Tables in which a row may name a version that no conversation has, each with the column of its versions."""
+
+
+@pytest.mark.regression("fault 175")
+@pytest.mark.parametrize("page", [3, 500])
+@pytest.mark.parametrize("table", COPIED)
+def test_a_row_of_before_the_first_version_is_found(histories, monkeypatch, table, page):
+    """The functions of SQL show it: an era that begins at version 0 hides the history."""
+    monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
+    columns = [column.name for column in tables.metadata.tables[table].columns]
+    others = {
+        name: "0" if name == COPIED[table] or name.endswith("_version") else name
+        for name in columns
+        if name != "context_id"
+    } | ({"run_id": "'another'"} if table == "runs" else {})
+    with psycopg.connect(histories) as connection:
+        (context_id,) = connection.execute(f"SELECT context_id FROM {table} LIMIT 1").fetchone() or ("",)
+    [done] = tampered(
+        histories,
+        f"INSERT INTO {table} (context_id, {', '.join(others)}) SELECT context_id, {', '.join(others.values())} "
+        f"FROM {table} WHERE context_id = '{context_id}' ORDER BY {COPIED[table]} LIMIT 1",
+        context_ids=[context_id],
+    )
+    assert (done.differences.count, first(done.differences)) == (1, (0, table, "row"))
+
+
+@pytest.mark.regression("fault 175")
+def test_what_is_left_of_an_erased_life_in_the_next_one_is_found_and_rebuilt(database):
+    log = Log()
+    for text in ("a secret", "hello"):
+        frame = LLMMessagesAppendFrame(messages=[{"role": "user", "content": text}])
+        log.add("ctx", encode_frame(frame))
+        if text == "a secret":
+            log.add("ctx", encode_frame(LLMContextEraseFrame(why="asked")))
+    project(database, log.records)
+    assert verified(database, "ctx")["ctx"].differences.count == 0
+    changed(
+        database,
+        "INSERT INTO messages (context_id, era, position, valid_from, role, text, message, said_at) "
+        "SELECT context_id, era, position + 7, 1, role, text, message, said_at FROM messages",
+    )
+    assert first(verified(database, "ctx")["ctx"].differences) == (1, "messages", "row")
+    rebuild_in(database)
+    assert verified(database, "ctx")["ctx"].differences.count == 0
 
 
 def test_a_rewritten_chain_is_not_found_in_the_rows_but_what_was_folded_is(database):

@@ -22,6 +22,7 @@ from frameledger_services.audit.verify_many import verify_many
 from frameledger_services.projector import batch_fold
 from frameledger_services.settings import Settings
 from frameledger_services.store import frame_pages, stored_rows, verified
+from frameledger_services.store.stored_rows import Behind
 
 DESK = "a-day-at-the-desk"
 
@@ -180,7 +181,7 @@ def test_conversations_are_read_together_as_far_as_they_fit_and_all_are_verified
 
     async def read(context_ids):
         async with await AsyncConnection.connect(stored, autocommit=True) as connection:
-            together = stored_rows.short(connection, dict.fromkeys(context_ids, 0))
+            together = stored_rows.short(connection, dict.fromkeys(context_ids, Behind(0, 0)))
             return [(name, len(whole.frames)) async for name, whole in together]
 
     with psycopg.connect(stored, autocommit=True) as connection:

@@ -36,8 +36,16 @@ class ChangingRows:
     """Rows that frames change after they began: runs, or calls."""
 
     def __init__(
-        self, table: Table, key: tuple[str, ...], rows: RowsByVersion, differences: Differences
+        self,
+        table: Table,
+        key: tuple[str, ...],
+        rows: RowsByVersion,
+        differences: Differences,
+        *,
+        is_all: bool,
     ) -> None:
+        """`is_all`: the rows are all that the conversation has, so none began before the fold did."""
+        self._is_all = is_all
         self._name = str(table.name)
         self._key = key
         self._columns = stored_rows.names(table)
@@ -86,7 +94,7 @@ class ChangingRows:
         for version, *values in await self._rows.upto(last):
             row = dict(zip(self._columns, values, strict=True))
             key = tuple(row[name] for name in self._key)
-            if version < first:
+            if version < first and not self._is_all:
                 self._older[key] = _Pair({}, row)
             else:
                 rows[key] = row

@@ -1,6 +1,6 @@
 """Compares the tables of one conversation with the fold of its frames, piece by piece, in bounded memory.
 
-    comparison = TableComparison(stored_rows.rows(connection, context_id), Differences())
+    comparison = TableComparison(stored_rows.rows(connection, context_id), Differences(), is_all=True)
     async for page in stored_rows.frames(connection, context_id):
         await comparison.compare(refold.fold(page), refold.head)
     await comparison.finish(refold.head)
@@ -36,14 +36,14 @@ _AT = len(StoredFrameRow._fields) - len(_DERIVED)
 class TableComparison:
     """Compares what the tables hold of one conversation."""
 
-    def __init__(self, rows: StoredRows, differences: Differences) -> None:
-        """`rows` are those of versions after the one from which the fold continues; all of them, if it starts at
-        version 1."""
+    def __init__(self, rows: StoredRows, differences: Differences, *, is_all: bool) -> None:
+        """`rows` are those of versions after the one from which the fold continues; or all of them, if it starts at the
+        beginning (`is_all`)."""
         self._differences = differences
         self._rows = rows
-        self._runs = ChangingRows(tables.runs, ("run_id",), rows.runs, differences)
+        self._runs = ChangingRows(tables.runs, ("run_id",), rows.runs, differences, is_all=is_all)
         self._calls = ChangingRows(
-            tables.tool_calls, ("requested_version", "ordinal"), rows.calls, differences
+            tables.tool_calls, ("requested_version", "ordinal"), rows.calls, differences, is_all=is_all
         )
 
     async def compare(self, piece: FoldedPiece, head: Head) -> None:

@@ -23,7 +23,7 @@ from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import FoldedPiece, Refold, UnfoldableFrameError
 from frameledger_services.projector.stored_heads import head_after
 from frameledger_services.store import erasures, frame_pages, stored_rows, verified
-from frameledger_services.store.stored_rows import StoredFrameRow, StoredRows
+from frameledger_services.store.stored_rows import WHATEVER_VERSION, Behind, StoredFrameRow, StoredRows
 from frameledger_services.store.verified import VerifiedUpTo
 
 
@@ -92,11 +92,15 @@ async def verify(
             for context_id, row in heads.items()
         ]
         left: dict[str, _Job] = {job.context_id: job for job in jobs if not job.is_unchanged}
-        few = {name: job.after for name, job in left.items() if job.result.frames <= frame_pages.PAGE_FRAMES}
+        few = {
+            name: Behind(job.after, job.rows_after)
+            for name, job in left.items()
+            if job.result.frames <= frame_pages.PAGE_FRAMES
+        }
         async for name, stored in stored_rows.short(connection, few):
             await left.pop(name).run(_single_page(stored.frames), stored.rows)
         for name, job in left.items():
-            rows = stored_rows.rows(connection, name, after=job.after)
+            rows = stored_rows.rows(connection, name, after=job.rows_after)
             try:
                 await job.run(stored_rows.frames(connection, name, after=job.after), rows)
             finally:
@@ -137,6 +141,8 @@ class _Job:
             before is not None and not self.result.differences.count and is_unchanged(before, row)
         )
         self.after = self.result.after = self._head.version
+        # Nothing is from before its beginning; rows that say so would be shown all the same.
+        self.rows_after = WHATEVER_VERSION if before is None else self.after
         self._chain = ChainCheck(self._head, self.result.differences)
         self.result.is_older = not any_fold and not _is_of_this_fold(row)
         self._unknown_again = unknown_again
@@ -146,7 +152,8 @@ class _Job:
         refold = Refold(head, unknown_again=self._unknown_again, watched={state_version})
         if state_version == self.after:
             refold.states[state_version] = head.state
-        comparison = TableComparison(rows, self.result.differences)
+        is_all = self.rows_after == WHATEVER_VERSION
+        comparison = TableComparison(rows, self.result.differences, is_all=is_all)
         is_whole = not self.result.is_older
         async for page in pages:
             self._chain.check(page)

@@ -23,6 +23,10 @@ from frameledger_services.store.frame_pages import PAGE_BYTES, FramePages, selec
 from frameledger_services.store.rows_by_version import Row, RowsByVersion, RowsInMemory, ServerRows
 from frameledger_services.store.valid_to import FOR_EVER
 
+WHATEVER_VERSION = -(2**63)
+"""In the place of a version behind which rows are read: all of them, also of versions that their conversation does not
+have."""
+
 
 class StoredFrameRow(NamedTuple):
     """A row of `frames`, without its place on the log. What stands behind `frame_id` follows from the payload, and from
@@ -101,8 +105,17 @@ _FRAME_COLUMNS = tuple("frame_id::text" if name == "frame_id" else name for name
 _FRAMES = FramePages(StoredFrameRow._make, _FRAME_COLUMNS)
 
 
-async def short(connection: Connection, after: Mapping[str, int]) -> AsyncGenerator[tuple[str, Short], None]:
-    """Yields conversations with all of their frames and rows behind the version given for each. As many as fit into
+class Behind(NamedTuple):
+    """The versions behind which a conversation is read."""
+
+    frames: int
+    rows: int
+
+
+async def short(
+    connection: Connection, after: Mapping[str, Behind]
+) -> AsyncGenerator[tuple[str, Short], None]:
+    """Yields conversations with all of their frames and rows behind the versions given for each. As many as fit into
     `PAGE_BYTES` of payloads are read together, with one statement for each table. The caller knows from their heads
     that they are short.
 
@@ -119,12 +132,14 @@ async def short(connection: Connection, after: Mapping[str, int]) -> AsyncGenera
         together = max(1, 2 * len(by_context))
 
 
-async def _read_together(connection: Connection, after: Mapping[str, int]) -> dict[str, Short]:
+async def _read_together(connection: Connection, after: Mapping[str, Behind]) -> dict[str, Short]:
     """Returns the first of these conversations, as many as fit."""
-    parameters = {"ids": list(after), "after": list(after.values())}
+    ids = list(after)
+    parameters = {"ids": ids, "after": [one.rows for one in after.values()]}
     by_context: dict[str, list[StoredFrameRow]] = {context_id: [] for context_id in after}
     async with connection.cursor(binary=True) as cursor:
-        await cursor.execute(_SHORT_FRAMES, {**parameters, "most": PAGE_BYTES})
+        behind = [one.frames for one in after.values()]
+        await cursor.execute(_SHORT_FRAMES, {"ids": ids, "after": behind, "most": PAGE_BYTES})
         for row in await cursor.fetchall():
             if row[_IS_CUT]:
                 by_context.pop(row[0], None)
@@ -159,7 +174,7 @@ _SHORT_FRAMES = f"""
 """
 
 
-def rows(connection: Connection, context_id: str, *, after: int = 0) -> StoredRows:
+def rows(connection: Connection, context_id: str, *, after: int = WHATEVER_VERSION) -> StoredRows:
     """Returns the rows of a conversation of any length, to be read as far as it is asked for."""
     return StoredRows(
         *(
