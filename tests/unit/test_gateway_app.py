@@ -218,6 +218,14 @@ def test_what_stands_in_a_path_of_the_document_is_a_parameter_of_it():
             assert described == set(re.findall(r"\{(.*?)\}", path)), path
 
 
+@pytest.mark.regression("gateway 100")
+def test_of_each_body_the_document_says_how_it_may_be_refused():
+    for path, operations in ask("/openapi.json").json()["paths"].items():
+        for operation in operations.values():
+            if "requestBody" in operation:
+                assert {"400", "408", "413", "415"} <= operation["responses"].keys(), path
+
+
 def test_every_type_of_frame_has_a_schema_which_the_document_leads_to():
     document = ask("/openapi.json").json()
     frame = document["components"]["schemas"]["Frame"]

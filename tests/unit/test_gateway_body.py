@@ -1,6 +1,7 @@
 """Bodies of requests: those that come slowly, their frames as they were sent, and parameters that are none."""
 
 import asyncio
+import gzip
 import threading
 import tracemalloc
 
@@ -60,15 +61,27 @@ def test_a_client_that_leaves_within_a_body_has_sent_none():
         asyncio.run(body.received(Request({"type": "http"}, receive), 5, ""))
 
 
+@pytest.mark.regression("gateway 101")
+@pytest.mark.parametrize("codings", [[b"gzip"], [b"Identity, br"], [b"identity", b"zstd"]])
+def test_a_compressed_body_is_refused_for_that_and_not_for_its_bytes(codings):
+    with pytest.raises(ProblemError, match="Content-Encoding") as refused:
+        frames_in(
+            gzip.compress(HALVES[0]), b"application/json", *((b"content-encoding", one) for one in codings)
+        )
+    assert refused.value.word == "unsupported-media-type"
+    assert refused.value.headers == {"Accept-Encoding": "identity"}
+    assert frames_in(HALVES[0], b"application/json", (b"content-encoding", b"identity"))[0][0] == HALVES[0]
+
+
 HALVES = [rb'{"type": "LLMTextFrame", "text": "\ud83d"}', rb'{"type":"LLMTextFrame","text":"\ude42"}']
 """Half a character each: no decoder of arrays that we use takes it, and a model may send it."""
 
 
-def frames_in(content, kind=b"application/json"):
+def frames_in(content, kind=b"application/json", *headers):
     async def receive():
         return {"type": "http.request", "body": content, "more_body": False}
 
-    head = {"type": "http", "headers": [(b"content-type", kind)]}
+    head = {"type": "http", "headers": [(b"content-type", kind), *headers]}
     return asyncio.run(body.read(Request(head, receive)))
 
 

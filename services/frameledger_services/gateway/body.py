@@ -69,10 +69,12 @@ def _frames(body: bytes, is_lines: bool) -> list[tuple[bytes, AnyFrame]]:
 
 
 async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
-    """Returns the body of a request of one of these media types. Raises `unsupported-media-type`, and as `received`."""
+    """Returns the body of a request of one of these media types. Raises `unsupported-media-type`, also for a compressed
+    one, and as `received`."""
     if (kind := _kind(request)) not in kinds:
         accepted = " or ".join(one for one in kinds if one)
         raise ProblemError("unsupported-media-type", f"Content-Type must be {accepted}, not {kind[:100]!r}.")
+    _check_plain(request)
     return await received(request, MOST_BYTES, f"The body has more than {MOST_BYTES} bytes.")
 
 
@@ -99,6 +101,18 @@ async def received(request: Request, most: int, too_large: str) -> bytes:
             headers={"Connection": "close"},
         ) from None
     return b"".join(pieces)
+
+
+def _check_plain(request: Request) -> None:
+    """Raise `unsupported-media-type` for a body that is compressed, or encoded otherwise: it would be read as it is."""
+    for header in request.headers.getlist("content-encoding"):
+        for coding in (one.strip().lower() for one in header.split(",")):
+            if coding not in ("", "identity"):
+                raise ProblemError(
+                    "unsupported-media-type",
+                    f"Content-Encoding: {coding[:100]!r} is not decoded here. Send the body as it is.",
+                    headers={"Accept-Encoding": "identity"},
+                )
 
 
 def _kind(request: Request) -> str:

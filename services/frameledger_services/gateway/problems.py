@@ -148,8 +148,8 @@ KINDS: Mapping[str, Kind] = {
     "unsupported-media-type": Kind(
         415,
         "Unsupported media type",
-        "Frames are `application/json` or `application/x-ndjson`.",
-        "Set `Content-Type` to one of them.",
+        "Frames are `application/json` or `application/x-ndjson`, other bodies `application/json`. None is compressed.",
+        "Set `Content-Type` to one of them, and send no `Content-Encoding`.",
     ),
     "key-reused": Kind(
         422,

@@ -16,8 +16,8 @@ from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
 from frameledger_services.gateway.openai import conversation, models
 from frameledger_services.gateway.openai.completions import Completions
-from frameledger_services.gateway.problems import KINDS, ProblemError
-from frameledger_services.gateway.routes import ALWAYS, DescribedRoute, Endpoint
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.routes import DescribedRoute, Endpoint
 from frameledger_services.settings import PREFIX
 
 
@@ -35,14 +35,17 @@ class OpenAIRoute(DescribedRoute):
         answers: Any,
         **about: Any,
     ) -> None:
-        super().__init__(method, path, partial(_answered_if_on, dependencies, endpoint), answers={}, **about)
-        by_status: dict[str, list[str]] = {}
-        for word in (*problems, "not-found", *ALWAYS):
-            by_status.setdefault(str(KINDS[word].status), []).append(word)
+        super().__init__(
+            method,
+            path,
+            partial(_answered_if_on, dependencies, endpoint),
+            answers={},
+            problems=(*problems, "not-found"),
+            **about,
+        )
         content = {JSON: {"schema": {"$ref": "#/components/schemas/OpenAIError"}}}
         self.operation["responses"] = answers | {
-            status: {"description": ", ".join(words), "content": content}
-            for status, words in sorted(by_status.items())
+            status: {**answer, "content": content} for status, answer in self.operation["responses"].items()
         }
 
 
