@@ -63,6 +63,7 @@ def test_there_are_routes_and_all_are_known_by_their_paths():
 @pytest.mark.parametrize(("method", "path", "route"), ROUTES)
 def test_what_a_route_says_that_it_needs_is_what_it_needs(method, path, route):
     needed = policy.needed(method, filled(path, "acme%2F1"))
+    assert needed.is_listed
     if isinstance(route, DescribedRoute):
         assert route.operation["security"] == [{"token": list(needed.scopes)}]
     else:

@@ -79,6 +79,8 @@ class Guard:
         asking = NOBODY if token is None else token.caller()
         for scope_ in need.scopes:
             if scope_ not in asking.scopes:
+                if not need.is_listed:
+                    raise _not_there(path, need.context_id)
                 raise ProblemError("forbidden", f"This request needs a token with the scope {scope_}.")
         if need.needs_token and not need.is_there_for(asking):
             raise _not_there(path, need.context_id)

@@ -1,7 +1,7 @@
 """The scope that a request needs, and the conversation that its caller must be allowed to read, by method and path.
 
-It applies before every route, so a new route is closed until it is listed here: an unlisted route needs the scope
-`admin`, and does not exist for a token with a prefix.
+It applies before every route, so a new route is closed until it is listed here: an unlisted one exists only for a token
+with the scope `admin` and without a prefix.
 """
 
 from __future__ import annotations
@@ -68,6 +68,9 @@ _OPENAI_CONVERSATION = re.compile(rf"{OPENAI_CONVERSATIONS}(/[^/]+(/items(/[^/]+
 OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag", MODELS))
 """Lists that name no conversation."""
 
+OF_OPERATORS = frozenset(("/v1/rejected",))
+"""Lists over all conversations, whose scope is `admin`."""
+
 NAMED_WITHIN = frozenset((COMPLETIONS, RESPONSES, AG_UI))
 """Their conversation is named in the body or a header, so these routes check themselves whether the caller may see it.
 They publish, and answer with content."""
@@ -88,6 +91,10 @@ class Need:
 
     needs_token: bool = True
     """Whether it needs a token, whatever its scopes."""
+
+    is_listed: bool = True
+    """Whether its path is known here. One that is not is most likely misspelt, so it does not exist for a caller
+    without its scopes: with them it would not either."""
 
     def is_there_for(self, caller: Caller) -> bool:
         """Returns whether it exists for the caller. If not, it is answered like an unknown path."""
@@ -127,7 +134,7 @@ def _needed(method: str, path: str) -> Need:
         return Need(())
     if path in LISTS or is_of_the_process(path):
         return Need((_of_method(method),))
-    return Need(("admin",), keeps_to_prefix=False)
+    return Need(("admin",), keeps_to_prefix=False, is_listed=path in OF_OPERATORS)
 
 
 def is_of_the_process(path: str) -> bool:
