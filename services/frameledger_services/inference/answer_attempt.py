@@ -25,7 +25,7 @@ from frameledger.frames import (
 from frameledger_services import exception_groups, logs
 from frameledger_services.claims import ClaimedRun, rules
 from frameledger_services.event_log.publish_errors import TooLargeError
-from frameledger_services.inference.attempt import Attempt
+from frameledger_services.inference.attempt_stamp import AttemptStamp
 from frameledger_services.inference.chat_span import ChatSpan
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies, RunOutcome
 from frameledger_services.inference.limits import Limit
@@ -53,7 +53,7 @@ class AnswerAttempt:
         self._run = run
         self._model = model
         self._deps = deps
-        self._attempt = Attempt(run.run_id, number, run.claim)
+        self._stamp = AttemptStamp(run.run_id, number, run.claim)
         self._merging = Merging(self._publish, merge_secs=deps.merge_secs)
         self._added = 0
         self._calls = 0
@@ -66,7 +66,7 @@ class AnswerAttempt:
     async def run(self) -> ProviderUnavailableError | None:
         """Answer. Returns the reason if the answer broke off in the middle and another attempt follows; else None."""
         prepared = await self._deps.prepare()
-        self._attempt.skip_tts = prepared.skip_tts
+        self._stamp.skip_tts = prepared.skip_tts
         with ChatSpan(self._run, self._model, prepared.request) as self._span:
             lost = await self._run_with(prepared)
             if lost is not None:
@@ -95,8 +95,8 @@ class AnswerAttempt:
         """Close the run by a fatal error, without asking the model."""
         message = self._deps.redacted(message)
         _log.warning("run.given_up", context_id=self._run.context_id, run_id=self._run.run_id, reason=message)
-        error = self._attempt.stamped(ErrorFrame(code="attempts_exhausted", message=message, fatal=True))
-        if self._attempt.number == rules.HIGHEST_ATTEMPT:
+        error = self._stamp.stamped(ErrorFrame(code="attempts_exhausted", message=message, fatal=True))
+        if self._stamp.number == rules.HIGHEST_ATTEMPT:
             # A client's start may have this number, and none above it is given out: it is superseded by no start of
             # ours, but closed by an error that names no attempt (R4.4). No worker answers under this number.
             error = error.model_copy(update={"attempt": None, "claim": None})
@@ -183,7 +183,7 @@ class AnswerAttempt:
             if not frame.function_calls:
                 return
             self._count_calls(len(frame.function_calls))
-            frame = self._attempt.announcement(
+            frame = self._stamp.announcement(
                 frame,
                 builtin=request.builtin_tools,
                 run_in_parallel=self._model.run_in_parallel,
@@ -264,7 +264,7 @@ class AnswerAttempt:
         return ErrorFrame(code=code, message=message), end
 
     async def _publish(self, frames: Sequence[AnyFrame]) -> None:
-        stamped = [self._attempt.stamped(frame) for frame in frames]
+        stamped = [self._stamp.stamped(frame) for frame in frames]
         try:
             await self._deps.publish(self._run.context_id, stamped)
         except ValueError:

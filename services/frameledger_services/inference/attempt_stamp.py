@@ -1,4 +1,4 @@
-"""What the frames of one attempt have in common: run, attempt and claim, and the ids derived from these."""
+"""Stamps the frames of one attempt: with run, attempt and claim, and with ids derived from these."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ GROUPS = UUID("a3c2d6f4-7e1b-5b1f-8a54-2d9f0e6c1b78")
 
 
 @dataclass(slots=True)
-class Attempt:
-    """One attempt of one run. Its number was given out by the claim, so no other worker publishes under it, unless a
-    database that lost its latest commits gave it out twice: then the claim's token distinguishes the two.
+class AttemptStamp:
+    """The stamp of one attempt of one run. Its number was given out by the claim, so no other worker publishes under
+    it, unless a database that lost its latest commits gave it out twice: then the claim's token distinguishes the two.
 
     A frame of which an attempt has one gets an id from its kind, others from the number of earlier frames of the kind:
     publishing one again repeats it, and a reader of the log can tell what is missing.
