@@ -62,7 +62,7 @@ async def started_here(calls, id_):
 
     became, _ = await asyncio.gather(calls.outcome_of(start, IN_PROCESS), log())
     assert became.outcome == "applied"
-    calls[id_].has_started.set()
+    calls[id_].started_in_pipecat.set()
 
 
 @pytest.mark.parametrize("end", [result("a"), of(FunctionCallCancelFrame, "a")], ids=["a result", "a cancel"])

@@ -34,13 +34,13 @@ class OpenCall:
     is_served: bool | None = None
     """True if a function service runs it and publishes its frames, False if the application does; None if not known."""
 
-    has_begun: bool = False
-    """Its start is on the log."""
+    is_started_on_log: bool = False
+    """Its start is stored and applied."""
 
     is_answered: bool = False
     """Pipecat has received its result or its cancellation."""
 
-    has_started: asyncio.Event = field(default_factory=asyncio.Event)
+    started_in_pipecat: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once Pipecat has received its start, or the call will not start."""
 
     lets_the_next_begin: asyncio.Event = field(default_factory=asyncio.Event)
@@ -87,7 +87,7 @@ class OpenCalls:
                         )
             case FunctionCallInProgressFrame() as begun:
                 if (call := self.get(begun.tool_call_id)) is not None:
-                    call.has_begun = True
+                    call.is_started_on_log = True
                     if start is not None:
                         call.is_served = False
                     self._note(call, begun, begun.waiting is not None)
@@ -103,7 +103,7 @@ class OpenCalls:
             case InterruptionFrame() as interruption:
                 for call in self._calls.values():
                     # A running call is cancelled by the process that runs it, which publishes that.
-                    if not call.has_begun:
+                    if not call.is_started_on_log:
                         self._note(call, interruption, True)
 
     def _note(self, call: OpenCall, frame: AnyFrame, lets_the_next_begin: bool) -> None:
@@ -113,7 +113,7 @@ class OpenCalls:
             call.lets_the_next_begin.set()
 
     def _drop_if_over(self, id_: str, call: OpenCall, is_over: bool) -> None:
-        if is_over and call.is_served is False and call.has_started.is_set():
+        if is_over and call.is_served is False and call.started_in_pipecat.is_set():
             self.drop(id_)
 
     def begin(self, ids: Sequence[str], group_id: str | None, *, one_by_one: bool) -> None:
@@ -128,7 +128,7 @@ class OpenCalls:
     def drop(self, id_: str) -> None:
         """Remove a call that is over in the pipeline and on the log."""
         if (call := self._calls.pop(id_, None)) is not None:
-            call.has_started.set()
+            call.started_in_pipecat.set()
             call.lets_the_next_begin.set()
 
     def others_open(self, id_: str) -> list[OpenCall]:

@@ -35,7 +35,7 @@ _MESSAGES = {
     "CancelFrame",
 }
 HISTORY = {"LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame"}
-QUESTION = "LLMRunFrame"
+QUESTION, GAP = "LLMRunFrame", "pipecat/GapFrame"
 _EXPENDABLE = {"LLMTextFrame", "LLMThoughtTextFrame", "InterimTranscriptionFrame"}
 
 
@@ -160,6 +160,3 @@ class Pending:
     def _set(self, waiting: list[Waiting]) -> None:
         self._waiting = deque(waiting)
         self._bytes = sum(one.size for one in waiting)
-
-
-GAP = "pipecat/GapFrame"

@@ -78,7 +78,7 @@ class ServiceCalls:
             return
         if kind is theirs.FunctionCallInProgressFrame:
             fields["group_id"] = call.group_id if self._is_grouped else None
-            call.has_started.set()
+            call.started_in_pipecat.set()
             return
         properties = fields.get("properties")
         call.is_answered |= properties is None or properties.is_final
@@ -89,7 +89,7 @@ class ServiceCalls:
         is_chosen = kind is theirs.FunctionCallResultFrame and fields.get("run_llm") is not None
         for other in self._calls.others_open(fields["tool_call_id"]):
             if not call.is_sequential:
-                await other.has_started.wait()
+                await other.started_in_pipecat.wait()
             elif not is_chosen:
                 fields["run_llm"] = False
 
@@ -133,7 +133,7 @@ class ServiceCalls:
                 self._spawn(self._settle(llm_call, NOT_RECORDED), llm_call)
             elif counts and self._requests.interruptions != interruptions and self._is_cut(llm_call):
                 self._requests.publish({"type": "FunctionCallCancelFrame", **_named(llm_call)})
-                call.has_started.set()
+                call.started_in_pipecat.set()
             elif counts:
                 run.append(_theirs(llm_call, context))
             elif start.reason in _SERVED:
@@ -169,7 +169,7 @@ class ServiceCalls:
     async def _broadcast(self, llm_call: FunctionCallFromLLM, call: OpenCall, frame: AnyFrame) -> bool:
         """Pass a frame on to Pipecat. Returns whether the call has ended."""
         match frame:
-            case FunctionCallInProgressFrame() if not call.has_started.is_set():
+            case FunctionCallInProgressFrame() if not call.started_in_pipecat.is_set():
                 await self._broadcast_start(llm_call, frame.cancel_on_interruption)
             case FunctionCallResultFrame():
                 properties = frame.properties

@@ -336,7 +336,7 @@ def test_a_function_that_a_service_has_too_runs_once(settings, has_ended):
             if has_ended:
                 await call.lets_the_next_begin.wait()
             else:
-                await until(lambda: call.has_begun)
+                await until(lambda: call.is_started_on_log)
             found = await start(one)
             told.set()
             return found
