@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 import warnings
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -116,6 +117,28 @@ def test_what_cannot_be_a_conversation_is_one_that_does_not_exist(kind):
                         await asked
 
     asyncio.run(work())
+
+
+@pytest.mark.regression("worker 140")
+@pytest.mark.parametrize("kind", [Client, HttpClient])
+@pytest.mark.parametrize("context_id", [UUID(int=17), b"ctx-1", None], ids=repr)
+def test_an_id_that_is_no_text_is_a_type_error_of_each_reading(kind, context_id):
+    async def run():
+        settings = Settings(url="http://127.0.0.1:9", database_url="postgresql://127.0.0.1:9/none")
+        async with kind(settings=settings) as made:
+            for asked in (
+                made.context(context_id),
+                made.restore(context_id),
+                made.newest_version(context_id),
+                anext(made.frames(context_id)),
+                anext(made.follow(context_id)),
+            ):
+                with pytest.raises(
+                    TypeError, match=f"^A context id is text, and not {re.escape(repr(context_id))}"
+                ):
+                    await asked
+
+    asyncio.run(run())
 
 
 @pytest.mark.regression("journey 96")

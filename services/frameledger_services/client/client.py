@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 from frameledger.context import LLMContext
 from frameledger.errors import RefusedError
 from frameledger.frames import LLMContextEraseFrame
-from frameledger.record import is_context_id
 from frameledger_services import access
 from frameledger_services.client import forking, outcomes, reading
 from frameledger_services.client.conversations import WITHIN, Conversations
@@ -204,7 +203,7 @@ class Client(Conversations):
         a frame may be, and what `context` and `publish` raise.
         """
         self._check_open()
-        if not is_context_id(context_id):
+        if not reading.may_exist(context_id):
             raise reading.NoSuchContextError(context_id)
         checked_context_id(new_context_id)
         moment = await self._connections.read(forking.moment, context_id, version)
@@ -267,7 +266,7 @@ class Client(Conversations):
         trying again), `SchemaError` for a database of another release, and `SettingsError` if no database is set.
         """
         self._check_open()
-        if not is_context_id(context_id):
+        if not reading.may_exist(context_id):
             raise reading.NoSuchContextError(context_id)
         return await self._connections.read(reading.context, context_id, version)
 
@@ -312,7 +311,7 @@ class Client(Conversations):
         `DatabaseError`, `SchemaError` and `SettingsError` as `context` does, if the first query fails, and
         `NoSuchContextError` for an id that no conversation can have.
         """
-        if not is_context_id(context_id):
+        if not reading.may_exist(context_id):
             raise reading.NoSuchContextError(context_id)
         await self._listen(within=LISTEN_SECONDS)
         partition = await self._connections.read(reading.partition_of, self._topic, context_id)
@@ -335,7 +334,7 @@ class Client(Conversations):
         """Returns how many frames of a conversation are stored; 0 for one that does not exist. Raises what `frames`
         raises."""
         self._check_open()
-        if not is_context_id(context_id):
+        if not reading.may_exist(context_id):
             return 0
         return await self._connections.read(reading.newest_version, context_id)
 
@@ -358,7 +357,7 @@ class Client(Conversations):
 
     async def _frames(self, context_id: str, after_version: int) -> list[StoredFrame]:
         self._check_open()
-        if not is_context_id(context_id):
+        if not reading.may_exist(context_id):
             return []
         return await self._connections.read(
             reading.frames_after, context_id, after_version, limit=FRAMES_AT_ONCE

@@ -11,7 +11,7 @@ from psycopg.rows import class_row
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId, Version
 from frameledger.partition import partition_for
-from frameledger.record import decode
+from frameledger.record import decode, is_context_id
 from frameledger_services.database_types import Connection
 from frameledger_services.store.contexts import (
     ContextErasedError,
@@ -30,6 +30,7 @@ __all__ = [
     "StoredFrame",
     "context",
     "frames_after",
+    "may_exist",
     "newest_version",
     "next_offset",
     "partition_of",
@@ -63,6 +64,14 @@ class StoredFrame:
     def frame(self) -> AnyFrame:
         """The payload as a frame, decoded at each access."""
         return decode(self.payload)
+
+
+def may_exist(context_id: object) -> bool:
+    """Returns whether there can be a conversation of this id. Raises TypeError for what is no text, such as a UUID: for
+    an id like that there would be nothing, whatever was published under its text."""
+    if not isinstance(context_id, str):
+        raise TypeError(f"A context id is text, and not {context_id!r}.")
+    return is_context_id(context_id)
 
 
 async def frames_after(

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from frameledger.record import is_context_id
 from frameledger_services.client.conversations import WITHIN, Conversations
 from frameledger_services.client.errors import (
     GatewayUnavailableError,
@@ -27,6 +26,7 @@ from frameledger_services.client.reading import (
     NoSuchVersionError,
     StoredContext,
     StoredFrame,
+    may_exist,
 )
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.supervision import Backoff
@@ -170,7 +170,7 @@ class HttpClient(Conversations):
         """See `Client.frames`. If the response breaks off, the client requests the rest, after the last frame."""
         self._check_open()
         backoff, deadline = Backoff(), _now() + READ_SECONDS
-        if not is_context_id(context_id):
+        if not may_exist(context_id):
             return
         while True:
             before = after_version
@@ -206,7 +206,7 @@ class HttpClient(Conversations):
         other permanent errors.
         """
         self._check_open()
-        if not is_context_id(context_id):
+        if not may_exist(context_id):
             raise NoSuchContextError(context_id)
         backoff, has_begun = Backoff(), False
         while True:
@@ -262,21 +262,25 @@ class HttpClient(Conversations):
 
     async def tools_on_offer(self) -> dict[str, dict[str, Any]]:
         """Returns the functions that running workers offer: their tools in OpenAI's format, by name."""
-        answer = await self._read("GET", None, "/tools")
+        answer = await self._ask("GET", None, "/tools")
         with answers.reading():
             listed = answer.json()["tools"]
             return {one["function_name"]: one["schema"] for one in listed if one["schema"] is not None}
 
     async def live_inference_workers(self) -> int:
         """Returns the number of running inference services."""
-        answer = await self._read("GET", None, "/workers")
+        answer = await self._ask("GET", None, "/workers")
         with answers.reading():
             return sum(one["kind"] == "inference" for one in answer.json()["workers"])
 
-    async def _read(self, method: str, context_id: str | None, path: str = "", **request: Any) -> Answer:
+    async def _read(self, method: str, context_id: str, path: str = "", **request: Any) -> Answer:
         self._check_open()
-        if context_id is not None and not is_context_id(context_id):
+        if not may_exist(context_id):
             raise NoSuchContextError(context_id)
+        return await self._ask(method, context_id, path, **request)
+
+    async def _ask(self, method: str, context_id: str | None, path: str, **request: Any) -> Answer:
+        self._check_open()
         deadline = _now() + READ_SECONDS
         return await self._requests.send(
             method, context_id, path, deadline=deadline, may_overrun=True, **request
