@@ -257,7 +257,7 @@ def test_markup_in_a_message_stays_text(web, connection):
 
 @pytest.mark.parametrize("theme", ["light", long("dark")])
 @pytest.mark.parametrize("screen", [long("list"), "conversation", long("diff")])
-def test_axe_finds_nothing(web, screen, theme):
+def test_each_screen_is_accessible_in_both_themes(web, screen, theme):
     web.page.emulate_media(color_scheme=theme)
     THREE[screen](web)
     web.check_accessible(theme)

@@ -218,7 +218,7 @@ def test_an_explanation_is_at_most_forty_lines_of_a_hundred_columns(command, con
         assert max(map(len, lines)) <= COLUMNS
 
 
-def test_why_follows_show(command):
+def test_each_position_that_show_lists_is_explained_by_why(command):
     """A reader goes from one to the other by the position."""
     shown = json.loads(command("show", "second-attempt", "--at", 20, "--json").stdout)
     for position, message in zip(shown["positions"], shown["messages"], strict=True):

@@ -1,3 +1,5 @@
+"""The messages about a call that runs in the background, and that each is read back as it was built."""
+
 import json
 from dataclasses import FrozenInstanceError
 from typing import Any

@@ -1,3 +1,5 @@
+"""A bench reports each figure as a ratio to its yardstick, and whether that meets its goal."""
+
 import gc
 import json
 from itertools import islice, pairwise

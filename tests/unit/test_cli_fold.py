@@ -1,3 +1,5 @@
+"""`frameledger fold` shows what each frame of a file did, and the context that they make."""
+
 import json
 import os
 import subprocess

@@ -1,3 +1,5 @@
+"""`LLMContext`: what it takes, that it shares nothing, its wire form, and how a history is trimmed."""
+
 import copy
 import json
 import pickle

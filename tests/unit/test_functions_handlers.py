@@ -53,7 +53,7 @@ async def outcome(function, *, is_async, may_begin=lambda: True, stop=False):
         return await ended
 
 
-def test_how_handlers_end():
+def test_a_handler_ends_by_what_it_returned_or_raised_or_because_it_was_stopped():
     async def returns():
         return 7
 
@@ -102,7 +102,7 @@ def test_a_handler_that_may_have_begun_is_never_said_not_to_have_begun():
     assert isinstance(ends[1], Raised)
 
 
-def test_how_plain_functions_end():
+def test_a_plain_function_ends_likewise_in_a_thread():
     def raises():
         raise LookupError("x" * 100_000)
 

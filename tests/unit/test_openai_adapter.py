@@ -96,7 +96,7 @@ def test_content_that_is_an_empty_list_is_empty_text(empty):
 @pytest.mark.parametrize(
     ("arguments", "sent"), [('{"a":1.50}', '{"a":1.50}'), ({"a": "é"}, '{"a":"é"}'), (None, "{}")]
 )
-def test_arguments_are_text(arguments, sent):
+def test_arguments_are_sent_as_json_text(arguments, sent):
     assert told(call("x", arguments), result("x"))[0]["tool_calls"][0]["function"]["arguments"] == sent
 
 

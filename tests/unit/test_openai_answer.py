@@ -136,7 +136,7 @@ def test_an_attempt_of_a_later_run_begins_behind_what_the_runs_before_said():
     assert "".join(sent) == "I look.\n\nIt is late." == answer.text
 
 
-def test_failures():
+def test_an_answer_fails_by_the_error_that_ended_its_run():
     answer, _ = heard(
         start(), ErrorFrame(code="overloaded", message="Later.", run_id="r1"), end(reason="error")
     )

@@ -50,7 +50,7 @@ def installed(tmp_path, monkeypatch):
     sys.modules.pop("third_party_provider", None)
 
 
-def test_ours_are_installed():
+def test_our_own_providers_are_always_found():
     assert {"openai", "anthropic", "scripted"} <= set(plugins.known())
     assert isinstance(plugins.create("scripted", Settings()), ScriptedLLMService)
 

@@ -68,7 +68,7 @@ def test_a_custom_tool_that_takes_free_text_is_no_function_without_parameters():
         tools_of("p", [{"type": "custom", "name": "code", "format": {"type": "text"}}])
 
 
-def test_strict_is_kept():
+def test_a_strict_tool_stays_strict():
     strict = {"type": "function", "function": {**ABOUT, "parameters": SCHEMA, "strict": True}}
     assert tools_of("p", [strict])[0].strict is True
 

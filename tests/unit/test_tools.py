@@ -1,3 +1,5 @@
+"""Tools in wire form, their names, and what has changed between two lists of them."""
+
 from dataclasses import FrozenInstanceError
 from typing import Any
 

@@ -38,7 +38,7 @@ def test_a_context_that_has_messages_and_tools_begins_with_them():
     assert conversation.state.terms.tool_choice == "auto"
 
 
-def test_a_handler_appends():
+def test_what_a_handler_appends_is_recorded():
     recording, bot = Recording(), Bot([Answer(["Hi."])])
 
     async def stopped(aggregator, *words):
@@ -102,7 +102,7 @@ def test_a_number_that_becomes_another_kind_of_number_is_seen():
     assert [one.message["n"] for one in recording.of("LLMMessageRewriteFrame")] == [True, 1.0, 1, None]
 
 
-def test_frames_that_edit():
+def test_what_frames_change_of_the_context_is_recorded():
     recording, bot = Recording(), Bot()
 
     async def play(bot):
