@@ -3,11 +3,13 @@ reported."""
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 from tests.support.batches import HISTORIES, value_of
 from tests.support.killable import projector
+from tests.support.recovering import expire
 from tests.support.road import PARTITIONS, Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.tampering import changed, rechained
 from tests.support.tiers import long
@@ -39,10 +41,10 @@ def publish_and_project(road, records):
         assert running.stop() == 0
 
 
-def compared(road, *context_ids):
+def compared(road, *context_ids, progress=lambda: None):
     async def run():
         async with connected(road.settings) as connection, connection.transaction():
-            return await compare_with_log(road.settings, connection, context_ids or None)
+            return await compare_with_log(road.settings, connection, context_ids or None, progress)
 
     return asyncio.run(run())
 
@@ -113,6 +115,32 @@ def test_repetitions_foreign_partitions_and_what_is_no_frame_are_no_differences(
     publish_and_project(filled, [repeated, stray, Raw(b"bad", b"no frame"), Raw(None, b"{}")])
     assert found(filled) == {}
     assert compared(filled, "stray").frames == 1
+
+
+LARGE = 900_000
+"""Bytes of a text: a fetch brings one such record."""
+
+
+@pytest.mark.regression("fault 176")
+def test_records_that_expire_while_others_are_read_are_no_differences(road):
+    """Partitions are read one after another, and the retention of the topic goes on meanwhile, also in that one."""
+    ids = {partition_for(one, PARTITIONS): one for one in map(b"c%d".__mod__, range(50))}
+    records = [Raw(one, say(f"{number}")) for number in range(5) for one in ids.values()]
+    large = [Raw(ids[0], say("x" * LARGE)) for _ in range(8)]
+    publish_and_project(road, records + large)
+    retention = [{0: 12, 1: 3, 2: 5}]
+
+    def expire_some():
+        for partition, before in (retention.pop() if retention else {}).items():
+            with ThreadPoolExecutor() as beside:
+                beside.submit(asyncio.run, expire(road, partition, before)).result()
+
+    done = compared(road, progress=expire_some)
+    assert (done.differences, retention) == ({}, [])
+    assert done.frames == done.records
+    assert done.records < len(records + large) - 3 - 5, (
+        "also some of the large ones expired before they were read"
+    )
 
 
 @pytest.mark.long

@@ -65,7 +65,18 @@ ERASED_AT = at(1_770_000_000_001)
 BEGINS = Beginning("ctx", 5, b"", ERASED_AT, ERASED_AT)
 
 
-def compared(monkeypatch, rows, records, known=NOTHING_KNOWN, context_ids=None):
+class Log:
+    """A log that begins with this offset by now."""
+
+    def __init__(self, first):
+        self._first = first
+
+    async def offsets(self, partition):
+        assert partition == HOME
+        return self._first, 100
+
+
+def compared(monkeypatch, rows, records, known=NOTHING_KNOWN, context_ids=None, first=0):
     async def unstored(*_):
         return known
 
@@ -76,7 +87,7 @@ def compared(monkeypatch, rows, records, known=NOTHING_KNOWN, context_ids=None):
     monkeypatch.setattr(logged_frames, "unstored", unstored)
     part = log_comparison._Part(HOME, 0, 100, 1, [OffsetRange(HOME, 1, 0, 100)])
     done = ComparedWithLog()
-    comparing = log_comparison._Partition(None, TOPIC, part, PARTITIONS, context_ids, done)
+    comparing = log_comparison._Partition(None, Log(first), TOPIC, part, PARTITIONS, context_ids, done)
     asyncio.run(comparing.run(each(rows), each(records), lambda: None))
     found = [(one.version, one.field) for each_ in done.differences.values() for one in each_.in_order()]
     return done.frames, found
@@ -115,6 +126,13 @@ def test_a_frame_without_a_record_is_named_wherever_it_lies(monkeypatch):
     first, middle, last = record(3), record(5), record(9)
     rows = [stored(version, one) for version, one in enumerate((first, middle, last), 1)]
     assert compared(monkeypatch, rows, [middle]) == (1, [(1, "row"), (3, "row")])
+
+
+@pytest.mark.regression("fault 176")
+def test_a_frame_whose_record_expired_since_the_comparison_began_is_no_difference(monkeypatch):
+    rows = [stored(version, record(offset)) for version, offset in enumerate((3, 5, 7, 9), 1)]
+    assert compared(monkeypatch, rows, [record(3), record(9)], first=6) == (2, [(3, "row")])
+    assert compared(monkeypatch, rows, [], first=8) == (0, [(4, "row")])
 
 
 def test_a_record_without_a_frame_is_named_by_the_version_that_it_would_have(monkeypatch):

@@ -15,12 +15,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from frameledger.record import LoggedFrame, LogPosition, Record
+from frameledger.record import LoggedFrame, Record
 from frameledger.values import replace
 from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.database_types import Connection
-from frameledger_services.event_log.log_probe import open_probe
-from frameledger_services.event_log.reader import records_between
+from frameledger_services.event_log.log_probe import LogProbe, open_probe
+from frameledger_services.event_log.reader import partition_records
 from frameledger_services.event_log.topics import TopicNames, home_partition
 from frameledger_services.projector import topic_identity
 from frameledger_services.projector.batch_fold import is_at_home
@@ -29,7 +29,7 @@ from frameledger_services.projector.late_frames import may_be_late
 from frameledger_services.projector.log_check import LogChangedError
 from frameledger_services.projector.row_values import at, clean_or_none
 from frameledger_services.recovery.by_partition import ByPartition
-from frameledger_services.recovery.diagnosis import generation_at, spans
+from frameledger_services.recovery.diagnosis import NO_END, generation_at, spans
 from frameledger_services.settings import Settings
 from frameledger_services.store import erasures, logged_frames, projections, recovery, topics
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
@@ -76,24 +76,23 @@ async def compare_with_log(
     stored_topic = await topics.newest(connection, topic)
     if stored_topic is None:
         return result
-    parts = await _parts(
-        settings, connection, topic, stored_topic.generation, context_ids, described.partitions
-    )
-    spans = [span for one in parts for span in one.spans]
-    if not spans:
-        return result
     ids = None if context_ids is None else list(context_ids)
-    async with aclosing(logged_frames.frames(connection, spans, ids)) as rows:
-        by_partition = ByPartition(rows)
-        for part in parts:
-            comparing = _Partition(connection, topic, part, described.partitions, context_ids, result)
-            async with (
-                aclosing(by_partition.of(part.partition)) as stored_frames,
-                aclosing(
-                    records_between(settings, LogPosition(topic, part.partition, part.first), part.end)
-                ) as records,
-            ):
-                await comparing.run(stored_frames, records, progress)
+    async with open_probe(settings, topic) as log:
+        parts = await _parts(log, connection, topic, stored_topic.generation, ids, described.partitions)
+        spans = [span for one in parts for span in one.spans]
+        if not spans:
+            return result
+        async with aclosing(logged_frames.frames(connection, spans, ids)) as rows:
+            by_partition = ByPartition(rows)
+            for part in parts:
+                comparing = _Partition(connection, log, topic, part, described.partitions, ids, result)
+                async with (
+                    aclosing(by_partition.of(part.partition)) as stored_frames,
+                    aclosing(
+                        partition_records(settings, topic, part.partition, part.first, part.end)
+                    ) as records,
+                ):
+                    await comparing.run(stored_frames, records, progress)
     return result
 
 
@@ -109,7 +108,7 @@ class _Part:
 
 
 async def _parts(
-    settings: Settings,
+    log: LogProbe,
     connection: Connection,
     topic: str,
     generation: int,
@@ -121,22 +120,21 @@ async def _parts(
         None if context_ids is None else {home_partition(one.encode(), partitions) for one in context_ids}
     )
     parts = []
-    async with open_probe(settings, topic) as log:
-        for position in await projections.stored_positions(connection, topic):
-            if chosen_partitions is not None and position.partition not in chosen_partitions:
-                continue
-            first, end = await log.offsets(position.partition)
-            end = min(end, position.next_offset)
-            if first >= end:
-                continue
-            of_it = [one for one in receipts if one.partition == position.partition]
-            ranges = [
-                # Also frames behind the end: they say that they come from records that there are not.
-                OffsetRange(position.partition, number, first, below)
-                for number, below in spans(of_it, generation)
-                if first < below
-            ]
-            parts.append(_Part(position.partition, first, end, generation, ranges))
+    for position in await projections.stored_positions(connection, topic):
+        if chosen_partitions is not None and position.partition not in chosen_partitions:
+            continue
+        first, end = await log.offsets(position.partition)
+        end = min(end, position.next_offset)
+        if first >= end:
+            continue
+        of_it = [one for one in receipts if one.partition == position.partition]
+        ranges = [
+            # Also frames behind the end: they say that they come from records that there are not.
+            OffsetRange(position.partition, number, first, below)
+            for number, below in spans(of_it, generation)
+            if first < below
+        ]
+        parts.append(_Part(position.partition, first, end, generation, ranges))
     return parts
 
 
@@ -146,6 +144,7 @@ class _Partition:
     def __init__(
         self,
         connection: Connection,
+        log: LogProbe,
         topic: str,
         part: _Part,
         partitions: int,
@@ -153,6 +152,7 @@ class _Partition:
         result: ComparedWithLog,
     ) -> None:
         self._connection = connection
+        self._log = log
         self._topic = topic
         self._part = part
         self._partitions = partitions
@@ -169,17 +169,27 @@ class _Partition:
         async for record in records:
             self._result.records += 1
             progress()
-            while row is not None and row.offset < record.offset:
-                self._no_record(row)
-                row = await anext(stored_frames, None)
+            row = await self._without_records(row, stored_frames, record.offset)
             if row is not None and row.offset == record.offset:
                 self._compare(row, record)
                 row = await anext(stored_frames, None)
             elif self._keys is None or record.key in self._keys:
                 await self._no_row(record)
-        while row is not None:
-            self._no_record(row)
-            row = await anext(stored_frames, None)
+        await self._without_records(row, stored_frames, NO_END)
+
+    async def _without_records(
+        self, row: FrameOnLog | None, rows: AsyncIterator[FrameOnLog], below: int
+    ) -> FrameOnLog | None:
+        """Report the frames below an offset, from `row` on: there are no records of them. Of some they may have expired
+        since the comparison began. Returns the next frame."""
+        first: int | None = None
+        while row is not None and row.offset < below:
+            if first is None:
+                first, _ = await self._log.offsets(row.partition)
+            if row.offset >= first:
+                self._no_record(row)
+            row = await anext(rows, None)
+        return row
 
     def _no_record(self, row: FrameOnLog) -> None:
         place = f"{self._topic}/{row.partition} at {row.offset}"

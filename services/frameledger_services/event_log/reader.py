@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from frameledger.record import LogPosition, Record
 from frameledger_services.event_log.broker import BrokerError, connect
@@ -66,8 +66,8 @@ def partition_records(
 async def records_between(
     settings: Settings, place: LogPosition, end: int | None, *, may_have_expired: bool = False
 ) -> AsyncGenerator[Record, None]:
-    """Yields the records of a partition from this place on and below `end`, its present end if None, in order. If this
-    place `may_have_expired`, from the first record that has not.
+    """Yields the records of a partition from this place on and below `end`, its present end if None, in order. If
+    records `may_have_expired`, also while others are read, without those that have.
 
     Raises `BrokerError` when the broker does not give them, or gives nothing for `SILENT_SECONDS`.
     """
@@ -92,7 +92,15 @@ async def records_between(
                     f"The broker gives nothing of {place.topic}/{place.partition} from {position} on, and it ends at "
                     f"{end}. Look whether it is there: `frameledger doctor`."
                 )
-            for record in await _next(reader):
+            try:
+                received = await _next(reader)
+            except OffsetOutOfRangeError:
+                first = int((await reader.beginning_offsets([partition]))[partition])
+                if not may_have_expired or first <= position:
+                    raise
+                reader.seek(partition, first)
+                continue
+            for record in received:
                 if record.offset < end:
                     yield record
     except KafkaError as error:
