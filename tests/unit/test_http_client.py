@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.bounds import IN_PROCESS, scaled
+from tests.support.processor_time import AT_MOST, TIMES, seconds
 
 from frameledger.frames import LLMRunFrame, LLMTextFrame
 from frameledger.record import MAX_VALUE_BYTES
@@ -31,7 +32,7 @@ from frameledger_services.client import (
     SettingsError,
     delivery,
 )
-from frameledger_services.client.http import appends, requests
+from frameledger_services.client.http import appends, events, requests
 from frameledger_services.client.http import client as http_client
 
 CONTEXT = {
@@ -639,3 +640,32 @@ def test_address_and_token_are_those_of_the_environment(monkeypatch, tmp_path):
     )
     assert made._requests._headers["Authorization"] == "Bearer fl_a_b"
     asyncio.run(made.close())
+
+
+def lines_of(*pieces):
+    async def arriving():
+        for piece in pieces:
+            yield piece
+
+    async def read():
+        return [line async for line in events.lines_of(arriving())]
+
+    return asyncio.run(read())
+
+
+def test_lines_are_whole_however_they_arrive():
+    text = b"one\n\ntwo\r\nthree\n"
+    for size in range(1, len(text) + 1):
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        assert lines_of(*pieces) == [b"one", b"", b"two\r", b"three"]
+    assert lines_of(b"one\nand no end") == [b"one"]
+
+
+@pytest.mark.regression("fault 182")
+def test_a_long_line_in_small_pieces_takes_time_in_proportion_to_its_length():
+    piece, count = b"x" * 1_448, 1_000
+
+    def read(count):
+        assert len(lines_of(*[piece] * count, b"\n")[0]) == count * len(piece)
+
+    assert seconds(lambda: read(TIMES * count)) < AT_MOST * seconds(lambda: read(count))

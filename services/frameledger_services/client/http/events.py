@@ -1,8 +1,9 @@
-"""Server-sent events, read as a browser's `EventSource` reads them, of a gateway's streams."""
+"""The lines of a response as it arrives, and the server-sent events of a gateway's streams, read as a browser's
+`EventSource` reads them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 
 from frameledger.values import value
 
@@ -15,6 +16,18 @@ class Event:
 
     name: str
     data: bytes
+
+
+async def lines_of(pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yields the lines of these pieces without their ends, each once it is whole. Only a line feed ends one."""
+    begun = list[bytes]()
+    async for piece in pieces:
+        # A line may come in thousands of pieces, so it is put together once.
+        rest, *others = piece.split(b"\n")
+        begun.append(rest)
+        for other in others:
+            yield b"".join(begun)
+            begun = [other]
 
 
 async def events(lines: AsyncIterator[bytes]) -> AsyncGenerator[Event, None]:

@@ -14,6 +14,7 @@ import aiohttp
 from yarl import URL
 
 from frameledger_services.client.errors import GatewayAnswerError, GatewayUnavailableError
+from frameledger_services.client.http import events
 from frameledger_services.client.http.answers import Answer
 from frameledger_services.client.http.problems import error_of, problem_of
 from frameledger_services.settings import SettingsError
@@ -135,7 +136,7 @@ class Requests:
                     # Such as a page, which many servers answer to any path: it may have no line, or no end.
                     other = Answer(str(response.url), response.status, response.headers, b"")
                     raise error_of(other, self.url, context_id)
-                yield _lines(response)
+                yield events.lines_of(response.content.iter_any())
         except aiohttp.ClientError as error:
             raise self._unanswered(error) from error
 
@@ -228,12 +229,3 @@ def _proxy(url: URL) -> URL | None:
 
 async def _answer(response: aiohttp.ClientResponse) -> Answer:
     return Answer(str(response.url), response.status, response.headers, await response.read())
-
-
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yields the lines, which only a line feed ends."""
-    left = b""
-    async for piece in response.content.iter_any():
-        *lines, left = (left + piece).split(b"\n")
-        for line in lines:
-            yield line
