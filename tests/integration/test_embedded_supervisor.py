@@ -152,12 +152,14 @@ def test_a_program_that_the_machine_does_not_let_start_is_started_when_it_does(
     assert any("cannot be started; restarting in" in word and "service.log" in word for word in words)
 
 
-def test_a_program_that_the_machine_never_let_start_is_an_error(program, tmp_path):
+@pytest.mark.regression("fault 183")
+@pytest.mark.parametrize("is_step", [False, True])
+def test_a_program_that_the_machine_never_let_start_is_an_error(program, tmp_path, is_step):
     (tmp_path / "service.log").mkdir()
 
     async def scenario():
         async with supervised() as (supervisor, _):
-            await supervisor.keep(program("service"))
+            await (supervisor.run_once if is_step else supervisor.keep)(program("service"))
 
     with pytest.raises(ExceptionGroup) as raised:
         asyncio.run(scenario())

@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from dataclasses import FrozenInstanceError
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.bounds import IN_PROCESS
@@ -258,6 +259,25 @@ def test_what_is_said_arrives_from_the_loop_and_from_a_thread():
         before = datetime.now(UTC)
         await reporter.wait(for_="a word", deadline=timedelta(hours=1))
         assert datetime.fromisoformat(heard[3].waiting.deadline) >= before + timedelta(hours=1)
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("worker 141")
+@pytest.mark.parametrize(
+    ("deadline", "told"),
+    [
+        (60, "60 is no time; give a datetime"),
+        (date(2026, 1, 1), r"datetime\.date\(2026, 1, 1\) is no time"),
+        (timedelta.max, "beyond all times"),
+    ],
+    ids=["seconds", "date", "endless"],
+)
+def test_a_deadline_that_is_no_time_is_a_value_error(deadline, told):
+    async def run():
+        reporter: Any = Reporter(asyncio.get_running_loop(), lambda _: None, lambda: None)
+        with pytest.raises(ValueError, match=told):
+            reporter.wait(for_="a word", deadline=deadline)
 
     asyncio.run(run())
 

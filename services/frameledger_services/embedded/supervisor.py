@@ -92,7 +92,10 @@ class Supervisor:
 
     async def run_once(self, program: Program) -> None:
         """Run a program until it ends. Raises `EmbeddedError` if it fails or takes longer than `ready_within`."""
-        process = await self._start(program)
+        try:
+            process = await self._start(program)
+        except OSError as error:
+            raise _cannot_start(program, error) from error
         try:
             async with asyncio.timeout(program.ready_within):
                 code = await process.wait()
@@ -150,10 +153,7 @@ class Supervisor:
                 what, detail = await self._life(program, ready)
             except OSError as error:
                 if not ready.is_set():
-                    raise EmbeddedError(
-                        f"{program.name} cannot be started: {error}.",
-                        "Check permissions and resources, then try again.",
-                    ) from error
+                    raise _cannot_start(program, error) from error
                 what, detail = "cannot be started", str(error)
             if time.monotonic() - began > CALM_AFTER:
                 pause = FIRST_PAUSE
@@ -260,6 +260,12 @@ async def _executed(program: Program, log: BinaryIO) -> Started:
         stderr=log,
         # Ctrl-C in the terminal must not reach it.
         start_new_session=True,
+    )
+
+
+def _cannot_start(program: Program, error: OSError) -> EmbeddedError:
+    return EmbeddedError(
+        f"{program.name} cannot be started: {error}.", "Check permissions and resources, then try again."
     )
 
 

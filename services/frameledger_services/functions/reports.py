@@ -213,9 +213,16 @@ def _written(deadline: datetime | timedelta | str | None) -> str | None:
     if deadline is None:
         return None
     if isinstance(deadline, timedelta):
-        deadline = datetime.now(UTC) + deadline
+        try:
+            deadline = datetime.now(UTC) + deadline
+        except OverflowError as error:
+            raise ValueError(f"the deadline in {deadline} is beyond all times") from error
     elif isinstance(deadline, str):
         deadline = datetime.fromisoformat(deadline)
+    if not isinstance(deadline, datetime):
+        raise ValueError(
+            f"the deadline {deadline!r} is no time; give a datetime, a timedelta, or a time in ISO 8601"
+        )
     if deadline.tzinfo is None:
         raise ValueError(f"the deadline {deadline} has no time zone; add one")
     return deadline.isoformat()
