@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from datetime import datetime
 from types import SimpleNamespace
+from typing import get_args, get_type_hints
 
 import httpx
 import pytest
@@ -29,6 +31,10 @@ from frameledger_services.store import contexts as stored_contexts
 from frameledger_services.store import history
 from frameledger_services.store.context_json import ContextHead, WantedContext
 from frameledger_services.store.contexts import StoredContext
+from frameledger_services.store.history import RunLine
+from frameledger_services.store.listing import ListedContext
+from frameledger_services.store.parked import Parked
+from frameledger_services.store.tool_calls import UnsettledCall
 
 AUDITOR = Caller("auditor", frozenset(("read",)), redact=True)
 WORDS = "the PIN is 4711"
@@ -167,6 +173,17 @@ def test_a_field_that_shows_a_number_does_not_show_what_a_publisher_hides_in_it(
     shown = redacted(hiding, FRAME)
     assert shown["run_id"] == 4711
     assert WORDS not in json.dumps(shown)
+
+
+@pytest.mark.regression("gateway 103")
+@pytest.mark.parametrize("model", [UnsettledCall, ListedContext, RunLine, Parked])
+def test_every_time_of_an_answer_is_shown(model):
+    kinds = get_type_hints(model)
+    times = {
+        name: "2026-11-29T12:00:00Z" for name, kind in kinds.items() if datetime in (kind, *get_args(kind))
+    }
+    assert times
+    assert redacted(times, ANSWER) == times
 
 
 def test_lists_of_nothing_stay_empty_and_lists_of_numbers_stay():

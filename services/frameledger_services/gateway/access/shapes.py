@@ -103,7 +103,7 @@ ANSWER = Shape(
         frames from function_name generation goes_on id idempotency_key intact logged_at matches_sha256 mirror
         model newest offset ordinal outcome partition place position positions prompt_caching provider reason
         role safe_to_retry since skip_tts source status superseded synchronous there to topic trigger type
-        usage_partial valid_from valid_to version waiting worker
+        usage_partial valid_from valid_to version waiting waiting_deadline worker
         """
     ),
     _PARTS,
