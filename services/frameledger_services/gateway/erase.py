@@ -43,7 +43,8 @@ async def _erase(dependencies: Dependencies, request: Request) -> Response:
     if why is None:
         raise ProblemError("bad-parameter", "why: say why the conversation is erased.")
     await contexts.head_of(dependencies, context_id)
-    with publishing([None]):
+    # Its id is made by the client.
+    with publishing([]):
         try:
             receipt = await dependencies.client.erase(
                 context_id,
