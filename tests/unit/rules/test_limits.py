@@ -291,6 +291,21 @@ def test_a_call_whose_arguments_have_no_room_is_forgotten_and_its_worker_told():
     assert unannounced.became == "context_full"
 
 
+@pytest.mark.rule("R7.5", "R8.4")
+def test_what_is_held_for_a_run_that_waited_for_such_a_call_is_written():
+    held = play(
+        append("one", run_llm=True),
+        *committed("a", run=1),
+        append("two", run_llm=True, second_input="coalesce"),
+        limits(context_messages=3),
+    )
+    assert held.texts == ["user: one"]
+    forgotten = play(begin("a", attempt=1), onto=held)
+    assert forgotten.became == "context_full"
+    assert forgotten.texts == ["user: one", "user: two"]
+    assert effects_of(forgotten) == ["stop a", "run 5"]
+
+
 @pytest.mark.rule("R8.4")
 def test_a_result_that_has_no_room_settles_its_call_and_changes_nothing():
     calls = [ask(), *committed("a", run=2), begin("a", attempt=1)]
