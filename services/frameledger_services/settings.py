@@ -4,6 +4,7 @@ A setting `kafka_port` is the variable `FRAMELEDGER_KAFKA_PORT`. Every libpq par
 service file ...) is set in the database address or by libpq's own variables, `PGSSLMODE` and so on.
 """
 
+import errno
 import json
 from pathlib import Path
 from typing import Any, Literal
@@ -489,7 +490,7 @@ class Settings(BaseModel):
         """The data directory as an absolute path without links, existing or not. Raises `SettingsError` if it has
         none."""
         try:
-            return self.data_dir.resolve()
+            return _without_links(self.data_dir)
         except FileNotFoundError:
             # The working directory has no path any more.
             problem = (
@@ -519,3 +520,15 @@ class SettingsError(ConfigurationError):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+def _without_links(path: Path) -> Path:
+    """A path with its links followed. Raises RuntimeError where one leads back to itself, of which `Path.resolve` says
+    nothing since Python 3.13."""
+    resolved = path.resolve()
+    try:
+        resolved.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RuntimeError(f"Symlink loop from {path}") from error
+    return resolved
