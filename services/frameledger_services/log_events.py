@@ -267,8 +267,10 @@ EVENTS: Mapping[str, Event] = {
     ),
     "telemetry.not_exported": Event(
         "warning",
-        "The collector rejects spans. They are lost; nothing else is affected.",
-        "Check that a collector responds at `OTEL_EXPORTER_OTLP_ENDPOINT`.",
+        "The collector rejects spans or is unreachable; `reason` is what OpenTelemetry says of it. They are lost; "
+        "nothing else is affected.",
+        "Check that a collector responds at `OTEL_EXPORTER_OTLP_ENDPOINT`, a URL such as `http://127.0.0.1:4318`; for "
+        "401 and 403, the key in `OTEL_EXPORTER_OTLP_HEADERS`.",
     ),
     "telemetry.exports_again": Event(
         "info", "The collector accepts spans again; `lost` spans were not exported."

@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from tests.bounds import IN_PROCESS
+from tests.support.collector import collecting
 
 from frameledger.record import Record
 from frameledger_services.functions.call_frames import CallAttempt
@@ -23,7 +24,7 @@ from frameledger_services.functions.execute_tool import end_of, execute_tool
 from frameledger_services.functions.execution import HandlerExecutor, NotBegun
 from frameledger_services.projector.batch_span import batch_span
 from frameledger_services.projector.decoded import decode_record
-from frameledger_services.telemetry import otel, tracing
+from frameledger_services.telemetry import exporting, otel, tracing
 from frameledger_services.telemetry.exporting import CountedExporter, CountedProcessor
 from frameledger_services.telemetry.message_spans import processing, sending, settling
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
@@ -397,6 +398,31 @@ def test_what_becomes_of_spans_is_counted(monkeypatch):
     provider.shutdown()
     assert counted() == {"sent": 3, "refused": 18, "dropped": 3}
     assert spans.missing() == (21, 24)
+
+
+@pytest.mark.regression("fault 187")
+@pytest.mark.parametrize(
+    ("endpoint", "reason"),
+    [
+        ("%s/elsewhere", "code: 404, reason: Not Found"),
+        ("127.0.0.1:4318", "No connection adapters were found"),
+    ],
+    ids=["of another path", "without a scheme"],
+)
+def test_why_spans_are_lost_is_logged_once(monkeypatch, caplog, endpoint, reason):
+    with collecting() as collector:
+        address = endpoint.replace("%s", collector.endpoint)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", address)
+        spans = exporting.processor(ProcessMetrics(), most_waiting())
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(spans)
+        for _ in range(2):
+            provider.get_tracer("test").start_span("one").end()
+            spans.force_flush()
+        provider.shutdown()
+    [logged] = [record.frameledger for record in caplog.records]
+    assert (logged["event"], logged["lost"]) == ("telemetry.not_exported", 1)
+    assert reason in logged["reason"]
 
 
 @pytest.mark.parametrize(("said", "most"), [("", 2048), ("many", 2048), ("0", 2048), ("64", 64)])

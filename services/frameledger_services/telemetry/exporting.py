@@ -1,9 +1,10 @@
-"""Exports spans in batches, in a thread, to a collector. Lost spans are counted and logged once."""
+"""Exports spans in batches, in a thread, to a collector. Lost spans are counted and logged once, with the reason."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Sequence
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -17,24 +18,57 @@ from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 LARGEST_BATCH = 512
 """Maximum spans in one export: OpenTelemetry's default."""
 
-NOISY = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk._shared_internal")
-"""OpenTelemetry's loggers of each rejected batch and each dropped span."""
+OF_BATCHES = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+"""OpenTelemetry's logger of each rejected batch."""
+
+OF_SPANS = "opentelemetry.sdk._shared_internal"
+"""OpenTelemetry's logger of each dropped span."""
+
+MOST_COMPLAINTS = 2
+"""The last of them may only say that it was tried often enough, and the one before it why each time failed."""
+
+MOST_CHARACTERS = 500
 
 _log = logs.get_logger("telemetry")
 
 
 def processor(metrics: Metrics, most_waiting: int) -> CountedProcessor:
     """Returns a span processor that is configured by the environment (`OTEL_EXPORTER_OTLP_...`, `OTEL_BSP_...`)."""
-    for name in NOISY:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    return CountedProcessor(CountedExporter(OTLPSpanExporter(), metrics), metrics, most_waiting)
+    logging.getLogger(OF_SPANS).setLevel(logging.CRITICAL)
+    complaints = Complaints()
+    logger = logging.getLogger(OF_BATCHES)
+    logger.handlers, logger.propagate = [complaints], False
+    logger.setLevel(complaints.level)
+    exporter = CountedExporter(OTLPSpanExporter(), metrics, complaints)
+    return CountedProcessor(exporter, metrics, most_waiting)
+
+
+class Complaints(logging.Handler):
+    """What OpenTelemetry logs of batches that are not exported, kept for our own line."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._last = deque[str](maxlen=MOST_COMPLAINTS)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._last.append(record.getMessage()[:MOST_CHARACTERS])
+
+    def take(self) -> str | None:
+        """Returns what was said since the last call; None if nothing was."""
+        said = " ".join(self._last)
+        self._last.clear()
+        return said or None
 
 
 class CountedExporter(SpanExporter):
     """Wraps an exporter and counts spans. Logs once when spans are lost, and once when exports succeed again."""
 
-    def __init__(self, inner: SpanExporter, metrics: Metrics = NO_METRICS) -> None:
+    def __init__(
+        self, inner: SpanExporter, metrics: Metrics = NO_METRICS, complaints: Complaints | None = None
+    ) -> None:
+        """`complaints` hears why the inner exporter fails."""
         self._inner = inner
+        self._complaints = complaints or Complaints()
         self._count_sent = metrics.counter(listed.SPANS, "sent")
         self._count_refused = metrics.counter(listed.SPANS, "refused")
         self.taken = 0
@@ -46,6 +80,7 @@ class CountedExporter(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         self.taken += len(spans)
         result = self._inner.export(spans)
+        reason = self._complaints.take()
         if result is SpanExportResult.SUCCESS:
             self.sent += len(spans)
             self._count_sent.inc(len(spans))
@@ -55,7 +90,7 @@ class CountedExporter(SpanExporter):
             return result
         self._count_refused.inc(len(spans))
         if not self._lost_since:
-            _log.warning("telemetry.not_exported", lost=len(spans))
+            _log.warning("telemetry.not_exported", lost=len(spans), reason=reason)
         self._lost_since += len(spans)
         return result
 
