@@ -22,15 +22,14 @@ from frameledger_services.audit.changing_rows import ChangingRows
 from frameledger_services.audit.column_comparison import same_json, was_written_before
 from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.refold import FoldedPiece
+from frameledger_services.projector.refold import Derived, FoldedPiece
 from frameledger_services.projector.rows import MessageRow
 from frameledger_services.store import tables
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.stored_rows import Ended, StoredFrameRow, StoredRows
 from frameledger_services.store.valid_to import FOR_EVER
 
-_DERIVED = StoredFrameRow._fields[StoredFrameRow._fields.index("produced_at") :]
-_AT = len(StoredFrameRow._fields) - len(_DERIVED)
+_AT = len(StoredFrameRow._fields) - len(Derived._fields)
 
 
 class TableComparison:
@@ -91,7 +90,7 @@ class TableComparison:
     def _compare_frames(self, piece: FoldedPiece) -> None:
         for frame, derived, own_id in zip(piece.frames, piece.derived, piece.own_ids, strict=True):
             if frame[_AT:] != derived:
-                for name, was, expected in zip(_DERIVED, frame[_AT:], derived, strict=True):
+                for name, was, expected in zip(Derived._fields, frame[_AT:], derived, strict=True):
                     if was != expected:
                         self._differences.add(frame.version, "frames", name, was, expected)
             if own_id is not None and own_id != frame.frame_id:

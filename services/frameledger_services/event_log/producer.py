@@ -21,7 +21,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.transient import is_retriable
 
 ACKNOWLEDGED_WITHIN = 30.0
-"""The default deadline of `publish`, in seconds."""
+"""How many seconds `publish` waits by default."""
 
 PAUSE_SECONDS = 0.1
 """Before records are sent again, or a topic is looked for again."""

@@ -163,7 +163,7 @@ async def began(connection: Connection, context_id: ContextId) -> tuple[int, byt
 def _settled(piece: FoldedPiece) -> list[Settled]:
     """Returns the frames to which this release gives another outcome, with that outcome."""
     return [
-        Settled(one.version, outcome, reason)
-        for one, (_, _, outcome, reason, _, _) in zip(piece.frames, piece.derived, strict=True)
-        if (outcome, reason) != (one.outcome, one.reason)
+        Settled(one.version, derived.outcome, derived.reason)
+        for one, derived in zip(piece.frames, piece.derived, strict=True)
+        if (derived.outcome, derived.reason) != (one.outcome, one.reason)
     ]

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from frameledger.decoding import decode
 from frameledger.errors import RefusedError
@@ -36,9 +37,16 @@ from frameledger_services.projector.step_rows import write_step
 from frameledger_services.projector.stored_heads import UNKNOWN
 from frameledger_services.store.stored_rows import StoredFrameRow
 
-Derived = tuple[datetime | None, str, str, str | None, str | None, str | None]
-"""What follows from a frame and those before it, as `StoredFrameRow` has it at its end: produced_at, type, outcome,
-reason, run_id, tool_call_id."""
+
+class Derived(NamedTuple):
+    """What follows from a frame and those before it, as `StoredFrameRow` has it at its end."""
+
+    produced_at: datetime | None
+    type: str
+    outcome: str
+    reason: str | None
+    run_id: str | None
+    tool_call_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +132,7 @@ class Refold:
         write_step(rows, head, folded, step, before, stored_frame.logged_at)
         outcome, reason = step.outcome, step.reason
         derived.append(
-            (
+            Derived(
                 time_of(frame.produced_at),
                 clean(frame.type),
                 outcome,

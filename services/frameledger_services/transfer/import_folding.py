@@ -11,7 +11,6 @@ be folded. A frame of an unknown type stays unknown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from uuid import UUID, uuid5
 
 from frameledger.chain import next_link
@@ -67,12 +66,13 @@ class ImportFolding:
             if last is not None and line.logged_at < last:
                 raise BadFileError(line.line, f"version {line.version} was logged before the one before it")
             last = line.logged_at
-            _, kind, outcome, reason, _, _ = derived
-            if kind == "LLMContextEraseFrame":
+            if derived.type == "LLMContextEraseFrame":
                 raise BadFileError(
                     line.line, "it erases the conversation, and no export holds what was erased"
                 )
-            if (outcome, reason) != (line.outcome, line.reason) and len(self.refolded) < _A_FEW:
+            if (derived.outcome, derived.reason) != (line.outcome, line.reason) and len(
+                self.refolded
+            ) < _A_FEW:
                 self.refolded.append(line.version)
         return piece
 
@@ -82,7 +82,6 @@ class ImportFolding:
         piece = self.fold(page)
         rows = piece.rows
         for line, derived, own_id in zip(page, piece.derived, piece.own_ids, strict=True):
-            produced_at, kind, outcome, reason, run_id, tool_call_id = derived
             frame_id, cause = line.frame_id, line.causation_id
             if own_id is None:
                 frame_id = moved_id(frame_id)
@@ -94,20 +93,15 @@ class ImportFolding:
                 version=line.version,
                 frame_id=frame_id,
                 logged_at=line.logged_at,
-                produced_at=produced_at,
                 offset=line.version,
                 partition=NO_LOG_PARTITION,
-                type=kind,
-                outcome=outcome,
-                reason=reason,
-                run_id=run_id,
-                tool_call_id=tool_call_id,
                 source=line.source,
                 trace_id=line.trace_id,
                 chain=line.chain,
                 payload=line.payload,
                 generation=NO_LOG_GENERATION,
                 causation_id=cause,
+                **derived._asdict(),
             )
             rows.frames.append(row)
         return rows
@@ -154,19 +148,19 @@ def is_open(state: State) -> bool:
 
 def _stored(line: FrameLine) -> StoredFrameRow:
     # What follows from the payload is made again, not taken from the file.
-    derived: tuple[datetime | None, str] = (None, "")
     return StoredFrameRow(
-        line.version,
-        line.logged_at,
-        line.source,
-        line.payload,
-        line.chain,
-        str(line.frame_id),
-        *derived,
-        line.outcome,
-        line.reason,
-        None,
-        None,
+        version=line.version,
+        logged_at=line.logged_at,
+        source=line.source,
+        payload=line.payload,
+        chain=line.chain,
+        frame_id=str(line.frame_id),
+        produced_at=None,
+        type="",
+        outcome=line.outcome,
+        reason=line.reason,
+        run_id=None,
+        tool_call_id=None,
     )
 
 
