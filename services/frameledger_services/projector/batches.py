@@ -11,7 +11,7 @@ from frameledger.record import Record
 from frameledger_services.projector.batch_span import batch_span
 from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.decoded import FetchedRecord, decode_record
-from frameledger_services.projector.ownership import OwnedPartition
+from frameledger_services.projector.ownership import OwnedPartitions
 from frameledger_services.projector.unstorable_records import UnstorableRecords
 from frameledger_services.projector.watchdog import time_limit
 from frameledger_services.store.outbox import OutboxRow
@@ -27,10 +27,10 @@ class Batches:
     async def store(
         self,
         records: Iterable[FetchedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
+        owned: OwnedPartitions,
+        next_offsets: Mapping[int, int],
     ) -> list[OutboxRow]:
-        """Store the records between the partitions' `next_offset` and `positions`, and advance them.
+        """Store the records up to these next offsets of partitions, and advance the partitions to them.
 
         Returns the rows of the outbox. Raises `ProjectorFencedError` if a partition was lost, and psycopg's errors
         when the database cannot be reached; then nothing was stored and the records have to be read again. A frame that
@@ -42,20 +42,16 @@ class Batches:
             ]
         topics = self._commits.topics
         with batch_span(topics.frames, topics.group, batch) as self._commits.span:
-            stored = await self._unstorable.store(batch, owned, positions)
+            stored = await self._unstorable.store(batch, owned, next_offsets)
         return self._commits.rows_of_rebuilds() + stored
 
-    async def park(
-        self, record: Record, owned: Mapping[int, OwnedPartition], why: Exception
-    ) -> list[OutboxRow]:
+    async def park(self, record: Record, owned: OwnedPartitions, why: Exception) -> list[OutboxRow]:
         """Store a record without folding it, and park its conversation there. A record that is no frame of a
         conversation in its own partition becomes a dead letter."""
         with time_limit():
             decoded = decode_record(record)
         return await self._unstorable.park(decoded, owned, why)
 
-    async def dead_letter(
-        self, record: Record, owned: Mapping[int, OwnedPartition], why: str
-    ) -> list[OutboxRow]:
+    async def dead_letter(self, record: Record, owned: OwnedPartitions, why: str) -> list[OutboxRow]:
         """Keep a record as a dead letter, without decoding it; its conversation continues without it."""
         return await self._unstorable.dead_letter(record, owned, why)

@@ -32,7 +32,12 @@ from frameledger_services.projector.head import Head
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import record_hash
 from frameledger_services.projector.metrics import ProjectorMetrics, clock
-from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
+from frameledger_services.projector.ownership import (
+    OwnedPartition,
+    OwnedPartitions,
+    ProjectorFencedError,
+    ProjectorTopics,
+)
 from frameledger_services.projector.rebuild import rebuild
 from frameledger_services.projector.rebuild_fold import DamagedFramesError
 from frameledger_services.projector.refold import UnfoldableFrameError
@@ -90,8 +95,8 @@ class Commits:
     async def commit(
         self,
         batch: Sequence[DecodedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
+        owned: OwnedPartitions,
+        next_offsets: Mapping[int, int],
         stored_ids: StoredIds | None,
         *,
         parked_for: str | None = None,
@@ -101,7 +106,7 @@ class Commits:
         stored then."""
         last = {record.partition: record for record, _ in batch}
         progress = [
-            _progress(owned[partition], last.get(partition), end) for partition, end in positions.items()
+            _progress(owned[partition], last.get(partition), end) for partition, end in next_offsets.items()
         ]
         context_ids = {logged.context_id for _, logged in self.at_home(batch)}
         try:
@@ -127,9 +132,9 @@ class Commits:
             known = {head.context_id for head in folding.touched.values() if head.stored}
             if (await head_statements.rebuilt(self.connection, known)).keys() < known:
                 # A head was erased without a fence: whatever else is in memory cannot be trusted either.
-                raise ProjectorFencedError(set(positions)) from None
+                raise ProjectorFencedError(set(next_offsets)) from None
             # Rebuilt: nothing of the batch happened, and it is folded again, on the heads that are there now.
-            return await self.commit(batch, owned, positions, stored_ids, parked_for=parked_for)
+            return await self.commit(batch, owned, next_offsets, stored_ids, parked_for=parked_for)
         except BaseException:
             self.cache.drop(context_ids)
             raise
@@ -194,7 +199,7 @@ class Commits:
                 yield record, logged
 
     def _folding(
-        self, heads: dict[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, OwnedPartition]
+        self, heads: dict[str, Head], stored_ids: StoredIds | None, owned: OwnedPartitions
     ) -> BatchFold:
         held = {one.partition for one in owned.values() if one.held_until is not None}
         return BatchFold(heads, self.topics, stored_ids, held, refuse_erased=self._refuse_erased)

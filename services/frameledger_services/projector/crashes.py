@@ -49,7 +49,7 @@ from frameledger_services import logs
 from frameledger_services.database_types import Connection
 from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.decoded import FetchedRecord
-from frameledger_services.projector.ownership import OwnedPartition
+from frameledger_services.projector.ownership import OwnedPartition, OwnedPartitions
 from frameledger_services.store import projections
 from frameledger_services.store.outbox import OutboxRow
 
@@ -136,8 +136,8 @@ class Isolation:
     async def store(
         self,
         chunk: Sequence[FetchedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
+        owned: OwnedPartitions,
+        next_offsets: Mapping[int, int],
     ) -> list[OutboxRow]:
         """`Batches.store`, after noting the attempt. A record of an isolated partition has to come alone.
 
@@ -146,22 +146,22 @@ class Isolation:
         """
         partition = chunk[0][0].partition if chunk else None
         if partition is not None and partition in self._isolated:
-            return await self._store_alone(chunk, partition, owned, positions)
-        if not self._begun_partitions.issuperset(positions):
-            await self._begin("batch", positions.keys() - self._begun_partitions, owned)
-        return await self._batches.store(chunk, owned, positions)
+            return await self._store_alone(chunk, partition, owned, next_offsets)
+        if not self._begun_partitions.issuperset(next_offsets):
+            await self._begin("batch", next_offsets.keys() - self._begun_partitions, owned)
+        return await self._batches.store(chunk, owned, next_offsets)
 
-    def end(self, positions: Mapping[int, int]) -> None:
+    def end(self, next_offsets: Mapping[int, int]) -> None:
         """All records that were fetched of these partitions are stored: they are not isolated any longer."""
-        for partition in positions:
+        for partition in next_offsets:
             self._isolated.pop(partition, None)
 
     async def _store_alone(
         self,
         chunk: Sequence[FetchedRecord],
         partition: int,
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
+        owned: OwnedPartitions,
+        next_offsets: Mapping[int, int],
     ) -> list[OutboxRow]:
         # The crashes were on the first record only.
         crashes, self._isolated[partition] = self._isolated[partition], Crashes()
@@ -172,11 +172,11 @@ class Isolation:
         elif crashes.treatment == "dead letter":
             outbox = await self._batches.dead_letter(record, owned, str(PoisonError(crashes)))
         else:
-            return await self._batches.store(chunk, owned, positions)
-        return outbox + await self._batches.store([], owned, positions)
+            return await self._batches.store(chunk, owned, next_offsets)
+        return outbox + await self._batches.store([], owned, next_offsets)
 
     async def _begin(
-        self, attempt: Literal["batch", "record"], partitions: set[int], owned: Mapping[int, OwnedPartition]
+        self, attempt: Literal["batch", "record"], partitions: set[int], owned: OwnedPartitions
     ) -> None:
         epochs = {one: owned[one].epoch for one in partitions}
         await projections.note_attempt(self._connection, self._topic, attempt, epochs)

@@ -212,10 +212,10 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def _store(self, chunk: RecordChunk) -> None:
         # A partition that was fetched again for a marker alone may have been stored up to there by now.
         ends = {one: end for one, end in chunk.next_offsets.items() if end > self._owned[one].next_offset}
-        for batch, positions in _batches(chunk.records, ends, self._isolation.is_isolated):
+        for batch, next_offsets in _batches(chunk.records, ends, self._isolation.is_isolated):
             try:
-                self._relay.enqueue(await self._isolation.store(batch, self._owned, positions))
-                await self._release_effects(positions)
+                self._relay.enqueue(await self._isolation.store(batch, self._owned, next_offsets))
+                await self._release_effects(next_offsets)
             except ProjectorFencedError as fenced:
                 _log.warning("projector.fenced", partitions=sorted(fenced.partitions))
                 # All of them: the buffer has no more records of the batches that are not stored now.
@@ -227,7 +227,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             # A publisher of single frames waits for this; one of many does not notice.
             # Those of one partition are in their order, so the first is about the oldest.
             self._notifier.notify(
-                positions,
+                next_offsets,
                 set(_conversations(batch)),
                 soon=len(batch) > 1 or self._prefetch.has_chunks,
                 logged_ms=batch[0][0].timestamp_ms if batch else None,

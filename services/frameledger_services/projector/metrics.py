@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from frameledger.frames import FRAME_TYPES
-from frameledger_services.projector.ownership import OwnedPartition
+from frameledger_services.projector.ownership import OwnedPartition, OwnedPartitions
 from frameledger_services.projector.rows import Rows
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.telemetry import metrics as listed
@@ -81,7 +81,7 @@ class ProjectorMetrics:
         for kind, count in Counter(row.kind for row in rows).items():
             self._sent[kind].inc(count)
 
-    def watch(self, topic: str, owned: Mapping[int, OwnedPartition], heads: Callable[[], int]) -> None:
+    def watch(self, topic: str, owned: OwnedPartitions, heads: Callable[[], int]) -> None:
         """Expose the lag of the owned partitions and the number of cached heads."""
         watching = _Lag(topic, owned)
         self._metrics.watch(listed.PROJECTOR_LAG_RECORDS, watching.records)
@@ -120,7 +120,7 @@ class _Lag:
     The lag in seconds is measured between scrapes: records that were on the log at an earlier scrape and are not stored
     yet have waited at least since then."""
 
-    def __init__(self, topic: str, owned: Mapping[int, OwnedPartition]) -> None:
+    def __init__(self, topic: str, owned: OwnedPartitions) -> None:
         self._topic = topic
         self._owned = owned
         self._ends: defaultdict[int, deque[tuple[float, int]]] = defaultdict(deque)

@@ -22,6 +22,10 @@ class OwnedPartition:
     """Its effects are held back up to this offset (`held_effects`); None if they are not."""
 
 
+OwnedPartitions = Mapping[int, OwnedPartition]
+"""By their number."""
+
+
 class ProjectorFencedError(FencedError):
     """Another projector has taken over these partitions, or wrote to them. Nothing of the batch was stored.
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from frameledger.record import FIRST_GENERATION, Record
 from frameledger_services.projector.decoded import FetchedRecord, decode_record
 from frameledger_services.projector.metrics import ProjectorMetrics, clock
-from frameledger_services.projector.ownership import OwnedPartition
+from frameledger_services.projector.ownership import OwnedPartitions
 from frameledger_services.projector.watchdog import time_limit
 
 CHUNK_RECORDS = 200
@@ -57,7 +57,7 @@ class Prefetch:
 
     def __init__(
         self,
-        owned: Mapping[int, OwnedPartition],
+        owned: OwnedPartitions,
         may_decode: Callable[[int], bool],
         metrics: ProjectorMetrics | None = None,
     ) -> None:

@@ -22,7 +22,7 @@ from frameledger_services.projector.batch_fold import StoredIds
 from frameledger_services.projector.commits import Commits
 from frameledger_services.projector.decoded import DecodedRecord, Unstorable
 from frameledger_services.projector.fold_errors import PossibleDuplicateError, UnfoldableError
-from frameledger_services.projector.ownership import OwnedPartition
+from frameledger_services.projector.ownership import OwnedPartitions
 from frameledger_services.projector.refused_values import OF_VALUES, is_of_the_values
 from frameledger_services.store.outbox import OutboxRow
 
@@ -36,34 +36,32 @@ class UnstorableRecords:
     async def store(
         self,
         batch: Sequence[DecodedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
+        owned: OwnedPartitions,
+        next_offsets: Mapping[int, int],
         stored_ids: StoredIds | None = None,
     ) -> list[OutboxRow]:
         """Store a batch whole if possible, else in parts. Without `stored_ids` the fast path is tried first, which does
         not query for duplicates; a repeated id leads to the slow one."""
         try:
-            return await self._commits.commit(batch, owned, positions, stored_ids)
+            return await self._commits.commit(batch, owned, next_offsets, stored_ids)
         except UnfoldableError as error:
-            return await self._store_around(batch, owned, positions, error.record, error)
+            return await self._store_around(batch, owned, next_offsets, error.record, error)
         except Exception as error:
             if stored_ids is None and isinstance(error, errors.UniqueViolation | PossibleDuplicateError):
-                return await self.store(batch, owned, positions, await self._commits.stored_ids(batch))
+                return await self.store(batch, owned, next_offsets, await self._commits.stored_ids(batch))
             if not batch or not is_of_the_values(error):
                 raise
-            return await self._halve(batch, owned, positions, error)
+            return await self._halve(batch, owned, next_offsets, error)
 
-    async def park(
-        self, decoded: DecodedRecord, owned: Mapping[int, OwnedPartition], why: Exception
-    ) -> list[OutboxRow]:
+    async def park(self, decoded: DecodedRecord, owned: OwnedPartitions, why: Exception) -> list[OutboxRow]:
         """Park the conversation at this record. The record becomes a dead letter if it has no conversation here, or
         cannot be stored even unfolded."""
         batch, reason = [decoded], str(why).strip() or type(why).__name__
         if any(self._commits.at_home(batch)):
             stored_ids = await self._commits.stored_ids(batch)
-            positions = _positions_after(batch, owned)
+            next_offsets = _next_offsets_after(batch, owned)
             try:
-                return await self._commits.commit(batch, owned, positions, stored_ids, parked_for=reason)
+                return await self._commits.commit(batch, owned, next_offsets, stored_ids, parked_for=reason)
             except Exception as error:
                 if not isinstance(error, UnfoldableError) and not is_of_the_values(error):
                     raise
@@ -71,33 +69,31 @@ class UnstorableRecords:
         record, _ = decoded
         return await self.dead_letter(record, owned, reason)
 
-    async def dead_letter(
-        self, record: Record, owned: Mapping[int, OwnedPartition], why: str
-    ) -> list[OutboxRow]:
+    async def dead_letter(self, record: Record, owned: OwnedPartitions, why: str) -> list[OutboxRow]:
         """Keep a record as a dead letter, whatever it carries; its conversation continues without it."""
         batch: list[DecodedRecord] = [(record, Unstorable("refused", why))]
-        return await self._commits.commit(batch, owned, _positions_after(batch, owned), None)
+        return await self._commits.commit(batch, owned, _next_offsets_after(batch, owned), None)
 
     async def _halve(
         self,
         batch: Sequence[DecodedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
+        owned: OwnedPartitions,
+        next_offsets: Mapping[int, int],
         error: Exception,
     ) -> list[OutboxRow]:
         """Halve a batch that a value in it keeps from being stored, until the record is found, and park its
         conversation."""
         if len(batch) == 1:
-            return await self._store_around(batch, owned, positions, batch[0][0], error)
+            return await self._store_around(batch, owned, next_offsets, batch[0][0], error)
         first, second = batch[: len(batch) // 2], batch[len(batch) // 2 :]
-        outbox = await self.store(first, owned, _positions_after(first, owned))
-        return outbox + await self.store(second, owned, positions)
+        outbox = await self.store(first, owned, _next_offsets_after(first, owned))
+        return outbox + await self.store(second, owned, next_offsets)
 
     async def _store_around(
         self,
         batch: Sequence[DecodedRecord],
-        owned: Mapping[int, OwnedPartition],
-        positions: Mapping[int, int],
+        owned: OwnedPartitions,
+        next_offsets: Mapping[int, int],
         record: Record,
         error: Exception,
     ) -> list[OutboxRow]:
@@ -106,12 +102,12 @@ class UnstorableRecords:
         before, here, after = batch[:index], batch[index], batch[index + 1 :]
         outbox: list[OutboxRow] = []
         if before:
-            outbox += await self.store(before, owned, _positions_after(before, owned))
+            outbox += await self.store(before, owned, _next_offsets_after(before, owned))
         outbox += await self.park(here, owned, error)
-        return outbox + await self.store(after, owned, positions)
+        return outbox + await self.store(after, owned, next_offsets)
 
 
-def _positions_after(batch: Sequence[DecodedRecord], owned: Mapping[int, OwnedPartition]) -> dict[int, int]:
+def _next_offsets_after(batch: Sequence[DecodedRecord], owned: OwnedPartitions) -> dict[int, int]:
     """Returns the next offsets after these records."""
     return {record.partition: record.offset + 1 for record, _ in batch if record.partition in owned}
 
