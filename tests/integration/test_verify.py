@@ -250,6 +250,44 @@ def test_a_row_that_is_missing_or_too_many_is_found(histories, table):
         assert not [one for one in rows if isinstance(one.expected, bytes)], "JSON is shown as text"
 
 
+DEEP = "repeat('[', 3000) || repeat(']', 3000)"
+
+
+@pytest.mark.regression("fault 177")
+@pytest.mark.parametrize("page", [3, 500])
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("frames", "logged_at", "'-infinity'"),
+        ("frames", "produced_at", "'0044-03-15 BC'"),
+        ("messages", "said_at", "'infinity'"),
+        ("messages", "message", f"({DEEP})::json"),
+        ("runs", "requested_at", "'-infinity'"),
+        ("tool_calls", "settled_at", "'12026-01-01'"),
+        ("contexts", "last_at", "'infinity'"),
+        ("contexts", "state", f"({DEEP})::json"),
+        ("contexts", "folded_by", "'{\"a\": 1}'"),
+        ("contexts", "folded_by", "'[[1, null]]'"),
+        ("contexts", "folded_by", "'7'"),
+    ],
+)
+def test_what_python_has_no_value_for_is_found_where_it_is(
+    histories, monkeypatch, table, column, value, page
+):
+    monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
+    names = [path.stem for path in HISTORIES]
+    done = tampered(
+        histories,
+        f"UPDATE {table} SET {column} = {value} WHERE ctid = "
+        f"(SELECT ctid FROM {table} WHERE context_id = '{DESK}' ORDER BY ctid DESC LIMIT 1)",
+        context_ids=names,
+    )
+    assert len(done) == len(names)
+    [changed] = [one for one in done if one.differences.count]
+    assert changed.context_id == DESK
+    assert (table, column) in {(one.table, one.field) for one in changed.differences.kept}
+
+
 COPIED = {
     "eras": "valid_from",
     "context_settings": "valid_from",

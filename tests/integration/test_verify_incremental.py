@@ -107,6 +107,27 @@ def test_going_on_finds_what_was_changed_since_and_again_finds_what_was_changed_
 
 
 @pytest.mark.long
+@pytest.mark.regression("fault 177")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "state = '{}'",
+        "state = '7'",
+        "head = '7'",
+        "head = '{}'",
+        "head = replace(head::text, '\"row\"', '\"rov\"')::json",
+        "head = replace(head::text, 'started_at\": \"', 'started_at\": \"x')::json",
+    ],
+)
+def test_what_was_remembered_and_cannot_be_read_is_verified_again(stored, damage):
+    before = run_many(stored)
+    changed(stored, f"UPDATE verified SET {damage} WHERE context_id = '{DESK}'")
+    again = run_many(stored)
+    assert differences(again) == {}
+    assert {name: one.frames for name, one in again.items() if one.frames} == {DESK: before[DESK].frames}
+    assert not any(one.frames for one in run_many(stored).values())
+
+
 def test_a_head_that_fell_behind_what_was_verified_is_found(stored):
     assert differences(run_many(stored)) == {}
     changed(stored, f"DELETE FROM frames WHERE context_id = '{DESK}' AND version > 50")

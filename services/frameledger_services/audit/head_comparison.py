@@ -46,7 +46,7 @@ def check_fold_version(differences: Differences, row: Mapping[str, Any]) -> None
     """Check that a row of `contexts` and its state name the same fold, whichever that is."""
     try:
         state = json.loads(str(row["state"]))
-    except ValueError:
+    except (ValueError, RecursionError):
         state = None
     made_by = state.get("fold") if isinstance(state, dict) else None
     if row["fold_version"] != made_by:

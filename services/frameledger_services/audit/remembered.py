@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -34,9 +34,39 @@ def remember(head: Head, row: Mapping[str, Any]) -> VerifiedUpTo:
     )
 
 
-def head_of(remembered: VerifiedUpTo) -> Head:
-    """Returns the head that was remembered. Raises `StoredStateError` for a state that was changed by hand."""
-    head = json.loads(remembered.head)
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What was verified of a conversation."""
+
+    head: Head
+    """As it was folded."""
+
+    rebuilt: int
+    """How often the conversation had been rebuilt."""
+
+    row: str
+    """The digest of its row of `contexts`."""
+
+    def is_unchanged(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row of `contexts` is the one that was verified."""
+        return self.row == digest(row)
+
+
+def read(remembered: VerifiedUpTo, row: Mapping[str, Any]) -> Remembered | None:
+    """Returns what was remembered of the rows that are there, beside their row of `contexts`: by this fold, and not of
+    what was rebuilt since. None of others, or if somebody changed it so that it cannot be read: it is verified again
+    then."""
+    if remembered.fold_version != stored.FOLD_VERSION:
+        return None
+    try:
+        written = json.loads(remembered.head)
+        read = Remembered(_head(remembered, written), written["rebuilt"], written["row"])
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+        return None
+    return read if read.rebuilt == row["rebuilt"] else None
+
+
+def _head(remembered: VerifiedUpTo, head: Mapping[str, Any]) -> Head:
     run = head["first_text_of"]
     return Head(
         ContextId(remembered.context_id),
@@ -51,19 +81,6 @@ def head_of(remembered: VerifiedUpTo) -> Head:
         experiment=head["experiment"],
         first_text_of=None if run is None else (run[0], run[1]),
     )
-
-
-def is_of(remembered: VerifiedUpTo, row: Mapping[str, Any]) -> bool:
-    """Whether it was remembered of the rows that are there: of this fold, and not of what was rebuilt since."""
-    return (
-        remembered.fold_version == stored.FOLD_VERSION
-        and json.loads(remembered.head)["rebuilt"] == row["rebuilt"]
-    )
-
-
-def is_unchanged(remembered: VerifiedUpTo, row: Mapping[str, Any]) -> bool:
-    """Whether a row of `contexts` is the one that was verified."""
-    return bool(json.loads(remembered.head)["row"] == digest(row))
 
 
 def digest(row: Mapping[str, Any]) -> str:

@@ -11,18 +11,20 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import psycopg
+
 from frameledger import stored
 from frameledger.ids import ContextId
+from frameledger_services.audit import remembered
 from frameledger_services.audit.chain_check import ChainCheck
 from frameledger_services.audit.comparison import TableComparison
 from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.audit.head_comparison import check_fold_version, compare_head, state_differences
-from frameledger_services.audit.remembered import head_of, is_of, is_unchanged, remember
 from frameledger_services.database_types import Connection
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import FoldedPiece, Refold, UnfoldableFrameError
 from frameledger_services.projector.stored_heads import head_after
-from frameledger_services.store import erasures, frame_pages, stored_rows, verified
+from frameledger_services.store import erasures, extreme_times, frame_pages, stored_rows, verified
 from frameledger_services.store.stored_rows import WHATEVER_VERSION, Behind, StoredFrameRow, StoredRows
 from frameledger_services.store.verified import VerifiedUpTo
 
@@ -76,6 +78,16 @@ async def verify(
     `verified` names nothing is read, except with `again`. With `any_fold` what an older fold made is compared, too;
     `unknown_again` as of `Refold`. Raises psycopg's errors.
     """
+    try:
+        return await _verify(connection, context_ids, again, any_fold, unknown_again)
+    except psycopg.DataError:
+        extreme_times.read_from(connection)
+        return await _verify(connection, context_ids, again, any_fold, unknown_again)
+
+
+async def _verify(
+    connection: Connection, context_ids: Sequence[str], again: bool, any_fold: bool, unknown_again: bool
+) -> list[Verified]:
     async with connection.transaction():
         heads = await stored_rows.heads(connection, context_ids)
         before = {} if again else await verified.load(connection, list(heads))
@@ -130,21 +142,24 @@ class _Job:
         self._head = beginning
         self.result.begins = beginning.version
         # What was verified of a life that was erased says nothing of this one.
-        if before is not None and (before.version <= beginning.version or not is_of(before, row)):
-            before = None
-        if before is not None:
-            if self._folded_upto < before.version:
-                self._differs("version", f"{before.version} or more, as it was verified before")
+        is_of_this_life = before is not None and before.version > beginning.version
+        known = remembered.read(before, row) if before is not None and is_of_this_life else None
+        if known is not None:
+            if self._folded_upto < known.head.version:
+                self._differs("version", f"{known.head.version} or more, as it was verified before")
             else:
-                self._head = head_of(before)
+                self._head = known.head
         self.is_unchanged = (
-            before is not None and not self.result.differences.count and is_unchanged(before, row)
+            known is not None and not self.result.differences.count and known.is_unchanged(row)
         )
         self.after = self.result.after = self._head.version
         # Nothing is from before its beginning; rows that say so would be shown all the same.
-        self.rows_after = WHATEVER_VERSION if before is None else self.after
+        self.rows_after = WHATEVER_VERSION if known is None else self.after
         self._chain = ChainCheck(self._head, self.result.differences)
-        self.result.is_older = not any_fold and not _is_of_this_fold(row)
+        folds = _folds(row)
+        if folds is None:
+            self._differs("folded_by", "null, or versions with their folds")
+        self.result.is_older = not any_fold and not (folds or set()) <= {stored.FOLD_VERSION}
         self._unknown_again = unknown_again
 
     async def run(self, pages: AsyncIterable[Sequence[StoredFrameRow]], rows: StoredRows) -> None:
@@ -169,7 +184,7 @@ class _Job:
             compare_head(self.result.differences, self._row, head, refold.states)
         self._check_head()
         if is_whole and not self.result.differences.count:
-            self.result.remembered = remember(head, self._row)
+            self.result.remembered = remembered.remember(head, self._row)
 
     def _fold(self, refold: Refold, frames: Sequence[StoredFrameRow]) -> tuple[FoldedPiece, bool]:
         try:
@@ -227,9 +242,14 @@ class _Job:
         self.result.differences.add(self.result.version, "contexts", column, was, expected)
 
 
-def _is_of_this_fold(row: Mapping[str, Any]) -> bool:
-    by = json.loads(row["folded_by"]) if row["folded_by"] is not None else [[1, row["fold_version"]]]
-    return all(fold == stored.FOLD_VERSION for _, fold in by)
+def _folds(row: Mapping[str, Any]) -> set[int] | None:
+    """Returns which folds made the rows of a conversation; None if what says so cannot be read."""
+    if row["folded_by"] is None:
+        return {row["fold_version"]}
+    try:
+        return {int(fold) for _, fold in json.loads(row["folded_by"])}
+    except (TypeError, ValueError):
+        return None
 
 
 async def _single_page(frames: Sequence[StoredFrameRow]) -> AsyncIterator[Sequence[StoredFrameRow]]:
