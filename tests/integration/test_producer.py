@@ -12,9 +12,10 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import OffsetOutOfRangeError
 from confluent_kafka import Producer as LibrdkafkaProducer
-from tests.bounds import ON_SERVERS
+from tests.bounds import ON_SERVERS, scaled
 from tests.support.logs import BadName, frames_topic, make, read, reading, send_raw
 from tests.support.polling import look_again
+from tests.support.turns import turns
 
 from frameledger.partition import librdkafka_default, partition_for
 from frameledger.record import MAX_VALUE_BYTES, LogPosition, Outgoing
@@ -340,6 +341,49 @@ def test_who_begins_to_connect_and_then_publishes_or_not_leaves_nothing_behind(l
                 await nobody.publish(topic, [record("a", b"{}")])
 
     asyncio.run(scene())
+
+
+@pytest.mark.regression("fault 184")
+@pytest.mark.parametrize("count", [1, 2, 10])
+def test_what_is_being_published_at_its_end_is_sent_and_leaves_nothing_open(log, count):
+    """Also what has not come as far as to be connected."""
+
+    async def scenario():
+        before = asyncio.all_tasks()
+        async with Producer(log) as ours:
+            publishing = asyncio.create_task(ours.publish(frames_topic(log), [record("a", b"1")]))
+            await turns(count)
+        assert publishing.done()
+        assert len(publishing.result()) == 1
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 184")
+def test_what_cannot_be_sent_is_given_up_some_seconds_after_its_end(log, monkeypatch):
+    class Cluster(ClusterMetadata):  # type: ignore[misc]  # as above
+        def leader_for_partition(self, partition):
+            return -1
+
+    monkeypatch.setattr("aiokafka.client.ClusterMetadata", Cluster)
+    for module in (producer, sender):
+        monkeypatch.setattr(module, "FLUSH_SECONDS", scaled(0.2))
+
+    async def scenario():
+        before = asyncio.all_tasks()
+        async with asyncio.timeout(ON_SERVERS), Producer(log) as ours:
+            publishing = asyncio.create_task(
+                ours.publish(frames_topic(log), [record("a", b"1")], within=100 * ON_SERVERS)
+            )
+            await turns()
+        with pytest.raises(
+            UnacknowledgedError, match=r"may still arrive\..* The producer was closed meanwhile\.$"
+        ):
+            await publishing
+        assert asyncio.all_tasks() == before
+
+    asyncio.run(scenario())
 
 
 def test_no_broker_is_told_at_once():

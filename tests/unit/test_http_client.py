@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.bounds import IN_PROCESS, scaled
+from tests.support.polling import look_again
 from tests.support.processor_time import AT_MOST, TIMES, seconds
 
 from frameledger.frames import LLMRunFrame, LLMTextFrame
@@ -640,6 +641,26 @@ def test_address_and_token_are_those_of_the_environment(monkeypatch, tmp_path):
     )
     assert made._requests._headers["Authorization"] == "Bearer fl_a_b"
     asyncio.run(made.close())
+
+
+@pytest.mark.regression("fault 185")
+@pytest.mark.parametrize("said", [None, BROKEN], ids=["silent", "broken"])
+def test_whoever_publishes_while_the_client_is_closed_is_told_with_the_frames(use, said):
+    async def work(client, gateway):
+        publishing = asyncio.create_task(client.publish("a", LLMRunFrame(id="mine"), within=IN_PROCESS))
+        reading = asyncio.create_task(client.context("a"))
+        while len(gateway.asked) < 2:
+            await look_again()
+        await client.close()
+        with pytest.raises(FramesUnacknowledgedError, match="The client was closed before") as caught:
+            await publishing
+        assert [frame.id for frame in caught.value.frames] == ["mine"]
+        with pytest.raises(GatewayUnavailableError, match="The client was closed before"):
+            await reading
+        with pytest.raises(RuntimeError, match="This client is closed"):
+            await client.publish("a", LLMRunFrame())
+
+    use([said], work)
 
 
 def lines_of(*pieces):

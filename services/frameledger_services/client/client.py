@@ -155,6 +155,8 @@ class Client(Conversations):
             # Each is some round trips, and neither needs the other.
             self._producer.begin(self._topic)
             await self._listen(within=min(within, LISTEN_SECONDS))
+            # It may have been closed meanwhile.
+            self._check_open()
         with self._publications.sending(publication), self._metrics.publishing():
             published = await self._publish(publication, within, traceparent)
             if wait:

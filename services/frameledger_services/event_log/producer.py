@@ -15,7 +15,7 @@ from frameledger_services.event_log import publish_errors
 from frameledger_services.event_log.broker import Broker, BrokerError, connect
 from frameledger_services.event_log.budget import Budget
 from frameledger_services.event_log.publish_batch import PublishBatch, failure_of
-from frameledger_services.event_log.sender import LARGEST, Sender
+from frameledger_services.event_log.sender import FLUSH_SECONDS, LARGEST, Sender
 from frameledger_services.event_log.topics import TopicDescription, home_partition, missing, unwritable
 from frameledger_services.settings import Settings
 from frameledger_services.transient import is_retriable
@@ -60,6 +60,12 @@ class Producer:
         self._ending: set[asyncio.Task[None]] = set()
         """Senders that were replaced, while they stop."""
 
+        self._publishing: set[asyncio.Timeout] = set()
+        """The deadlines of what is being published."""
+
+        self._is_closing = False
+        self._all_published = asyncio.Event()
+        self._all_published.set()
         self._budget = Budget(BYTES_ON_THE_WAY)
         self._topics = {topic.name: topic for topic in topics}
 
@@ -67,10 +73,24 @@ class Producer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Sends what is queued, for a few seconds at most."""
-        if self._beginning is not None:
-            self._beginning.cancel()
-            await asyncio.wait([self._beginning])
+        """Sends what is being published, for a few seconds at most; it ends as at its deadline then."""
+        self._is_closing = True
+        try:
+            if self._beginning is not None:
+                self._beginning.cancel()
+                await asyncio.wait([self._beginning])
+            latest = asyncio.get_running_loop().time() + FLUSH_SECONDS
+            for deadline in self._publishing:
+                # One that has passed is on its way out.
+                with suppress(RuntimeError):
+                    deadline.reschedule(min(latest, deadline.when() or latest))
+            await self._stop()
+            # Also what has not come as far as to have a sender: it would make one that nobody stops.
+            await self._all_published.wait()
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
         if self._sender is not None:
             await self._replace(self._sender)
         if self._ending:
@@ -101,10 +121,24 @@ class Producer:
 
     async def _published(self, topic: str, records: Sequence[Outgoing], within: float) -> PublishBatch:
         batch = PublishBatch(topic, records)
+        deadline = asyncio.timeout(within)
+        self._publishing.add(deadline)
+        self._all_published.clear()
+        try:
+            await self._publish_until(deadline, batch, within)
+        finally:
+            self._publishing.discard(deadline)
+            if not self._publishing:
+                self._all_published.set()
+        return batch
+
+    async def _publish_until(self, deadline: asyncio.Timeout, batch: PublishBatch, within: float) -> None:
+        topic, loop = batch.topic, asyncio.get_running_loop()
+        began = loop.time()
         last_error: BaseException | None = None
         try:
-            async with asyncio.timeout(within):
-                sender = await self._connected(topic) if records else None
+            async with deadline:
+                sender = await self._connected(topic) if batch.records else None
                 if sender is not None and batch.may_exceed_limit(self._topics[topic]):
                     await self._check_limit(sender, batch)
                 while pending := batch.pending:
@@ -117,12 +151,15 @@ class Producer:
                             raise
                         last_error = error
         except TimeoutError:
-            why = await self._why_pending(batch)
+            why: str | None = "The producer was closed meanwhile."
+            if self._is_closing:
+                within = min(within, round(loop.time() - began, 1))
+            else:
+                why = await self._why_pending(batch)
             known = self._topics.get(topic)
             raise publish_errors.unacknowledged(
                 topic, batch.places, within, last_error, why, None if known is None else known.partitions
             ) from last_error
-        return batch
 
     async def _send_all(self, batch: PublishBatch, pending: Sequence[int]) -> BaseException | None:
         """Send these records once, and enter their places. Returns an error if some have none yet."""

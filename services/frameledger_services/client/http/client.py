@@ -185,6 +185,7 @@ class HttpClient(Conversations):
             except NoSuchContextError:
                 return
             except GatewayUnavailableError as error:
+                self._check_open()
                 pause = max(backoff.next(), error.retry_after)
                 if after_version == before and _now() + pause >= deadline:
                     raise

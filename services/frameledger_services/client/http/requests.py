@@ -60,9 +60,11 @@ class Requests:
             raise SettingsError(["A token is ASCII; FRAMELEDGER_TOKEN is not."])
         self._headers = {"Authorization": f"Bearer {token.strip()}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     async def close(self) -> None:
-        """Close all connections; twice does nothing."""
+        """Close all connections; twice does nothing. A request that has no answer yet gets none."""
+        self._is_closed = True
         if self._session is not None:
             await self._session.close()
 
@@ -153,7 +155,10 @@ class Requests:
         self, method: str, context_id: str | None, path: str, *, silent: float, **request: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Yields a response whose body was not read yet. Raises `aiohttp.ClientError`, also if nothing comes for
-        `silent` seconds, and ValueError for what cannot be asked."""
+        `silent` seconds, `GatewayUnavailableError` if it was closed, and ValueError for what cannot be asked."""
+        if self._is_closed:
+            # aiohttp's own error is a RuntimeError, which says nothing of the frames of a request.
+            raise GatewayUnavailableError(f"The client was closed before {self.url} had answered.")
         if self._session is None:
             self._session = _session(self._address, self._headers)
         async with self._session.request(
