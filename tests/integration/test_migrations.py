@@ -20,8 +20,10 @@ from typer.testing import CliRunner
 
 from frameledger_services import database as connecting
 from frameledger_services import package_data
+from frameledger_services.audit import heads
 from frameledger_services.cli import migrate as migrate_command
 from frameledger_services.cli.audit import rebuild_work
+from frameledger_services.cli.transfer import export_work
 from frameledger_services.projector import service
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections, migration, schema
@@ -371,6 +373,23 @@ def test_limits_that_the_database_gives_sessions_are_lifted_for_those_that_work_
     shown_limits = asyncio.run(shown())
     assert {"statement_timeout", "idle_session_timeout"} <= shown_limits.keys()
     assert set(shown_limits.values()) == {limit}
+
+
+@pytest.mark.regression("fault 178")
+@pytest.mark.parametrize(
+    "opened",
+    [lambda settings: heads.snapshot(settings, "test"), export_work._reading],
+    ids=["a root or a proof", "an export"],
+)
+def test_limits_that_the_database_gives_sessions_stop_nothing_that_reads_all_of_it(limited_database, opened):
+    migration.migrate(limited_database)
+
+    async def shown():
+        async with opened(Settings(database_url=SecretStr(limited_database))) as connection:
+            cursor = await connection.execute(LIMITS, [list(connecting.UNLIMITED)])
+            return dict(await cursor.fetchall())
+
+    assert set(asyncio.run(shown()).values()) == {"0"}
 
 
 def test_the_command_says_what_it_did(empty_database):

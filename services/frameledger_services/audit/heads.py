@@ -71,7 +71,8 @@ async def snapshot(settings: Settings, name: str) -> AsyncIterator[Connection]:
     Raises `DatabaseError`, and `SchemaError` for a database of another release.
     """
     try:
-        async with await connections.connect(settings, name) as connection, connection.transaction():
+        connected = await connections.connect(settings, name, session=connections.LONG_SESSION)
+        async with connected as connection, connection.transaction():
             yield connection
     except psycopg.Error as error:
         raise connections.failure("The database did not answer", error) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
@@ -26,6 +26,9 @@ READ_SECONDS = 30.0
 SESSION = {"jit": "off"}
 """Settings of the sessions. What is read takes some milliseconds, and compiling a statement takes hundreds; PostgreSQL
 would do it for one whose costs it guesses too high, such as that for many followers, at each tick."""
+
+LONG_SESSION = {**SESSION, **database.UNLIMITED}
+"""Settings of a session that reads all conversations, or a whole one, as a root, a proof or an export does."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -167,11 +170,14 @@ class Connections:
 
 
 async def connect(
-    settings: Settings, name: str = "frameledger-client", role: Role = "frameledger_reader"
+    settings: Settings,
+    name: str = "frameledger-client",
+    role: Role = "frameledger_reader",
+    session: Mapping[str, str] = SESSION,
 ) -> Connection:
-    """Returns a read-only connection in autocommit to a database whose schema was checked. Raises psycopg's errors and
-    `schema.SchemaError`."""
-    connection = await database.connect(settings, name, SESSION, role=role)
+    """Returns a read-only connection in autocommit to a database whose schema was checked, with these settings of its
+    session. Raises psycopg's errors and `schema.SchemaError`."""
+    connection = await database.connect(settings, name, session, role=role)
     try:
         await schema.check(connection)
         await connection.set_read_only(True)

@@ -125,7 +125,8 @@ async def _each(
 @asynccontextmanager
 async def _reading(settings: Settings) -> AsyncIterator[Connection]:
     try:
-        async with await connections.connect(settings, "frameledger export") as connection:
+        session = connections.LONG_SESSION
+        async with await connections.connect(settings, "frameledger export", session=session) as connection:
             yield connection
     except psycopg.Error as error:
         raise connections.failure("The database could not be read", error) from error
