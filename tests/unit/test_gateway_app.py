@@ -226,6 +226,35 @@ def test_of_each_body_the_document_says_how_it_may_be_refused():
                 assert {"400", "408", "413", "415"} <= operation["responses"].keys(), path
 
 
+@pytest.mark.regression("gateway 105")
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("get", "/v1/contexts/{context_id}", {"If-None-Match"}),
+        ("head", "/v1/contexts/{context_id}", {"If-None-Match"}),
+        (
+            "post",
+            "/v1/contexts/{context_id}/frames",
+            {"Prefer", "If-Match", "Idempotency-Key", "Frameledger-Causation-Id", "traceparent"},
+        ),
+        ("post", "/v1/contexts/{context_id}/frames/outcomes", {"Prefer"}),
+        (
+            "post",
+            "/v1/contexts/{context_id}/calls/{call}/result",
+            {"Prefer", "Idempotency-Key", "traceparent"},
+        ),
+        ("get", "/v1/contexts/{context_id}/stream", {"Last-Event-ID"}),
+        ("post", "/v1/chat/completions", {"Frameledger-Context", "Idempotency-Key", "traceparent"}),
+        ("post", "/v1/responses", {"Frameledger-Context", "Idempotency-Key", "traceparent"}),
+        ("post", "/v1/ag-ui", {"traceparent"}),
+        ("get", "/v1/ag-ui/{context_id}", {"Last-Event-ID"}),
+    ],
+)
+def test_the_document_has_the_headers_that_a_route_reads(method, path, headers):
+    parameters = ask("/openapi.json").json()["paths"][path][method]["parameters"]
+    assert {one["name"] for one in parameters if one["in"] == "header"} == headers
+
+
 def test_every_type_of_frame_has_a_schema_which_the_document_leads_to():
     document = ask("/openapi.json").json()
     frame = document["components"]["schemas"]["Frame"]

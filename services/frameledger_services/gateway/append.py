@@ -150,7 +150,7 @@ HEADERS = (
         "1 to 255 characters. Frames without an `id` get one that follows from the key and their place, so that "
         "sending the same request again stores nothing twice; another frame at the same place is 422.",
     ),
-    parameters.header("traceparent", "The trace to which the frames belong (W3C Trace Context)."),
+    parameters.TRACE,
 )
 
 

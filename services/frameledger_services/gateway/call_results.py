@@ -51,6 +51,13 @@ KEY = parameters.header(
     "1 to 255 characters: one result is stored for each key. Without it, the same result can be sent again, too.",
 )
 
+WAIT = parameters.header(
+    "Prefer",
+    "How long to wait until the result is stored: `wait=10`, at most 10 seconds, and no more than the gateway's limit. "
+    "If it is not stored by then, the answer is `not-visible-yet`, and the same request can be sent again. Default: "
+    "`wait=5`.",
+)
+
 SETTLED = (
     "The result is stored and settles the call. The same request again is answered the same. With the `outcome` "
     "`ignored`, `reason` says why the model does not read it: `place_replaced`, the history was replaced since the "
@@ -83,7 +90,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             bound(_settle, dependencies),
             scope="append",
             summary="Answer a call that waits for a person or the client, or say what became of an ambiguous one.",
-            parameters=[parameters.CONTEXT, CALL, KEY],
+            parameters=[parameters.CONTEXT, CALL, KEY, WAIT, parameters.TRACE],
             body={
                 "required": True,
                 "content": {JSON: {"schema": RESULT, "example": {"result": {"approved": True}}}},

@@ -46,6 +46,11 @@ FORM = parameters.word(
 )
 
 
+KNOWN = parameters.header(
+    "If-None-Match",
+    "Entity tags (`ETag`) of contexts that the client has: 304 if the context has one of them.",
+)
+
 CONTEXT = {"$ref": "#/components/schemas/Context"}
 REQUEST_BODY = {
     "type": "object",
@@ -60,7 +65,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
 
     described: dict[str, Any] = {
         "scope": "read",
-        "parameters": [parameters.CONTEXT, VERSION, AT, FORM],
+        "parameters": [parameters.CONTEXT, VERSION, AT, FORM, KNOWN],
         "problems": ("bad-parameter", "no-such-context", "no-such-version", "no-such-form", "erased"),
     }
     return [

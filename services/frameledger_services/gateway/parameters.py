@@ -131,6 +131,9 @@ def header(name: str, description: str) -> Parameter[str]:
     return Parameter(name, {"type": "string"}, description, str, "header")
 
 
+TRACE = header("traceparent", "The trace to which the published frames belong (W3C Trace Context).")
+
+
 def read_text(text: str, most: int = 255) -> str:
     """Returns the text itself. Raises ValueError for an empty or too long one, and for what no database takes."""
     if not 0 < len(text) <= most or "\x00" in text:

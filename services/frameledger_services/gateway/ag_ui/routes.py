@@ -60,6 +60,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             runs.run,
             scope=("append", "read"),
             summary="AG-UI 1.0: say something in a conversation, and follow the run that answers.",
+            parameters=[parameters.TRACE],
             body={
                 "required": True,
                 "content": {

@@ -68,7 +68,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             operation="complete",
             scope=("append", "read"),
             summary="Chat completions, as of OpenAI's API: say something in a conversation, and receive the answer.",
-            parameters=[CONTEXT, KEY],
+            parameters=[CONTEXT, KEY, parameters.TRACE],
             body={
                 "required": True,
                 "content": {

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
+from frameledger_services.gateway import parameters
 from frameledger_services.gateway.access import policy
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import EVENT_STREAM, JSON
@@ -30,7 +31,7 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             operation="create_response",
             scope=("append", "read"),
             summary="Responses, as of OpenAI's API: say something in a conversation, or after a response.",
-            parameters=[CONTEXT, KEY],
+            parameters=[CONTEXT, KEY, parameters.TRACE],
             body={
                 "required": True,
                 "content": {
