@@ -218,6 +218,16 @@ def test_what_stands_in_a_path_of_the_document_is_a_parameter_of_it():
             assert described == set(re.findall(r"\{(.*?)\}", path)), path
 
 
+@pytest.mark.regression("gateway 106")
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("form", ["", "&form=openai"])
+def test_a_context_is_not_asked_for_at_two_moments(method, form):
+    answer = ask(f"/v1/contexts/a?version=1&at=2026-05-01T12:00:00Z{form}", method=method)
+    assert answer.status_code == 400
+    if method == "GET":
+        assert (answer.json()["param"], answer.json()["detail"]) == ("at", "at: not together with version.")
+
+
 @pytest.mark.regression("gateway 100")
 def test_of_each_body_the_document_says_how_it_may_be_refused():
     for path, operations in ask("/openapi.json").json()["paths"].items():

@@ -185,11 +185,15 @@ async def _head_of(dependencies: Dependencies, request: Request) -> ContextHead:
 
 
 def _wanted(request: Request, context_id: str) -> WantedContext:
-    return WantedContext(context_id, VERSION.of(request), AT.of(request))
+    """Raises `bad-parameter` for two moments: they may be different ones."""
+    version, time = VERSION.of(request), AT.of(request)
+    if version is not None and time is not None:
+        raise ProblemError("bad-parameter", f"{AT.name}: not together with {VERSION.name}.", param=AT.name)
+    return WantedContext(context_id, version, time)
 
 
 async def _as_request(request: Request, dependencies: Dependencies, context_id: str, form: str) -> Response:
-    head = await head_of(dependencies, context_id, version=VERSION.of(request), time=AT.of(request))
+    head = await _head_of(dependencies, request)
     stored = await dependencies.database.read(stored_contexts.context, context_id, head.version)
 
     def rendered() -> bytes:
