@@ -22,7 +22,7 @@ PARTITIONS = 4
 TOPIC = "llm.frames"
 HOME = partition_for(b"ctx", PARTITIONS)
 VALUE = b'{"type":"LLMRunFrame"}'
-NOTHING_KNOWN = Unstored(False, False, False, False, 0)
+NOTHING_KNOWN = Unstored(False, False, False, False)
 
 
 def record(offset, **changes):
@@ -80,11 +80,15 @@ def compared(monkeypatch, rows, records, known=NOTHING_KNOWN, context_ids=None, 
     async def unstored(*_):
         return known
 
+    async def version_before(*_):
+        return 6
+
     async def beginnings(*_):
         return {"ctx": BEGINS}
 
     monkeypatch.setattr(erasures, "beginnings", beginnings)
     monkeypatch.setattr(logged_frames, "unstored", unstored)
+    monkeypatch.setattr(logged_frames, "version_before", version_before)
     part = log_comparison._Part(HOME, 0, 100, 1, [OffsetRange(HOME, 1, 0, 100)])
     done = ComparedWithLog()
     comparing = log_comparison._Partition(None, Log(first), TOPIC, part, PARTITIONS, context_ids, done)
@@ -136,26 +140,25 @@ def test_a_frame_whose_record_expired_since_the_comparison_began_is_no_differenc
 
 
 def test_a_record_without_a_frame_is_named_by_the_version_that_it_would_have(monkeypatch):
-    known = Unstored(False, False, False, False, 6)
-    assert compared(monkeypatch, [], [record(3)], known) == (0, [(7, "row")])
-    assert compared(monkeypatch, [], [record(3)], known, {"other"}) == (0, [])
+    assert compared(monkeypatch, [], [record(3)]) == (0, [(7, "row")])
+    assert compared(monkeypatch, [], [record(3)], context_ids={"other"}) == (0, [])
 
 
 @pytest.mark.parametrize(
     ("known", "changes"),
     [
-        (Unstored(True, False, False, False, 1), {}),
-        (Unstored(False, True, False, False, 1), {"value": b"no frame"}),
-        (Unstored(False, False, True, True, 0), {}),
+        (Unstored(True, False, False, False), {}),
+        (Unstored(False, True, False, False), {"value": b"no frame"}),
+        (Unstored(False, False, True, True), {}),
         (
-            Unstored(False, False, False, True, 0),
+            Unstored(False, False, False, True),
             {"value": b'{"type":"LLMTextFrame","text":"a","run_id":"r"}'},
         ),
         (
-            Unstored(False, False, False, True, 0),
+            Unstored(False, False, False, True),
             {"value": b'{"type":"LLMRunFrame","expected_version":3}'},
         ),
-        (Unstored(False, False, False, True, 0), {"value": b'{"type":"Wink","tool_call_id":"t"}'}),
+        (Unstored(False, False, False, True), {"value": b'{"type":"Wink","tool_call_id":"t"}'}),
         (NOTHING_KNOWN, {"key": b"from elsewhere"}),
     ],
 )
@@ -166,5 +169,5 @@ def test_a_record_that_has_a_reason_to_be_without_a_frame_is_no_difference(monke
 
 
 def test_a_frame_of_a_new_life_may_not_be_missing(monkeypatch):
-    known = Unstored(False, False, False, True, 0)
-    assert compared(monkeypatch, [], [record(3)], known) == (0, [(1, "row")])
+    known = Unstored(False, False, False, True)
+    assert compared(monkeypatch, [], [record(3)], known) == (0, [(7, "row")])

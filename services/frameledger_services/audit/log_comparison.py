@@ -244,9 +244,8 @@ class _Partition:
         if known.is_erased and isinstance(logged, LoggedFrame) and await self._may_be_late(logged):
             return
         where = f"{self._topic}/{record.partition} at {record.offset}"
-        self._result.of(context_id or "").add(
-            known.version_before + 1, "log", ROW, None, f"a frame is on the log, {where}"
-        )
+        before = await logged_frames.version_before(self._connection, place, context_id)
+        self._result.of(context_id or "").add(before + 1, "log", ROW, None, f"a frame is on the log, {where}")
 
     async def _may_be_late(self, logged: LoggedFrame) -> bool:
         """Whether the projector may have left a frame out, which lies behind the latest erasure of its conversation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -53,9 +54,6 @@ class Unstored:
 
     is_erased: bool
     """Its conversation was ever erased."""
-
-    version_before: int
-    """The newest version of its conversation that lies before it on the log; 0 for none."""
 
 
 async def frames(
@@ -108,48 +106,59 @@ async def unstored(
 ) -> Unstored:
     """Returns what the tables have of a record whose place, `place.first`, no frame is stored of."""
     async with connection.cursor(row_factory=class_row(Unstored)) as cursor:
-        await cursor.execute(
-            """
-            SELECT
-                EXISTS (
-                    SELECT FROM frames WHERE context_id = %(id)s AND frame_id = %(frame_id)s
-                    UNION ALL
-                    -- One that erased the conversation is in its receipt.
-                    SELECT FROM erasures WHERE context_id = %(id)s AND frame_id = %(frame_id)s
-                ) AS is_stored,
-                EXISTS (
-                    SELECT FROM rejected_frames
-                    WHERE topic = %(topic)s AND partition = %(partition)s AND "offset" = %(offset)s
-                        AND generation = %(generation)s
-                ) AS is_rejected,
-                EXISTS (
-                    SELECT FROM erasures
-                    WHERE context_id = %(id)s AND partition = %(partition)s
-                        AND (generation > %(generation)s OR generation = %(generation)s AND "offset" >= %(offset)s)
-                ) OR EXISTS (
-                    SELECT FROM erasures, json_to_recordset(erasures.places)
-                        AS erased (partition int, generation int, last_offset bigint)
-                    WHERE erasures.context_id = %(id)s AND erased.partition = %(partition)s
-                        AND (
-                            erased.generation > %(generation)s
-                            OR erased.generation = %(generation)s AND erased.last_offset >= %(offset)s
-                        )
-                ) AS is_erased_behind,
-                EXISTS (SELECT FROM erasures WHERE context_id = %(id)s) AS is_erased,
-                (
-                    SELECT coalesce(max(version), 0) FROM frames
-                    WHERE context_id = %(id)s AND partition = %(partition)s
-                        AND (generation < %(generation)s OR generation = %(generation)s AND "offset" < %(offset)s)
-                ) AS version_before
-            """,
-            {
-                "topic": topic,
-                "partition": place.partition,
-                "generation": place.generation,
-                "offset": place.first,
-                "id": context_id,
-                "frame_id": frame_id,
-            },
-        )
-        [counts] = await cursor.fetchall()
-        return counts
+        await cursor.execute(UNSTORED, _of(place, context_id) | {"topic": topic, "frame_id": frame_id})
+        [known] = await cursor.fetchall()
+        return known
+
+
+async def version_before(connection: Connection, place: OffsetRange, context_id: str | None) -> int:
+    """Returns the newest version of a conversation that lies before a place on the log; 0 for none. Reads the frames
+    behind that version."""
+    cursor = await connection.execute(_VERSION_BEFORE, _of(place, context_id))
+    [(version,)] = await cursor.fetchall()
+    return int(version)
+
+
+def _of(place: OffsetRange, context_id: str | None) -> dict[str, Any]:
+    return {
+        "partition": place.partition,
+        "generation": place.generation,
+        "offset": place.first,
+        "id": context_id,
+    }
+
+
+UNSTORED = """
+    SELECT
+        EXISTS (
+            SELECT FROM frames WHERE context_id = %(id)s AND frame_id = %(frame_id)s
+            UNION ALL
+            -- One that erased the conversation is in its receipt.
+            SELECT FROM erasures WHERE context_id = %(id)s AND frame_id = %(frame_id)s
+        ) AS is_stored,
+        EXISTS (
+            SELECT FROM rejected_frames
+            WHERE topic = %(topic)s AND partition = %(partition)s AND "offset" = %(offset)s
+                AND generation = %(generation)s
+        ) AS is_rejected,
+        EXISTS (
+            SELECT FROM erasures
+            WHERE context_id = %(id)s AND partition = %(partition)s
+                AND (generation > %(generation)s OR generation = %(generation)s AND "offset" >= %(offset)s)
+        ) OR EXISTS (
+            SELECT FROM erasures, json_to_recordset(erasures.places)
+                AS erased (partition int, generation int, last_offset bigint)
+            WHERE erasures.context_id = %(id)s AND erased.partition = %(partition)s
+                AND (
+                    erased.generation > %(generation)s
+                    OR erased.generation = %(generation)s AND erased.last_offset >= %(offset)s
+                )
+        ) AS is_erased_behind,
+        EXISTS (SELECT FROM erasures WHERE context_id = %(id)s) AS is_erased
+"""
+
+_VERSION_BEFORE = """
+    SELECT coalesce(max(version), 0) FROM frames
+    WHERE context_id = %(id)s AND partition = %(partition)s
+        AND (generation < %(generation)s OR generation = %(generation)s AND "offset" < %(offset)s)
+"""
