@@ -79,8 +79,13 @@ def is_locked(directory: Path) -> bool:
 
 
 def _notes() -> Path:
+    """Raises FileNotFoundError for a user without a home directory, as a number that no system knows is in a
+    container."""
     state = os.environ.get("XDG_STATE_HOME", "").strip() or "~/.local/state"
-    return Path(state).expanduser() / "frameledger" / "running"
+    try:
+        return Path(state).expanduser() / "frameledger" / "running"
+    except RuntimeError as error:
+        raise FileNotFoundError(str(error)) from error
 
 
 def _note(directory: Path) -> Path:

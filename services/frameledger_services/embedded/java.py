@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,8 +89,17 @@ def find_java(named: Path | None = None) -> Path:
 
 
 def default_cache() -> Path:
-    """Returns the cache of this user, which all data directories share."""
-    return platformdirs.user_cache_path("frameledger")
+    """Returns the cache of this user, which all data directories share. Raises `EmbeddedError` if the user has no home
+    directory, as a number that no system knows in a container."""
+    with suppress(RuntimeError):
+        cache = platformdirs.user_cache_path("frameledger")
+        # Releases of platformdirs that do not raise return a path that begins with "~".
+        if cache.is_absolute():
+            return cache
+    raise EmbeddedError(
+        "This user has no home directory to store the broker's jars in.",
+        "Set HOME, or set FRAMELEDGER_CACHE_DIR to a folder; 50 MB are needed.",
+    )
 
 
 def _packaged_java() -> Path | None:

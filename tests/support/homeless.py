@@ -1,0 +1,42 @@
+"""A user without a home directory asks: without HOME, and with a number that the system does not know."""
+
+from __future__ import annotations
+
+import os
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from tests.support.processes import preload
+
+from frameledger.errors import FrameledgerError
+from frameledger_services import access, data_directory
+from frameledger_services.embedded import java
+from frameledger_services.settings import Settings
+
+preload(__name__)
+
+UNKNOWN = 2_000_000_011
+
+
+def for_a_database(directory: Path, connection: Connection) -> None:
+    _become_homeless()
+    data_directory.remember(directory)
+    data_directory.forget(directory)
+    try:
+        access.database_address(Settings())
+    except FrameledgerError as error:
+        connection.send(str(error))
+
+
+def for_the_cache(connection: Connection) -> None:
+    _become_homeless()
+    try:
+        java.default_cache()
+    except FrameledgerError as error:
+        connection.send(str(error))
+
+
+def _become_homeless() -> None:
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        os.environ.pop(name, None)
+    os.setuid(UNKNOWN)
