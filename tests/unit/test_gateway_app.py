@@ -22,7 +22,7 @@ from frameledger_services.client import (
     NoSuchVersionError,
     SchemaError,
 )
-from frameledger_services.gateway import answers, contexts
+from frameledger_services.gateway import answers, contexts, frames
 from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.gateway.outages import EVERY_SECONDS, Outages
@@ -226,6 +226,18 @@ def test_a_context_is_not_asked_for_at_two_moments(method, form):
     assert answer.status_code == 400
     if method == "GET":
         assert (answer.json()["param"], answer.json()["detail"]) == ("at", "at: not together with version.")
+
+
+@pytest.mark.regression("gateway 107")
+def test_a_client_made_from_the_document_can_ask_for_several_frames():
+    parameters = ask("/openapi.json").json()["paths"]["/v1/contexts/{context_id}/frames"]["get"]["parameters"]
+    [schema] = [one["schema"] for one in parameters if one["name"] == "id"]
+    # In a query an array is one parameter for each of its values, unless the document says otherwise.
+    assert (schema["type"], schema["items"]["type"], schema["maxItems"]) == (
+        "array",
+        "string",
+        frames.MOST_IDS,
+    )
 
 
 @pytest.mark.regression("gateway 100")

@@ -46,6 +46,10 @@ def operations():
         ({"type": "string", "format": "date-time"}, "time such as `2026-05-01T12:00:00Z`"),
         ({"type": "string", "minLength": 1, "maxLength": 9}, "text of 1 to 9 characters"),
         ({"type": ["string", "null"]}, "string or null"),
+        (
+            {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 9}, "maxItems": 5},
+            "up to 5, each text of 1 to 9 characters",
+        ),
         ({"description": "The result."}, "any JSON"),
     ],
 )

@@ -53,6 +53,8 @@ def takes(schema: Mapping[str, Any]) -> str:
         case "string":
             longest = schema.get("maxLength")
             return "text" if longest is None else f"text of 1 to {longest} characters"
+        case "array" if most_items := schema.get("maxItems"):
+            return f"up to {most_items}, each {takes(schema['items'])}"
         case list():
             return " or ".join(kind)
     return "any JSON" if kind is None else str(kind)

@@ -45,7 +45,7 @@ OUTCOME = parameters.word(
     "outcome", "Only frames with this outcome.", "applied", "ignored", "unknown", "parked"
 )
 RUN = parameters.text("run_id", "Only frames that name this run.")
-ID = parameters.text("id", "Only the frame with this id. Can be repeated.")
+ID = parameters.repeated(parameters.text("id", "Only the frames with these ids: `id=a&id=b`."), MOST_IDS)
 FORMAT = parameters.word(
     "format",
     "`ndjson`: all frames as a file, one on each line, as with `Accept: application/x-ndjson`.",

@@ -174,6 +174,11 @@ def required(parameter: Parameter[_T], example: str | int) -> Parameter[_T]:
     return replace(parameter, is_required=True, example=example)
 
 
+def repeated(parameter: Parameter[_T], most: int) -> Parameter[_T]:
+    """Returns a parameter that may be given up to `most` times; it reads one of them."""
+    return replace(parameter, schema={"type": "array", "items": parameter.schema, "maxItems": most})
+
+
 def context_id(request: Request) -> str:
     """Returns the conversation that the path names. Raises `bad-parameter` for what is no id, and `NoSuchContextError`
     for one that the caller may not see: it is not there for it."""
