@@ -67,6 +67,30 @@ def test_frames_that_were_restored_are_told_also_if_the_rest_is_damaged(database
     assert outcome.restored == 2
 
 
+@pytest.mark.regression("fault 180")
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("type", "'LLMRunFrame'"),
+        ("run_id", "'another'"),
+        ("tool_call_id", "'another'"),
+        ("produced_at", "now()"),
+    ],
+)
+def test_a_column_of_frames_that_no_rebuild_replaces_is_no_success(database, column, value):
+    project(database, talk(said("one"), said("two")))
+    changed(database, f"UPDATE frames SET {column} = {value} WHERE version = 2")
+    for apply in (False, True):
+        done = rebuild_in(database, "ctx", apply=apply)
+        assert column in done.outcomes["ctx"].problem
+        assert (done.progress.failed_count, done.progress.rebuilt_count) == (1, 0)
+    changed(database, "UPDATE messages SET text = 'six' WHERE valid_from = 1")
+    done = rebuild_in(database, "ctx")
+    assert column in done.outcomes["ctx"].problem
+    assert (done.progress.failed_count, done.progress.rebuilt_count) == (1, 1)
+    assert rebuild_in(database, "ctx").progress.rebuilt_count == 0
+
+
 @pytest.mark.long
 def test_what_differs_is_told_and_replaced_once(database):
     project(database, histories_interleaved())

@@ -65,7 +65,7 @@ def test_what_cannot_be_folded_says_why(capsys):
 def test_the_summary_says_what_was_done_or_what_would_be():
     done = RebuildProgress(1, read_count=3, differ_count=1, failed_count=1, rebuilt_count=1)
     assert render_rebuild.summary(done, apply=True) == (
-        "3 conversations folded again: 1 differed, 1 could not be folded, 1 rebuilt."
+        "3 conversations folded again: 1 differed, 1 cannot be rebuilt completely, 1 rebuilt."
     )
     assert render_rebuild.summary(RebuildProgress(1, read_count=1, differ_count=1), apply=False) == (
         "1 conversation folded again: 1 differed. Nothing was changed; --apply replaces what differs."

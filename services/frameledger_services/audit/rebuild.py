@@ -15,7 +15,7 @@ from frameledger import stored
 from frameledger.errors import RefusedError
 from frameledger.ids import ContextId
 from frameledger_services import exception_groups, failpoints
-from frameledger_services.audit.differences import Differences
+from frameledger_services.audit.differences import Difference, Differences
 from frameledger_services.audit.restore import Restoring
 from frameledger_services.audit.verify import verify
 from frameledger_services.database_types import Connection
@@ -44,7 +44,7 @@ class RebuildOutcome:
     fold_version: int
     differences: Differences
     problem: str | None = None
-    """Why it cannot be folded again."""
+    """Why it cannot be folded again, or what a rebuild does not replace."""
 
     rebuilt: Rebuilt | None = None
     unsent: str | None = None
@@ -201,9 +201,11 @@ class _Page:
         [compared] = there
         differences = compared.differences
         outcome = replace(outcome, version=compared.version, differences=differences, restored=restored)
-        is_due = restored or differences.count or candidate.is_mixed or fold != stored.FOLD_VERSION
+        damage = _damage(differences)
+        is_to_replace = differences.count > sum(map(_is_damage, differences.kept))
+        is_due = restored or is_to_replace or candidate.is_mixed or fold != stored.FOLD_VERSION
         if not self._options.apply or not is_due:
-            return replace(outcome, problem=_damage(differences))
+            return replace(outcome, problem=damage)
         try:
             rebuilt = await self._rebuild(pair.writer, context_id)
         except (DamagedFramesError, UnfoldableFrameError, NewerHeadError) as error:
@@ -211,7 +213,7 @@ class _Page:
         if rebuilt is None:
             return None
         unsent = await publish_committed(pair.writer, rebuilt.outbox, self._send) if rebuilt.outbox else None
-        return replace(outcome, rebuilt=rebuilt, unsent=unsent)
+        return replace(outcome, problem=damage, rebuilt=rebuilt, unsent=unsent)
 
     async def _restore(self, connection: Connection, context_id: str) -> int:
         restoring = self._options.restoring
@@ -234,8 +236,13 @@ class _Page:
 
 
 def _damage(differences: Differences) -> str | None:
-    """Why a conversation cannot be rebuilt from its frames: what differs in them, but for outcomes."""
-    for difference in differences.in_order():
-        if difference.table == "frames" and difference.field in ("chain", "payload", "row"):
-            return f"its frames are damaged at version {difference.version}: the column {difference.field} differs"
+    """What differs in frames, which no rebuild replaces; None if nothing does."""
+    for one in filter(_is_damage, differences.in_order()):
+        if one.field in ("chain", "payload", "row"):
+            return f"its frames are damaged at version {one.version}: the column {one.field} differs"
+        return f"its frame of version {one.version} has another {one.field}, which no rebuild replaces"
     return None
+
+
+def _is_damage(difference: Difference) -> bool:
+    return difference.table == "frames" and difference.field not in ("outcome", "reason")

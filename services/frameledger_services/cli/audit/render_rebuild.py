@@ -56,7 +56,7 @@ def summary(progress: RebuildProgress, *, apply: bool) -> str:
     """Returns the summary of all conversations in one or two sentences."""
     line = f"{plural(progress.read_count, 'conversation')} folded again: {progress.differ_count:,} differed"
     if progress.failed_count:
-        line += f", {progress.failed_count:,} could not be folded"
+        line += f", {progress.failed_count:,} cannot be rebuilt completely"
     if apply:
         return f"{line}, {progress.rebuilt_count:,} rebuilt."
     return (
@@ -79,7 +79,8 @@ def _lines(outcome: RebuildOutcome) -> Iterator[str]:
     if outcome.restored:
         yield f"  {plural(outcome.restored, 'frame')} restored from the log"
     if outcome.problem is not None:
-        yield f"  not rebuilt: {one_line(outcome.problem)}"
+        what = "not rebuilt" if outcome.rebuilt is None else "not all of it"
+        yield f"  {what}: {one_line(outcome.problem)}"
     if outcome.rebuilt is not None:
         yield from (f"  now open: {one_line(str(one))}" for one in outcome.rebuilt.newly_open)
         yield from (f"  no longer open: {one_line(str(one))}" for one in outcome.rebuilt.over)
