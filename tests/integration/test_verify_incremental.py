@@ -304,9 +304,29 @@ def test_the_command_says_what_it_checked_and_what_differs(stored, command):
     assert "messages.role" in told.stdout.splitlines()[0]
     assert told.stdout.splitlines()[-1] == "1 differ."
     assert max(map(len, told.stdout.splitlines())) <= 100
+    assert told.stderr.startswith("`frameledger rebuild --context ID --apply` folds the frames")
     as_json = json.loads(command(stored, "--all", "--again", "--json").stdout)
     assert [one["context_id"] for one in as_json["different"]] == [DESK]
     assert as_json["different"][0]["differences"][0]["stored"] == "nobody"
+
+
+@pytest.mark.regression("fault 181")
+@pytest.mark.parametrize(
+    ("statement", "remedies"),
+    [
+        ("UPDATE runs SET status = 'failed' WHERE {} AND status = 'ended'", ["--context ID --apply"]),
+        ("DELETE FROM frames WHERE {} AND version = 3", ["--from kafka --context ID --apply"]),
+        ("UPDATE frames SET run_id = 'x' WHERE {} AND version = 3", ["backup"]),
+        ("UPDATE frames SET outcome = 'unknown' WHERE {} AND version = 3", ["--context ID --apply"]),
+    ],
+)
+def test_the_command_says_what_to_do_about_what_differs(stored, command, statement, remedies):
+    changed(stored, statement.format(f"context_id = '{DESK}'"))
+    told = command(stored, DESK)
+    assert told.exit_code == 1
+    lines = told.stderr.splitlines()
+    assert len(lines) == len(remedies)
+    assert all(remedy in line for remedy, line in zip(remedies, lines, strict=True))
 
 
 @pytest.mark.regression("journey 41")

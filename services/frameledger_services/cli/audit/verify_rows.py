@@ -79,6 +79,8 @@ def verify_rows(
     elif known or not missing:
         for line in _lines(summary):
             typer.echo(line)
+        for line in _remedies(summary):
+            typer.echo(line, err=True)
     if missing:
         output.fail(
             "\n".join(
@@ -133,6 +135,35 @@ def _lines(summary: _Summary) -> Iterator[str]:
         yield f"  erased  {len(summary.receipts):,} have a receipt; of {len(rowless):,} no row is left in any table"
     wrong = len(summary.differences)
     yield f"{wrong:,} differ." if wrong else "No difference."
+
+
+def _remedies(summary: _Summary) -> Iterator[str]:
+    """Yields what to do about the differences."""
+    is_folded = is_missing = is_changed = False
+    for differences in summary.differences.values():
+        lacks_frames = False
+        for one in differences.in_order():
+            if one.table not in ("frames", "log") or one.field in ("outcome", "reason"):
+                is_folded = True
+            elif one.field == ROW and one.stored is None:
+                is_missing = lacks_frames = True
+            elif not lacks_frames or (one.table, one.field) != ("frames", "payload"):
+                # Not that the one behind a missing frame cannot be folded.
+                is_changed = True
+    if is_folded:
+        yield (
+            "`frameledger rebuild --context ID --apply` folds the frames of a conversation again and replaces what "
+            "differs in the other tables."
+        )
+    if is_missing:
+        yield (
+            "`frameledger rebuild --from kafka --context ID --apply` restores missing frames, as far as Kafka has them."
+        )
+    if is_changed:
+        yield (
+            "What was changed in frames, no command changes back: `frameledger verify --from kafka` shows what Kafka "
+            "still has of it. Otherwise a backup may have it."
+        )
 
 
 def _as_json(summary: _Summary, missing: Sequence[str]) -> dict[str, Any]:
