@@ -10,6 +10,7 @@ from frameledger_services.event_log.topics import (
     DEFAULT_PARTITIONS,
     TopicDescription,
     TopicNames,
+    missing,
     problems,
     topic_specs,
     unreadable,
@@ -120,6 +121,16 @@ def test_a_topic_that_is_not_there_is_a_problem_with_its_remedy():
     assert problems(topics[:1], {}) == [
         "There is no topic llm.frames: make it with `frameledger topics --create`."
     ]
+
+
+@pytest.mark.regression("journey 115")
+def test_only_our_topics_are_made_with_our_command():
+    for topic in topic_specs(Settings(topic_prefix="staging.")):
+        assert missing(topic.name).endswith("make it with `frameledger topics --create`.")
+    # As by `replay --to`, with the id of a conversation in place of a topic.
+    assert missing("call-18") == (
+        "There is no topic call-18. `frameledger topics` lists those of this installation."
+    )
 
 
 @pytest.mark.parametrize(
