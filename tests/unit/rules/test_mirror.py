@@ -285,6 +285,9 @@ def test_what_is_said_for_a_mirror_of_an_erased_life_is_left_out():
     later = play(mirror("n"), by("m", append("late")), by("x", append("of nobody")), onto=again)
     assert [step and step.reason for step in later.steps[-2:]] == ["mirror_superseded", None]
     assert later.steps[-1] is None
+    # A frame that names the mirror of this life is of this life, whichever run it names.
+    assert play(tokens("late", run=1), onto=again).steps[-1] is None
+    assert play(by("m", *tokens("late", run=1)), onto=again).became == "run_over"
 
 
 @pytest.mark.rule("RA5.lives")
