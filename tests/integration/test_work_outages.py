@@ -194,7 +194,9 @@ def test_a_loop_that_is_blocked_for_very_long_is_taken_for_dead(office, monkeypa
             await office.until_finished(a="done")
 
     asyncio.run(scenario())
-    assert (attempts[:2], valid) == ([1, 2], [False])
+    # On a busy machine a lease this short may also end before its job begins, and its attempt with it.
+    first, second, *_ = attempts
+    assert (first < second, valid) == (True, [False])
 
 
 def test_a_claim_whose_answer_was_lost_is_released_and_done_as_the_next_attempt(office):
