@@ -268,6 +268,15 @@ def test_another_history_takes_the_place_of_the_old_one_as_far_as_it_differs(cas
     assert history.plan(held(*stored), sent) == Plan("replace", tuple(whole))
 
 
+@pytest.mark.regression("gateway 108")
+def test_other_words_in_the_place_of_an_answer_that_may_be_missing_are_an_edit():
+    for stored in ([HI, cut("Hel")], [HI, cut("Hel"), REPORT, said("It is held.")]):
+        sent = [HI, said("I am here."), MORE]
+        assert history.plan(held(*stored), sent) == Plan("replace", tuple(sent))
+        # Without any words it is an answer that the client does not have.
+        assert history.plan(held(*stored), [HI, MORE]) == Plan("append", (MORE,))
+
+
 @pytest.mark.parametrize(
     ("stored", "sent", "nothing"),
     [

@@ -12,10 +12,10 @@ beginning, and never as bytes:
    answer continues after each call, and the client received it as one. Unseen messages that the client sends between
    its words are matched one by one.
 4. When a background call reports after an answer has ended, the model may say more. No client was sent those words, so
-   they may be missing in what is sent.
+   they may be missing in what is sent. Other words in their place are an edit.
 5. An answer that was interrupted, or that failed, may be cut at different places in what is stored and in what is
-   sent: one text may be the beginning of the other, or be missing. Of an answer that was completed, a shorter text is
-   an edit.
+   sent: one text may be the beginning of the other, or be missing. Other words in its place are an edit; of an answer
+   that was completed, a shorter text is one, too.
 6. System and developer messages at the head of what is sent are the instruction. If they are not those at the head of
    what is stored, the instruction has changed.
 
@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Literal
 
 from frameledger_services.gateway.openai import assistant_words, seen_messages
@@ -73,6 +74,11 @@ def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> b
     )
 
 
+def _has_words(turns: Sequence[Turn]) -> bool:
+    """Returns whether the assistant says something before the next user."""
+    return any(turn.kind == "assistant" for turn in takewhile(lambda turn: turn.kind != "user", turns))
+
+
 @dataclass(slots=True)
 class _Comparison:
     """The comparison from the beginning; `at` and `turn` are how far it has come in what is held and sent."""
@@ -100,8 +106,9 @@ class _Comparison:
         self._instruction()
         while self.turn < len(self.turns) and self._step():
             self.turn += 1
-        rest = [message for turn in self.turns[self.turn :] for message in turn.messages]
-        behind = self.said_words.behind_unsent(self.at) if rest else self.at
+        left = self.turns[self.turn :]
+        rest = [message for turn in left for message in turn.messages]
+        behind = self.at if not left or _has_words(left) else self.said_words.behind_unsent(self.at)
         if self.head is None and not any(is_seen(one.message) for one in self.held[behind:]):
             return Plan("append", tuple(rest))
         begin = 0 if self.head is None else self._end_of_head()
