@@ -269,12 +269,16 @@ def test_another_history_takes_the_place_of_the_old_one_as_far_as_it_differs(cas
 
 
 @pytest.mark.regression("gateway 108")
-def test_other_words_in_the_place_of_an_answer_that_may_be_missing_are_an_edit():
-    for stored in ([HI, cut("Hel")], [HI, cut("Hel"), REPORT, said("It is held.")]):
-        sent = [HI, said("I am here."), MORE]
-        assert history.plan(held(*stored), sent) == Plan("replace", tuple(sent))
-        # Without any words it is an answer that the client does not have.
-        assert history.plan(held(*stored), [HI, MORE]) == Plan("append", (MORE,))
+def test_what_a_client_says_in_the_place_of_a_missing_answer_is_recognised_when_it_comes_again():
+    sorry, one = said("It failed."), said("Held. I ask.")
+    # Behind the report the appended words would be taken for those that the client does not have.
+    stored = held(HI, cut("I ask."), REPORT, said("Held."))
+    assert history.plan(stored, [HI, one, MORE]) == Plan("replace", (HI, one, MORE))
+    assert history.plan(held(HI, one, MORE), [HI, one, MORE]) == Plan("append", ())
+    # What functions said stays where the words can be appended.
+    stored = held(HI, CALL, RESULT, cut("Hel"))
+    assert history.plan(stored, [HI, sorry, MORE]) == Plan("append", (sorry, MORE))
+    assert history.plan([*stored, *held(sorry, MORE)], [HI, sorry, MORE]) == Plan("append", ())
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ beginning, and never as bytes:
    answer continues after each call, and the client received it as one. Unseen messages that the client sends between
    its words are matched one by one.
 4. When a background call reports after an answer has ended, the model may say more. No client was sent those words, so
-   they may be missing in what is sent. Other words in their place are an edit.
+   they may be missing in what is sent.
 5. An answer that was interrupted, or that failed, may be cut at different places in what is stored and in what is
-   sent: one text may be the beginning of the other, or be missing. Other words in its place are an edit; of an answer
-   that was completed, a shorter text is one, too.
+   sent: one text may be the beginning of the other, or be missing. Of an answer that was completed, a shorter text is
+   an edit. What a client says in the place of one that is missing, such as what went wrong, is appended, unless the
+   same history would not be recognised the next time: then it is an edit, too.
 6. System and developer messages at the head of what is sent are the instruction. If they are not those at the head of
    what is stored, the instruction has changed.
 
@@ -29,13 +30,20 @@ functions said before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Literal
 
 from frameledger_services.gateway.openai import assistant_words, seen_messages
 from frameledger_services.gateway.openai.assistant_words import SaidWords
-from frameledger_services.gateway.openai.seen_messages import JsonObject, Turn, is_seen, key, text_of
+from frameledger_services.gateway.openai.seen_messages import (
+    JsonObject,
+    Turn,
+    is_seen,
+    key,
+    squeezed,
+    text_of,
+)
 
 INSTRUCTIONS = ("system", "developer")
 
@@ -74,11 +82,6 @@ def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> b
     )
 
 
-def _has_words(turns: Sequence[Turn]) -> bool:
-    """Returns whether the assistant says something before the next user."""
-    return any(turn.kind == "assistant" for turn in takewhile(lambda turn: turn.kind != "user", turns))
-
-
 @dataclass(slots=True)
 class _Comparison:
     """The comparison from the beginning; `at` and `turn` are how far it has come in what is held and sent."""
@@ -108,12 +111,28 @@ class _Comparison:
             self.turn += 1
         left = self.turns[self.turn :]
         rest = [message for turn in left for message in turn.messages]
-        behind = self.at if not left or _has_words(left) else self.said_words.behind_unsent(self.at)
+        behind = self.said_words.behind_unsent(self.at) if left and self._may_append(left) else self.at
         if self.head is None and not any(is_seen(one.message) for one in self.held[behind:]):
             return Plan("append", tuple(rest))
         begin = 0 if self.head is None else self._end_of_head()
         remaining = (self.changed.get(i, self.held[i].message) for i in range(begin, max(begin, self.kept)))
         return Plan("replace", (*(self.head or ()), *(one for one in remaining if one is not None), *rest))
+
+    def _may_append(self, turns: Sequence[Turn]) -> bool:
+        """Returns whether words that these turns begin with, behind words that the client does not have, would be
+        recognised if they were sent again."""
+        of_assistant = [
+            message
+            for turn in takewhile(lambda turn: turn.kind != "user", turns)
+            if turn.kind == "assistant"
+            for message in turn.messages
+        ]
+        words = self.said_words.region(self.at)
+        if not of_assistant or not words:
+            return True
+        texts = [text_of(message) for message in of_assistant]
+        new = [replace(words[-1], text=squeezed(text), is_cut=False) for text in texts]
+        return assistant_words.cuts([*words, *new], "\n".join(texts)) is not None
 
     def _instruction(self) -> None:
         if not self.held:
