@@ -90,7 +90,13 @@ async def _run(recording, bot, play):
 def test_a_broker_that_stays_away_costs_the_pipeline_nothing_but_five_seconds_at_its_end(monkeypatch):
     monkeypatch.setattr("frameledger_services.pipecat.observer.FLUSH_SECONDS", 0.05)
     recording, bot = Recording(broker=AwayBroker(), strict=True), Bot([Answer(["Yes."])])
-    asyncio.run(asyncio.wait_for(_run(recording, bot, one_talk), IN_PROCESS))
+
+    async def play(bot):
+        await one_talk(bot)
+        # On a busy machine the thread may not have tried yet.
+        await until(lambda: recording.observer._outbox.why is not None)
+
+    asyncio.run(asyncio.wait_for(_run(recording, bot, play), IN_PROCESS))
     assert len(bot.context.messages) == 4
     assert recording.observer.lost["unpublished"] > 10
     with pytest.raises(FramesLostError, match="unpublished") as lost:
