@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import subprocess
 import sys
 import threading
@@ -423,6 +424,25 @@ def test_why_spans_are_lost_is_logged_once(monkeypatch, caplog, endpoint, reason
     [logged] = [record.frameledger for record in caplog.records]
     assert (logged["event"], logged["lost"]) == ("telemetry.not_exported", 1)
     assert reason in logged["reason"]
+
+
+@pytest.mark.regression("fault 195")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Max retries exceeded with url: /SECRET/v1/traces?key=SECRET (Caused by NewConnectionError)",
+        "No connection adapters were found for 'user:SECRET@127.0.0.1:4318'",
+        "Invalid URL 'http://user:SECRET@host:4318': it has a port",
+    ],
+)
+def test_why_spans_are_lost_says_no_key_of_a_collector(said):
+    complaints = exporting.Complaints()
+    complaints.handle(logging.makeLogRecord({"msg": "Failed: %s", "args": (said,)}))
+    kept = complaints.take() or ""
+    assert kept.startswith("Failed: ")
+    assert "SECRET" not in kept
+    assert said.split()[0] in kept
+    assert complaints.take() is None
 
 
 @pytest.mark.parametrize(("said", "most"), [("", 2048), ("many", 2048), ("0", 2048), ("64", 64)])

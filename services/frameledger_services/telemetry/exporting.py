@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from frameledger_services import logs
 from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
+from frameledger_services.url_masking import HIDDEN
 
 LARGEST_BATCH = 512
 """Maximum spans in one export: OpenTelemetry's default."""
@@ -25,9 +27,13 @@ OF_SPANS = "opentelemetry.sdk._shared_internal"
 """OpenTelemetry's logger of each dropped span."""
 
 MOST_COMPLAINTS = 2
-"""The last of them may only say that it was tried often enough, and the one before it why each time failed."""
+"""The last of them may only say that it was tried often enough, and the one before it why each time failed, if the
+exporter's timeout left time for several."""
 
 MOST_CHARACTERS = 500
+
+_ADDRESS = re.compile(r"\S*[/?@]\S*")
+"""What may be a URL or a part of one: those of collectors may have a key in any place."""
 
 _log = logs.get_logger("telemetry")
 
@@ -44,19 +50,23 @@ def processor(metrics: Metrics, most_waiting: int) -> CountedProcessor:
 
 
 class Complaints(logging.Handler):
-    """What OpenTelemetry logs of batches that are not exported, kept for our own line."""
+    """What OpenTelemetry logs of batches that are not exported, kept for our own line without addresses."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._last = deque[str](maxlen=MOST_COMPLAINTS)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._last.append(record.getMessage()[:MOST_CHARACTERS])
+        self._last.append(_ADDRESS.sub(HIDDEN, record.getMessage())[:MOST_CHARACTERS])
 
     def take(self) -> str | None:
         """Returns what was said since the last call; None if nothing was."""
-        said = " ".join(self._last)
-        self._last.clear()
+        self.acquire()
+        try:
+            said = " ".join(self._last)
+            self._last.clear()
+        finally:
+            self.release()
         return said or None
 
 
