@@ -318,6 +318,11 @@ def test_the_command_says_what_it_checked_and_what_differs(stored, command):
         ("DELETE FROM frames WHERE {} AND version = 3", ["--from kafka --context ID --apply"]),
         ("UPDATE frames SET run_id = 'x' WHERE {} AND version = 3", ["backup"]),
         ("UPDATE frames SET outcome = 'unknown' WHERE {} AND version = 3", ["--context ID --apply"]),
+        pytest.param(
+            "DELETE FROM contexts WHERE {}",
+            ["Rows without a row of `contexts`"],
+            marks=pytest.mark.regression("fault 196"),
+        ),
     ],
 )
 def test_the_command_says_what_to_do_about_what_differs(stored, command, statement, remedies):

@@ -28,6 +28,12 @@ class Difference:
     stored: object
     expected: object
 
+    @property
+    def is_of_a_frame(self) -> bool:
+        """Whether it is in what a rebuild reads, and so does not replace: frames, but for what the fold says of
+        them."""
+        return self.table == "frames" and self.field not in ("outcome", "reason")
+
 
 @dataclass(slots=True)
 class Differences:

@@ -15,7 +15,7 @@ from frameledger import stored
 from frameledger.errors import RefusedError
 from frameledger.ids import ContextId
 from frameledger_services import exception_groups, failpoints
-from frameledger_services.audit.differences import Difference, Differences
+from frameledger_services.audit.differences import Differences
 from frameledger_services.audit.restore import Restoring
 from frameledger_services.audit.verify import verify
 from frameledger_services.database_types import Connection
@@ -202,7 +202,7 @@ class _Page:
         differences = compared.differences
         outcome = replace(outcome, version=compared.version, differences=differences, restored=restored)
         damage = _damage(differences)
-        is_to_replace = differences.count > sum(map(_is_damage, differences.kept))
+        is_to_replace = differences.count > sum(one.is_of_a_frame for one in differences.kept)
         is_due = restored or is_to_replace or candidate.is_mixed or fold != stored.FOLD_VERSION
         if not self._options.apply or not is_due:
             return replace(outcome, problem=damage)
@@ -237,12 +237,10 @@ class _Page:
 
 def _damage(differences: Differences) -> str | None:
     """What differs in frames, which no rebuild replaces; None if nothing does."""
-    for one in filter(_is_damage, differences.in_order()):
+    for one in differences.in_order():
+        if not one.is_of_a_frame:
+            continue
         if one.field in ("chain", "payload", "row"):
             return f"its frames are damaged at version {one.version}: the column {one.field} differs"
         return f"its frame of version {one.version} has another {one.field}, which no rebuild replaces"
     return None
-
-
-def _is_damage(difference: Difference) -> bool:
-    return difference.table == "frames" and difference.field not in ("outcome", "reason")

@@ -37,6 +37,8 @@ class _Summary:
     log: ComparedWithLog | None = None
     receipts: list[ErasureSummary] = field(default_factory=list)
     differences: dict[str, Differences] = field(default_factory=dict)
+    headless: set[str] = field(default_factory=set)
+    """The conversations that have rows, and none of `contexts`."""
 
     def add(self, conversation: Verified) -> None:
         self.conversations += 1
@@ -100,6 +102,7 @@ async def _beside(
         async with connected(settings) as connection, connection.transaction():
             summary.receipts = await leftovers.receipts(connection, context_ids)
             for left in await leftovers.without_head(connection, context_ids):
+                summary.headless.add(left.context_id)
                 differences = summary.differences.setdefault(left.context_id, Differences())
                 differences.add(left.version, left.name, ROW, f"{left.count:,} rows", None)
             if log:
@@ -139,14 +142,18 @@ def _lines(summary: _Summary) -> Iterator[str]:
 
 def _remedies(summary: _Summary) -> Iterator[str]:
     """Yields what to do about the differences."""
-    is_folded = is_missing = is_changed = False
-    for differences in summary.differences.values():
+    is_folded = is_missing = is_changed = is_lost = False
+    for context_id, differences in summary.differences.items():
+        if context_id in summary.headless:
+            continue
         lacks_frames = False
         for one in differences.in_order():
-            if one.table not in ("frames", "log") or one.field in ("outcome", "reason"):
+            if one.table != "log" and not one.is_of_a_frame:
                 is_folded = True
             elif one.field == ROW and one.stored is None:
                 is_missing = lacks_frames = True
+            elif one.table == "log" and one.field == ROW:
+                is_lost = True
             elif not lacks_frames or (one.table, one.field) != ("frames", "payload"):
                 # Not that the one behind a missing frame cannot be folded.
                 is_changed = True
@@ -159,10 +166,17 @@ def _remedies(summary: _Summary) -> Iterator[str]:
         yield (
             "`frameledger rebuild --from kafka --context ID --apply` restores missing frames, as far as Kafka has them."
         )
+    if is_lost:
+        yield "If Kafka lost the records of stored frames, `frameledger recover` shows it, and publishes them again."
     if is_changed:
         yield (
             "What was changed in frames, no command changes back: `frameledger verify --from kafka` shows what Kafka "
             "still has of it. Otherwise a backup may have it."
+        )
+    if summary.headless:
+        yield (
+            "Rows without a row of `contexts` no command replaces: a backup may have that row, and a database that "
+            "reads Kafka from its beginning has all of the conversation that Kafka still has."
         )
 
 
