@@ -30,20 +30,12 @@ functions said before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from dataclasses import dataclass, field
 from typing import Literal
 
 from frameledger_services.gateway.openai import assistant_words, seen_messages
 from frameledger_services.gateway.openai.assistant_words import SaidWords
-from frameledger_services.gateway.openai.seen_messages import (
-    JsonObject,
-    Turn,
-    is_seen,
-    key,
-    squeezed,
-    text_of,
-)
+from frameledger_services.gateway.openai.seen_messages import JsonObject, Turn, is_seen, key, text_of
 
 INSTRUCTIONS = ("system", "developer")
 
@@ -70,8 +62,7 @@ class Plan:
 
 def plan(held: Sequence[Held], sent: Sequence[JsonObject]) -> Plan:
     """Returns what is to be done so that the conversation is the one that was sent. See the module."""
-    said_words = SaidWords((one.message, one.is_cut) for one in held)
-    return _Comparison(held, said_words, seen_messages.turns(sent)).result()
+    return _comparison(held, seen_messages.turns(sent)).result()
 
 
 def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> bool:
@@ -80,6 +71,10 @@ def has_nothing_in_common(held: Sequence[Held], sent: Sequence[JsonObject]) -> b
     return bool(user_messages) and user_messages.isdisjoint(
         key(one) for one in sent if one.get("role") == "user"
     )
+
+
+def _comparison(held: Sequence[Held], turns: Sequence[Turn]) -> _Comparison:
+    return _Comparison(held, SaidWords((one.message, one.is_cut) for one in held), turns)
 
 
 @dataclass(slots=True)
@@ -106,33 +101,31 @@ class _Comparison:
     """The instruction, if it has changed."""
 
     def result(self) -> Plan:
-        self._instruction()
-        while self.turn < len(self.turns) and self._step():
-            self.turn += 1
-        left = self.turns[self.turn :]
-        rest = [message for turn in left for message in turn.messages]
-        behind = self.said_words.behind_unsent(self.at) if left and self._may_append(left) else self.at
-        if self.head is None and not any(is_seen(one.message) for one in self.held[behind:]):
+        self._match()
+        rest = [message for turn in self.turns[self.turn :] for message in turn.messages]
+        behind = self.said_words.behind_unsent(self.at) if rest else self.at
+        if behind > self.at and not self._is_recognised_with(rest):
+            behind = self.at
+        if self.head is None and not self._has_seen_behind(behind):
             return Plan("append", tuple(rest))
         begin = 0 if self.head is None else self._end_of_head()
         remaining = (self.changed.get(i, self.held[i].message) for i in range(begin, max(begin, self.kept)))
         return Plan("replace", (*(self.head or ()), *(one for one in remaining if one is not None), *rest))
 
-    def _may_append(self, turns: Sequence[Turn]) -> bool:
-        """Returns whether words that these turns begin with, behind words that the client does not have, would be
-        recognised if they were sent again."""
-        of_assistant = [
-            message
-            for turn in takewhile(lambda turn: turn.kind != "user", turns)
-            if turn.kind == "assistant"
-            for message in turn.messages
-        ]
-        words = self.said_words.region(self.at)
-        if not of_assistant or not words:
-            return True
-        texts = [text_of(message) for message in of_assistant]
-        new = [replace(words[-1], text=squeezed(text), is_cut=False) for text in texts]
-        return assistant_words.cuts([*words, *new], "\n".join(texts)) is not None
+    def _match(self) -> None:
+        """Match the turns, as far as they are held."""
+        self._instruction()
+        while self.turn < len(self.turns) and self._step():
+            self.turn += 1
+
+    def _has_seen_behind(self, place: int) -> bool:
+        return any(is_seen(one.message) for one in self.held[place:])
+
+    def _is_recognised_with(self, rest: Sequence[JsonObject]) -> bool:
+        """Returns whether nothing would be left to do if the rest was appended, and all of it sent again."""
+        later = _comparison([*self.held, *map(Held, rest)], self.turns)
+        later._match()
+        return later.turn == len(later.turns) and not later._has_seen_behind(later.at)
 
     def _instruction(self) -> None:
         if not self.held:
