@@ -60,10 +60,10 @@ def read(remembered: VerifiedUpTo, row: Mapping[str, Any]) -> Remembered | None:
         return None
     try:
         written = json.loads(remembered.head)
-        read = Remembered(_head(remembered, written), written["rebuilt"], written["row"])
+        known = Remembered(_head(remembered, written), written["rebuilt"], written["row"])
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
-    return read if read.rebuilt == row["rebuilt"] else None
+    return known if known.rebuilt == row["rebuilt"] else None
 
 
 def _head(remembered: VerifiedUpTo, head: Mapping[str, Any]) -> Head:

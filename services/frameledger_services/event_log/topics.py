@@ -159,10 +159,8 @@ def change(topic: str, name: str, value: str | int) -> str:
 def missing(name: str) -> str:
     """Returns what to say of a topic that does not exist. The command makes only topics with our names, whatever their
     prefix."""
-    own = TopicNames(prefix="")
-    if not name.endswith(
-        (own.frames, own.inference, own.function_calls, own.cancellations, own.roots, own.dead_letters)
-    ):
+    own = tuple(topic.name for topic in topic_specs(Settings(topic_prefix="")))
+    if not name.endswith(own):
         return f"There is no topic {name}. `frameledger topics` lists those of this installation."
     return f"There is no topic {name}: make it with `frameledger topics --create`."
 
