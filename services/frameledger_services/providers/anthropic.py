@@ -13,6 +13,10 @@ from frameledger_services.providers.loose_json import an_object
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.sdk import SdkLLMService
 
+_API_VERSION = "2023-06-01"
+"""The API's version that requests are written for. Later ones refuse some of them, such as any with a temperature, and
+the SDK names another one from its second on."""
+
 _BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _FILES_BETA = "files-api-2025-04-14"
 
@@ -42,4 +46,5 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
         # In a source; where it is something else, such as an argument of a call, the header does no harm.
         if b'"file_id":' in request.content:
             betas.append(_FILES_BETA)
-        return {"anthropic-beta": ",".join(betas)} if betas else {}
+        version = {"anthropic-version": _API_VERSION}
+        return version | ({"anthropic-beta": ",".join(betas)} if betas else {})

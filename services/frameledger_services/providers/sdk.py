@@ -104,8 +104,8 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
 
     @cached_property
     def _http(self) -> Any:
-        """The HTTP library that this SDK is built on: httpx, or from OpenAI's third on its successor, which has other
-        classes of the same names."""
+        """The HTTP library that this SDK is built on: httpx, or from OpenAI's third and Anthropic's first on its
+        successor, which has other classes of the same names."""
         client: type = self.sdk.DefaultAsyncHttpxClient
         [library] = {
             one.__module__.partition(".")[0] for one in client.__mro__ if one.__name__ == "AsyncClient"
