@@ -44,7 +44,8 @@ FOLD_VERSION = 12
 class StoredStateError(RefusedError, ValueError):
     """This release cannot continue from a stored state of a conversation.
 
-    Remedy: Use the release that wrote it or a newer one, or `frameledger rebuild`.
+    Remedy: Use the release that wrote it or a newer one, or `frameledger rebuild`. A projector parks the conversation,
+    unless a newer release wrote it: then also `frameledger unpark`.
     """
 
 

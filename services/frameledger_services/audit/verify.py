@@ -11,8 +11,6 @@ from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import psycopg
-
 from frameledger import stored
 from frameledger.ids import ContextId
 from frameledger_services.audit import remembered
@@ -78,11 +76,7 @@ async def verify(
     `verified` names nothing is read, except with `again`. With `any_fold` what an older fold made is compared, too;
     `unknown_again` as of `Refold`. Raises psycopg's errors.
     """
-    try:
-        return await _verify(connection, context_ids, again, any_fold, unknown_again)
-    except psycopg.DataError:
-        extreme_times.read_from(connection)
-        return await _verify(connection, context_ids, again, any_fold, unknown_again)
+    return await extreme_times.read(connection, _verify, context_ids, again, any_fold, unknown_again)
 
 
 async def _verify(

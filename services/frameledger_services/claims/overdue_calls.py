@@ -204,7 +204,7 @@ _HAD_ONE_AT = f"""
 
 def _overdue_since(timeout: str = "%(limit)s") -> str:
     """SQL: what began before this, with this timeout, is past its deadline and the grace after it."""
-    return f"{ago('grace')} - make_interval(secs => least({timeout}, {NEVER_SECONDS}))"
+    return f"{ago('grace')} - make_interval(secs => least(greatest({timeout}, 0), {NEVER_SECONDS}))"
 
 
 # It is read once, for all calls: to look through its queue for each call of a long one takes the square of its length.

@@ -100,7 +100,8 @@ class RebuildFold:
         if held.parked_version is not None:
             # What is parked is stored, and in none of the rows.
             head.version, head.chain = held.version, held.chain
-            head.started_at, head.last_at = head.started_at or held.started_at, held.last_at
+            if (times := await statements.times(self._connection, head.context_id)) is not None:
+                head.started_at, head.last_at = times
         head.counters.duplicates = held.duplicate_count
         head.rebuilt, head.stored, head.saved_version = held.rebuilt, True, None
         await write(self._connection, Rows(), [head], by_copy=False)

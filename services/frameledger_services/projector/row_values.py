@@ -20,6 +20,11 @@ def at(timestamp_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=min(max(timestamp_ms, _FIRST_MS), _LAST_MS))
 
 
+def is_storable(time: datetime) -> bool:
+    """Whether every session can read this time, in its own time zone."""
+    return _FIRST <= time <= _LAST
+
+
 def time_of(written: object) -> datetime | None:
     """Parse a time of a publisher. Returns None for text that is not a time, a time without an offset, and one
     before `_FIRST` or after `_LAST`."""
@@ -27,7 +32,7 @@ def time_of(written: object) -> datetime | None:
         return None
     try:
         parsed = datetime.fromisoformat(written)
-        return parsed if parsed.tzinfo is not None and _FIRST <= parsed <= _LAST else None
+        return parsed if parsed.tzinfo is not None and is_storable(parsed) else None
     except (ValueError, OverflowError):
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -10,10 +11,13 @@ from frameledger import stored
 from frameledger.decoding import decode
 from frameledger.errors import RefusedError
 from frameledger.evolve import Step, evolve
-from frameledger.ids import ContextId
+from frameledger.evolve.state import State
+from frameledger.ids import ContextId, Version
+from frameledger.values import replace
 from frameledger_services.database_types import Connection
 from frameledger_services.projector.head import Counters, FoldedBy, Head
-from frameledger_services.store import erasures
+from frameledger_services.projector.row_values import is_storable
+from frameledger_services.store import erasures, extreme_times
 from frameledger_services.store import heads as statements
 from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.heads import StoredHead, Unfolded
@@ -29,23 +33,40 @@ async def load(
     """Returns the heads of these conversations, in one query; new heads for those that are not stored.
 
     Those that an older release folded, and that have at most `max_frames`, are rebuilt first. A conversation whose head
-    cannot be brought up to date is parked, and the others continue. Raises `NewerHeadError`.
+    is damaged, or cannot be brought up to date, is parked, and the others continue. Raises `NewerHeadError`.
     """
+    return await extreme_times.read(connection, _load, context_ids, rebuild, max_frames)
+
+
+async def _load(
+    connection: Connection,
+    context_ids: Sequence[ContextId],
+    rebuild: Callable[[ContextId], Awaitable[None]] | None,
+    max_frames: int,
+) -> dict[str, Head]:
     loaded = await statements.load(connection, context_ids)
     if rebuild is not None:
         loaded = await _with_older_rebuilt(connection, loaded, rebuild, max_frames)
-    beginnings = await erasures.beginnings(connection, [one for one in context_ids if one not in loaded])
     heads: dict[str, Head] = {}
-    for context_id in context_ids:
-        stored_head = loaded.get(context_id)
-        if stored_head is None:
-            heads[context_id] = head_after(context_id, beginnings.get(context_id))
-            continue
+    damaged: dict[str, stored.StoredStateError] = {}
+    for context_id, stored_head in loaded.items():
         try:
-            heads[context_id] = loaded_head(context_id, stored_head)
+            heads[context_id] = loaded_head(ContextId(context_id), stored_head)
         except RefoldError as behind:
             park(behind.head, str(behind))
             heads[context_id] = behind.head
+        except NewerHeadError:
+            raise
+        except stored.StoredStateError as error:
+            damaged[context_id] = error
+    others = [one for one in context_ids if one not in heads]
+    beginnings = await erasures.beginnings(connection, others)
+    for context_id in others:
+        head = head_after(context_id, beginnings.get(context_id))
+        if (error := damaged.get(context_id)) is not None:
+            head = _without_state(loaded[context_id].row, head)
+            park(head, f"{error}, then unpark it")
+        heads[context_id] = head
     anew = [one for one in loaded if heads[one].state.erased is not None]
     for begins in (await erasures.beginnings(connection, anew)).values():
         heads[begins.context_id].erased_at = begins.at
@@ -103,31 +124,17 @@ class RefoldError(RefusedError):
 def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
     """Returns a head with its stored state, and the frames after that folded in.
 
-    Raises `RefoldError` if a fold fails, and `NewerHeadError`.
+    Raises `RefoldError` if a fold fails, `NewerHeadError`, and `StoredStateError` for a state that cannot be read.
     """
     row = stored_head.row
-    counters: dict[str, Any] = {}
-    attributes: dict[str, Any] = {}
-    for column, path in statements.ATTRIBUTES.items():
-        of_counters, _, name = path.rpartition(".")
-        (counters if of_counters else attributes)[name] = row[column]
     if row["fold_version"] > stored.FOLD_VERSION:
         raise NewerHeadError(context_id, row["fold_version"])
+    head = _head(row, stored.load(row["state"].encode()))
     is_older = row["fold_version"] < stored.FOLD_VERSION
-    head = Head(
-        context_id,
-        stored.load(row["state"].encode()),
-        **attributes,
-        counters=Counters(**counters),
-        parked_version=row["parked_version"],
-        parked_error=row["parked_error"],
-        stored=True,
-        rebuilt=row["rebuilt"],
-        folded_by=_folded_by(row, is_older=is_older),
+    head.folded_by = _folded_by(row, is_older=is_older)
+    if is_older and head.parked_version is None:
         # An older release must not go on from a state that does not know the frames of this one.
-        saved_version=None if is_older and row["parked_version"] is None else row["state_version"],
-        state_bytes=len(row["state"]),
-    )
+        head.saved_version = None
     try:
         refold(head, stored_head.unfolded)
     except Exception as error:
@@ -141,14 +148,54 @@ def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
     return head
 
 
+def _without_state(row: Mapping[str, Any], beginning: Head) -> Head:
+    """Returns a head whose stored state cannot be read, and stays as it is, with a state that knows no more than where
+    the life began."""
+    return _head(row, replace(beginning.state, version=Version(row["state_version"])))
+
+
+def _head(row: Mapping[str, Any], state: State) -> Head:
+    counters: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
+    for column, path in statements.ATTRIBUTES.items():
+        of_counters, _, name = path.rpartition(".")
+        (counters if of_counters else attributes)[name] = row[column]
+    for name in ("started_at", "last_at"):
+        if not is_storable(attributes[name]):
+            # Written by hand. The next frame has a time of its own, and `frameledger rebuild` knows both.
+            attributes[name] = None
+    return Head(
+        ContextId(row["context_id"]),
+        state,
+        **attributes,
+        counters=Counters(**counters),
+        parked_version=row["parked_version"],
+        parked_error=row["parked_error"],
+        stored=True,
+        rebuilt=row["rebuilt"],
+        saved_version=row["state_version"],
+        state_bytes=len(row["state"]),
+    )
+
+
 def _folded_by(row: Mapping[str, Any], *, is_older: bool) -> FoldedBy | None:
-    ranges = None if row["folded_by"] is None else tuple((first, fold) for first, fold in row["folded_by"])
+    ranges = _ranges(row["folded_by"])
     if not is_older:
         return ranges
     # What the stored state does not know yet is folded again by this release.
     first = row["state_version"] + 1
     before = ranges or ((1, row["fold_version"]),)
     return (*(one for one in before if one[0] < first), (first, stored.FOLD_VERSION))
+
+
+def _ranges(folded_by: object) -> FoldedBy | None:
+    """Returns what `folded_by` says; None if that is nothing, or cannot be read, as what somebody wrote by hand."""
+    if not isinstance(folded_by, str):
+        return None
+    try:
+        return tuple((int(first), int(fold)) for first, fold in json.loads(folded_by))
+    except (RecursionError, TypeError, ValueError):
+        return None
 
 
 class NewerHeadError(stored.StoredStateError):

@@ -18,7 +18,7 @@ from frameledger_services.database_types import Connection
 from frameledger_services.missing_permission import Role
 from frameledger_services.settings import Settings
 from frameledger_services.settings_masking import without_password
-from frameledger_services.store import schema
+from frameledger_services.store import extreme_times, schema
 
 MOST = 4
 READ_SECONDS = 30.0
@@ -114,7 +114,7 @@ class Connections:
                     was_idle = bool(self._idle)
                     try:
                         async with self._connection() as connection:
-                            return await function(connection, *arguments, **options)
+                            return await extreme_times.read(connection, function, *arguments, **options)
                     except psycopg.OperationalError:
                         # An idle connection notices only now that the server was restarted or replaced, and the
                         # other idle ones are no better.

@@ -5,13 +5,17 @@ We write none; somebody may by hand. psycopg raises `DataError` for them, which 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from psycopg import DataError
 from psycopg.types.datetime import TimestamptzBinaryLoader, TimestamptzLoader
 
 from frameledger_services.database_types import Connection
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
@@ -33,7 +37,19 @@ class _Binary(TimestamptzBinaryLoader):
             return _FIRST if int.from_bytes(data, signed=True) < 0 else _LAST
 
 
-def read_from(connection: Connection) -> None:
-    """Read them from this connection from now on. Called again it changes nothing. Times take longer to read then."""
+async def read(
+    connection: Connection,
+    function: Callable[Concatenate[Connection, _P], Awaitable[_T]],
+    *arguments: _P.args,
+    **options: _P.kwargs,
+) -> _T:
+    """Returns what `function` reads with a connection; it is called again if there is such a time. From then on this
+    connection reads them, and all times take longer to read."""
+    try:
+        return await function(connection, *arguments, **options)
+    except DataError as error:
+        if error.sqlstate is not None:
+            raise
     connection.adapters.register_loader("timestamptz", _Text)
     connection.adapters.register_loader("timestamptz", _Binary)
+    return await function(connection, *arguments, **options)

@@ -32,7 +32,6 @@ _COLUMNS = (
     "parked_error",
     "fold_version",
     "rebuilt",
-    "folded_by",
     *ATTRIBUTES,
 )
 
@@ -61,7 +60,7 @@ async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, 
         return {}
     cursor = await connection.execute(
         f"""
-        SELECT {", ".join(_COLUMNS)}, state::text, EXISTS (
+        SELECT {", ".join(_COLUMNS)}, folded_by::text, state::text, EXISTS (
             SELECT FROM runs
             WHERE runs.context_id = contexts.context_id AND runs.run_id = contexts.open_run_id
                 AND runs.first_text_at IS NOT NULL
@@ -71,7 +70,7 @@ async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, 
         """,
         (list(context_ids),),
     )
-    names = (*_COLUMNS, "state", "open_run_has_text")
+    names = (*_COLUMNS, "folded_by", "state", "open_run_has_text")
     rows = [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
     behind = {row["context_id"] for row in rows if _is_behind(row)}
     unfolded = await _unfolded(connection, behind) if behind else {}

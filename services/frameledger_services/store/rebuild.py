@@ -18,8 +18,6 @@ class HeldHead:
 
     version: int
     parked_version: int | None
-    started_at: datetime
-    last_at: datetime
     chain: bytes
     duplicate_count: int
     fold_version: int
@@ -63,11 +61,24 @@ async def _head(connection: Connection, query: str, context_id: str) -> HeldHead
 
 _HEAD = """
     SELECT
-        version, parked_version, started_at, last_at, chain, duplicate_count, fold_version, rebuilt,
-        clock_timestamp() AS now
+        version, parked_version, chain, duplicate_count, fold_version, rebuilt, clock_timestamp() AS now
     FROM contexts
     WHERE context_id = %s
 """
+
+
+async def times(connection: Connection, context_id: str) -> tuple[datetime, datetime] | None:
+    """Returns when the oldest and the newest stored frame of a conversation were logged; None if it has none."""
+    cursor = await connection.execute(
+        """
+        SELECT oldest.logged_at, newest.logged_at
+        FROM
+            (SELECT logged_at FROM frames WHERE context_id = %(id)s ORDER BY version LIMIT 1) AS oldest,
+            (SELECT logged_at FROM frames WHERE context_id = %(id)s ORDER BY version DESC LIMIT 1) AS newest
+        """,
+        {"id": context_id},
+    )
+    return await cursor.fetchone()
 
 
 async def delete_rows(connection: Connection, context_id: str) -> None:
