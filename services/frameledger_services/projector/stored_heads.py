@@ -63,9 +63,9 @@ async def _load(
     beginnings = await erasures.beginnings(connection, others)
     for context_id in others:
         head = head_after(context_id, beginnings.get(context_id))
-        if (error := damaged.get(context_id)) is not None:
+        if (why := damaged.get(context_id)) is not None:
             head = _without_state(loaded[context_id].row, head)
-            park(head, f"{error}, then unpark it")
+            park(head, f"{why}, then unpark it")
         heads[context_id] = head
     anew = [one for one in loaded if heads[one].state.erased is not None]
     for begins in (await erasures.beginnings(connection, anew)).values():
