@@ -203,6 +203,29 @@ def test_what_a_server_said_before_it_left_is_read_and_then_the_loss_is_told():
     asyncio.run(life())
 
 
+@pytest.mark.regression("worker 151")
+@pytest.mark.parametrize(
+    "event", ["{no json", b"\xff", "[" * 100_000], ids=["no JSON", "no UTF-8", "too deep"]
+)
+def test_an_event_that_cannot_be_read_is_transient_trouble_of_the_provider(event):
+    async def says(connection):
+        await connection.recv()
+        await connection.send(event)
+        await connection.wait_closed()
+
+    async def life():
+        async with asyncio.timeout(IN_PROCESS), serve(says, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            service = Listening(address=f"ws://127.0.0.1:{port}")
+            with pytest.raises(errors.ProviderUnavailableError):
+                await service.run_inference(HELLO)
+            # It is not known where the next answer would begin on this connection.
+            assert not service._idle
+            await service.cleanup()
+
+    asyncio.run(life())
+
+
 def test_closing_the_service_ends_its_answers_at_once():
     async def test(server, service):
         answer = service.answer(service.request(HELLO))

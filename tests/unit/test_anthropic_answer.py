@@ -63,6 +63,22 @@ def ended_in_a_call(stop_reason, *pieces):
     )
 
 
+@pytest.mark.regression("worker 150")
+@pytest.mark.parametrize("arguments", [{"eur": 5}, '{"eur":5}'], ids=["object", "text"])
+def test_arguments_at_the_beginning_of_several_blocks_of_one_place_are_each_calls_own(arguments):
+    started, _ = answered(
+        *(
+            {
+                "type": "content_block_start",
+                "content_block": {"type": "tool_use", "id": call_id, "name": "pay", "input": arguments},
+            }
+            for call_id in ("toolu_1", "toolu_2")
+        ),
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+    )
+    assert [call.arguments for call in started.function_calls] == ['{"eur":5}'] * 2
+
+
 @pytest.mark.regression("worker 114")
 def test_a_call_without_arguments_is_whole_if_the_server_ends_with_a_word_of_its_own():
     announced, _ = ended_in_a_call("tool_calls")

@@ -86,6 +86,8 @@ class AnthropicAnswer:
                 yield self._thought_start()
                 yield LLMThoughtEndFrame(signature=block)
             case "tool_use":
+                # A server may give each block the same place.
+                self._take_input(place)
                 self._calls.add(
                     place, tool_call_id=text(block.get("id")), function_name=text(block.get("name"))
                 )
@@ -113,6 +115,13 @@ class AnthropicAnswer:
                     self._inputs.pop(place, None)
                     self._calls.add(place, arguments=piece)
 
+    def _take_input(self, place: int) -> None:
+        """Take the arguments that came with the beginning of the call at this place, if no others have come."""
+        if place in self._inputs:
+            arguments = self._inputs.pop(place)
+            # As text they are JSON already.
+            self._calls.add(place, arguments=text(arguments) or encoded(arguments).decode())
+
     def _end_thought(self, place: int) -> Iterator[AnyFrame]:
         if place in self._signatures:
             yield LLMThoughtEndFrame(signature=self._signatures.pop(place) or None)
@@ -121,8 +130,8 @@ class AnthropicAnswer:
         """The frames of the stream's end. Raises `ConnectionLostError` if no stop reason came."""
         if self.finish_reason is None:
             raise self._calls.broken_off(self._provider)
-        for place, arguments in self._inputs.items():
-            self._calls.add(place, arguments=encoded(arguments).decode())
+        for place in tuple(self._inputs):
+            self._take_input(place)
         reason = _FINISH.get(self.finish_reason)
         # A word of the server's own may be its end of a turn.
         calls = self._calls.whole(

@@ -25,9 +25,10 @@ from frameledger_services import logs
 from frameledger_services.providers.backoff import backoff
 from frameledger_services.providers.errors import (
     ConnectionLostError,
-    ProviderError,
+    ProviderUnavailableError,
     WebsocketReconnectedError,
 )
+from frameledger_services.providers.http_errors import MALFORMED
 from frameledger_services.providers.request import Request, encoded
 from frameledger_services.providers.service import LLMService, TAdapter
 
@@ -135,7 +136,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
     async def _ws_recv(self) -> Any:
         """Returns the next event, parsed. The caller stops at the last event of the exchange.
 
-        Raises the errors of `_ws_send`, and `ProviderError` for an event that is not JSON.
+        Raises the errors of `_ws_send`, and `ProviderUnavailableError` for an event that cannot be read.
         """
         try:
             event = await _connection(_slot.get()).recv()
@@ -143,8 +144,8 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
             await self._lost(error)
         try:
             return json.loads(event)
-        except ValueError:
-            raise ProviderError(f"{self.provider} sent an event that is not JSON.") from None
+        except MALFORMED:
+            raise ProviderUnavailableError(f"{self.provider} sent a malformed event.") from None
 
     async def _lost(self, error: ConnectionClosed) -> NoReturn:
         sentence = f"The connection to {self.provider} was lost: {error}."
