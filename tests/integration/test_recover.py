@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 
@@ -365,6 +366,29 @@ def test_the_look_reads_the_table_as_often_for_many_changed_partitions_as_for_on
     assert of_one == of_all == {"scans": 3, "rows": 3 * len(words)}
     _, happened = looked(road, run, 1)
     assert happened == dict.fromkeys(range(PARTITIONS), "lost_tail")
+
+
+@pytest.mark.long
+@pytest.mark.regression("fault 210")
+def test_records_that_expire_during_the_look_do_not_end_it(road, run, monkeypatch):
+    """The partitions are read one after another, and the retention of the topic goes on meanwhile."""
+    projected(road, [Raw(b"%d" % number, SAID % b"%d" % number) for number in range(40)])
+    with psycopg.connect(road.address) as connection:
+        connection.execute("UPDATE projections SET last_hash = 'x'")
+    read = reader.partition_records
+
+    async def read_behind_retention(settings, topic, partition, first, end):
+        await expire(road, partition, end - 1)
+        async with aclosing(read(settings, topic, partition, first, end)) as records:
+            async for record in records:
+                yield record
+
+    monkeypatch.setattr(comparison, "partition_records", read_behind_retention)
+    found, happened = looked(road, run, 1)
+    assert happened == dict.fromkeys(range(PARTITIONS), "lost_tail")
+    assert not any(part["to_put_back"] for part in found["partitions"]), (
+        "all have their last record in common"
+    )
 
 
 def scans_of_frames(one):

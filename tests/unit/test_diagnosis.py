@@ -109,6 +109,13 @@ async def each(some):
         yield one
 
 
+def common(stored, on_log, read_until, first=0):
+    async def first_offset():
+        return first
+
+    return asyncio.run(last_common_offset(each(stored), each(on_log), read_until, first_offset))
+
+
 UNTIL_9 = AT + timedelta(seconds=9)
 
 
@@ -136,7 +143,21 @@ UNTIL_9 = AT + timedelta(seconds=9)
     ],
 )
 def test_log_and_tables_are_of_one_mind_up_to_the_first_difference(stored, on_log, read_until, expected):
-    assert asyncio.run(last_common_offset(each(stored), each(on_log), read_until)) == expected
+    assert common(stored, on_log, read_until) == expected
+
+
+@pytest.mark.regression("fault 210")
+@pytest.mark.parametrize(
+    ("on_log", "first", "expected"),
+    [
+        ([record(4), record(5)], 4, 6),
+        ([record(0), record(1), record(4), record(5)], 4, 6),
+        ([record(0), record(1), record(5)], 4, 2),
+        ([record(4), record(5, b"other")], 4, 5),
+    ],
+)
+def test_records_that_expired_meanwhile_are_no_difference(on_log, first, expected):
+    assert common([kept(n) for n in range(10)], on_log, UNTIL_9, first) == expected
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2, 9])

@@ -19,13 +19,13 @@ from uuid import UUID
 
 from frameledger.chain import next_link
 from frameledger.ids import ContextId
-from frameledger.record import LoggedFrame, LogPosition, Record
+from frameledger.record import LoggedFrame, Record
 from frameledger.values import replace
 from frameledger_services import failpoints
 from frameledger_services.audit.erased_lives import Life
 from frameledger_services.database_types import Connection
 from frameledger_services.event_log.log_probe import LogProbe
-from frameledger_services.event_log.reader import records_between
+from frameledger_services.event_log.reader import partition_records
 from frameledger_services.event_log.topics import home_partition
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.decoded import decode_record
@@ -159,9 +159,7 @@ class Restoring:
             connection, self._topic, context_id, partition, first, end
         )
         seen: set[object] = set()
-        async with aclosing(
-            records_between(self._settings, LogPosition(self._topic, partition, first), end)
-        ) as records:
+        async with aclosing(partition_records(self._settings, self._topic, partition, first, end)) as records:
             async for record in records:
                 if record.key != key:
                     continue

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 
-from frameledger.record import LogPosition
 from frameledger_services.database_types import Connection
-from frameledger_services.event_log.reader import records_between
+from frameledger_services.event_log.log_probe import LogProbe
+from frameledger_services.event_log.reader import partition_records
 from frameledger_services.projector.log_check import LogState
 from frameledger_services.recovery.by_partition import ByPartition
 from frameledger_services.recovery.diagnosis import NO_END, last_common_offset
@@ -45,6 +46,7 @@ class ChangedPartition:
 async def last_common_offsets(
     settings: Settings,
     connection: Connection,
+    log: LogProbe,
     topic: str,
     changed: Sequence[ChangedPartition],
     is_same_topic: bool | None,
@@ -59,7 +61,7 @@ async def last_common_offsets(
     for look_back in (LOOK_BACK, NO_END):
         parts = [(one, first) for one in left if (first := max(one.log.first, one.end - look_back)) < one.end]
         if parts:
-            reached |= await _compared(settings, connection, topic, parts, is_same_topic)
+            reached |= await _compared(settings, connection, log, topic, parts, is_same_topic)
         left = [one for one, first in parts if one.partition not in reached and first > one.log.first]
     return reached
 
@@ -67,6 +69,7 @@ async def last_common_offsets(
 async def _compared(
     settings: Settings,
     connection: Connection,
+    log: LogProbe,
     topic: str,
     parts: Sequence[tuple[ChangedPartition, int]],
     is_same_topic: bool | None,
@@ -85,10 +88,16 @@ async def _compared(
             async with (
                 aclosing(in_turn.of(changed.partition)) as stored_frames,
                 aclosing(
-                    records_between(settings, LogPosition(topic, changed.partition, first), changed.end)
+                    partition_records(settings, topic, changed.partition, first, changed.end)
                 ) as records,
             ):
-                upto = await last_common_offset(stored_frames, records, read_until)
+                first_offset = partial(_first_offset, log, changed.partition)
+                upto = await last_common_offset(stored_frames, records, read_until, first_offset)
             if upto is not None:
                 reached[changed.partition] = upto
     return reached
+
+
+async def _first_offset(log: LogProbe, partition: int) -> int:
+    first, _ = await log.offsets(partition)
+    return first

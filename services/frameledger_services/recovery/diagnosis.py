@@ -6,7 +6,7 @@ which were not on disk yet; a topic can be deleted and created again; and record
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -63,18 +63,26 @@ def diagnose(
 
 
 async def last_common_offset(
-    stored_frames: AsyncIterator[FrameDigest], records: AsyncIterator[Record], read_until: datetime | None
+    stored_frames: AsyncIterator[FrameDigest],
+    records: AsyncIterator[Record],
+    read_until: datetime | None,
+    first_offset: Callable[[], Awaitable[int]],
 ) -> int | None:
     """Returns the offset up to which the log has what was stored, None if they have nothing in common. Both are given
     in the order of their offsets.
 
     `read_until` is the time of the last record that was stored, if the topic is the same: then times distinguish a
     record from a later one like it, and decide about records of which no frame is stored. None if the topic was created
-    again: its timestamps are those of copies.
+    again: its timestamps are those of copies. `first_offset` returns that of the log by now: of a frame before it the
+    record has expired, also since the comparison began.
     """
     reached = None
     next_stored = await anext(stored_frames, None)
     async for record in records:
+        if next_stored is not None and next_stored.offset < record.offset:
+            first = await first_offset()
+            while next_stored is not None and next_stored.offset < first:
+                next_stored = await anext(stored_frames, None)
         if next_stored is not None and next_stored.offset <= record.offset:
             if not _is(next_stored, record, read_until is not None):
                 return reached

@@ -91,12 +91,12 @@ async def examine(settings: Settings, connection: Connection) -> Examination:
         for partition in range(description.partitions):
             position = stored.get(partition) or StoredPosition(partition, 0, None, None, None)
             looks.append((position, await log_state(log, position)))
-    changed = [
-        ChangedPartition(position, log_now, spans(_of(receipts, position.partition), before.generation))
-        for position, log_now in looks
-        if is_same is False or symptom(position, log_now) in ("shorter", "another_record")
-    ]
-    reached = await last_common_offsets(settings, connection, name, changed, is_same)
+        changed = [
+            ChangedPartition(position, log_now, spans(_of(receipts, position.partition), before.generation))
+            for position, log_now in looks
+            if is_same is False or symptom(position, log_now) in ("shorter", "another_record")
+        ]
+        reached = await last_common_offsets(settings, connection, log, name, changed, is_same)
     findings = [
         diagnose(position, log_now, is_same_topic=is_same, common=reached.get(position.partition))
         for position, log_now in looks
