@@ -1,6 +1,7 @@
 """Verifying from the rows: what the projector wrote differs in nothing, and whatever is changed by hand is found."""
 
 import asyncio
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -248,6 +249,57 @@ def test_a_row_that_is_missing_or_too_many_is_found(histories, table):
         rows = [one for one in done.differences.kept if (one.table, one.field) == (table, "row")]
         assert rows
         assert not [one for one in rows if isinstance(one.expected, bytes)], "JSON is shown as text"
+
+
+ELSEWHERE = {
+    *(f"frames.{name}" for name in ("partition", "offset", "generation", "trace_id", "causation_id")),
+    "frames.recorded_at",
+    *(f"contexts.{name}" for name in ("duplicate_count", "rebuilt", "parked_at", "parked_error")),
+}
+"""Columns that do not follow from the bytes of frames. `infra/docs/how-to/prove.md` names them."""
+
+OTHER = {
+    "text": "coalesce({0}, '') || 'x'",
+    "uuid": "gen_random_uuid()",
+    "boolean": "NOT coalesce({0}, false)",
+    "bytea": "sha256({0})",
+    "json": "'7'",
+    "timestamp with time zone": "coalesce({0}, now()) + interval '1 hour'",
+}
+"""Another value of a column, by its type; for a number one that is greater."""
+
+
+@pytest.mark.regression("fault 211")
+@pytest.mark.parametrize(
+    "table", ["frames", "messages", "eras", "context_settings", "runs", "tool_calls", "contexts"]
+)
+def test_each_column_is_compared_or_named_by_the_page(histories, table):
+    """A change of it in the first row that has a value, and in the first that has none."""
+    missed, allowed = set(), set()
+    with psycopg.connect(histories) as connection:
+        columns = connection.execute(
+            "SELECT column_name::text, data_type FROM information_schema.columns "
+            "WHERE table_name = %s AND column_name <> 'context_id'",
+            (table,),
+        ).fetchall()
+    for name, kind in columns:
+        value = OTHER.get(kind, "coalesce({0}, 0) + 1").format(f'"{name}"')
+        for known in ("NOT NULL", "NULL"):
+            statement = f"""
+                UPDATE {table} SET "{name}" = {value}
+                WHERE ctid = (SELECT min(ctid) FROM {table} WHERE context_id = '{DESK}' AND "{name}" IS {known})
+            """
+            try:
+                [done] = tampered(histories, statement)
+            except (AssertionError, psycopg.IntegrityError, psycopg.DataError):
+                continue  # there is no such row, or the table refuses it
+            allowed.add(name)
+            if not done.differences.count:
+                missed.add(f"{table}.{name}")
+    assert len(allowed) >= len(columns) / 2
+    assert missed <= ELSEWHERE
+    page = (Path(__file__).parents[2] / "infra/docs/how-to/prove.md").read_text(encoding="utf-8")
+    assert all(f"`{one.partition('.')[2]}`" in page for one in ELSEWHERE)
 
 
 DEEP = "repeat('[', 3000) || repeat(']', 3000)"
