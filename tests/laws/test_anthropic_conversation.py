@@ -92,18 +92,53 @@ def settled(message):
     return {**message, "content": "done"}
 
 
+def an_answer_may_go_on(messages):
+    """Whether a call behind these messages is taken for one of the answer that they end with: it is a signed thought's,
+    and nothing but calls and results is behind that (`gathering`)."""
+    called = False
+    for message in reversed(messages):
+        if isinstance(message, LLMSpecificMessage):
+            return called and message.llm == "anthropic" and bool(message.message.get("signature"))
+        if message["role"] not in {"tool", "assistant"}:
+            return False
+        called = called or bool(message.get("tool_calls"))
+    return False
+
+
 @given(MESSAGES)
 def test_every_context_makes_a_request_that_the_api_takes(messages):
     keeps_the_rules(body(messages))
 
 
 @pytest.mark.regression("fault 97")
+@pytest.mark.regression("fault 197")
 @given(MESSAGES, st.lists(SPOKEN, max_size=6))
 @example([{"role": "tool", "tool_call_id": "x", "content": "a"}], [assistant(None, [call("x", "{}")])])
 @example(
     [{"role": "tool", "tool_call_id": "x", "content": [TEXT_PART]}], [assistant(None, [call("x", "{}")])]
 )
+@example(
+    [
+        thought("a", "c2ln"),
+        {"role": "tool", "tool_call_id": "x", "content": "a"},
+        assistant(None, [call("x", "{}")]),
+        {"role": "tool", "tool_call_id": "x", "content": "IN_PROGRESS"},
+        {"role": "user", "content": "a"},
+    ],
+    [],
+)
+@example(
+    [
+        thought("a", "c2ln"),
+        assistant(None, [call("x", "{}")]),
+        {"role": "tool", "tool_call_id": "x", "content": "a"},
+    ],
+    [assistant(None, [call("y", "{}")])],
+)
 def test_what_is_marked_as_stable_stands_in_the_next_request_as_well(messages, more):
+    """Unless a client goes on with an answer that has a thought and results by then."""
+    if an_answer_may_go_on(messages):
+        more = [{"role": "user", "content": "over"}, *more]
     before, marked = blocks(messages)
     after, _ = blocks([*map(settled, messages), *more])
     assert after[:marked] == before[:marked]

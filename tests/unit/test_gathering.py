@@ -8,8 +8,11 @@ from tests.contracts.anthropic_rules import keeps_the_rules
 from frameledger import async_tool_messages
 from frameledger.context import LLMContext, LLMSpecificMessage
 from frameledger_services.providers.anthropic import AnthropicLLMService
+from frameledger_services.providers.anthropic_adapter import AnthropicLLMAdapter
 from frameledger_services.providers.gathering import gathered
 from frameledger_services.providers.openai import OpenAILLMService
+from frameledger_services.providers.openai_adapter import OpenAILLMAdapter
+from frameledger_services.providers.pairing import STRAY_RESULT, matched, paired
 
 
 def call(*ids, content=None):
@@ -127,6 +130,39 @@ def test_nothing_given_is_changed_and_gathering_again_changes_nothing_more():
     once = told(*messages)
     assert messages == before
     assert told(*once) == once
+
+
+@pytest.mark.regression("fault 197")
+@pytest.mark.parametrize(
+    ("adapter", "first", "of"),
+    [
+        (AnthropicLLMAdapter(), thought(), (None, None, None, None)),
+        (OpenAILLMAdapter(), bot("I look."), ("run 1", None, "run 1", None)),
+    ],
+    ids=["behind-a-thought", "of-a-known-answer"],
+)
+def test_a_call_that_moves_up_keeps_its_answer(adapter, first, of):
+    """A result of its id, which stood before it and is nobody's, does not take the place of the real one."""
+    messages = [first, result("x", "nobody's"), call("x"), result("x", "its own")]
+    told = adapter.messages(LLMContext(messages), (), answers=of)
+    calls = [message for message in told if isinstance(message, dict) and message.get("tool_calls")]
+    assert [[one["id"] for one in message["tool_calls"]] for message in calls] == [["x"]]
+    of_nobody = STRAY_RESULT.format(tool_call_id='"x"')
+    after = list(told[told.index(calls[0]) + 1 :])
+    assert after == [result("x", "its own"), user(f"{of_nobody}\nnobody's")]
+
+
+@pytest.mark.regression("fault 197")
+def test_of_calls_with_one_id_each_keeps_its_answer_when_they_move():
+    """The first of them has none."""
+    messages = [thought(), call("x"), call("x"), result("x", "of the second")]
+    *_, first, second = AnthropicLLMAdapter().messages(LLMContext(messages), ())
+    assert [first, second] == [*paired([call("x")])[1:], result("x-2", "of the second")]
+
+
+def test_a_result_of_nobody_ends_no_answer():
+    messages = matched([thought(), call("x"), result("x"), result("x", "2"), call("y"), result("y")])
+    assert told(*messages) == [messages[0], call("x", "y"), *messages[2:4], messages[5]]
 
 
 THINKING = LLMContext(

@@ -119,9 +119,9 @@ class LLMAdapter(ABC):
             relevant.append(message)
             known.append(answer)
         offered = {tool.name for tool in tools}
-        checked = called_names.with_accepted_names(
-            pairing.paired(gathering.gathered(relevant, known)), offered
-        )
+        # Before calls are moved: one that moves up would be answered by a result that had stood before it.
+        gathered = gathering.gathered(pairing.matched(relevant), known)
+        checked = called_names.with_accepted_names(pairing.answered(list(gathered)), offered)
         for place, message in enumerate(checked):
             if not isinstance(message, LLMSpecificMessage):
                 content.check(self.provider, place, message)

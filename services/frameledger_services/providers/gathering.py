@@ -10,7 +10,7 @@ is changed here lives for one request. The rules:
 - Calls of different answers stay apart, even with nothing between them: the later may have needed the earlier's result.
 - Where it is not known which answer a call is of, as in a history that a client wrote, it stays as it is written. Only
   behind a signed thought calls with nothing but their results between them are taken for one answer's, for each answer
-  of a model that thinks begins with a thought.
+  of a model that thinks begins with a thought. One that is appended later joins them, too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from frameledger.context import LLMContextMessage, LLMSpecificMessage
-from frameledger_services.providers.pairing import tool_calls
+from frameledger_services.providers.pairing import is_stray_result, tool_calls
 
 
 def gathered(
     messages: Sequence[LLMContextMessage], answers: Sequence[str | None]
 ) -> Iterator[LLMContextMessage]:
-    """Returns the messages with all calls of an answer in one of them. Results stay in place; `pairing` moves them.
+    """Returns `pairing.matched` messages with all calls of an answer in one of them. Results stay in place;
+    `pairing.answered` moves them.
 
     `answers` has for each message the id of the answer that it belongs to; None where it is unknown.
     """
@@ -73,7 +74,9 @@ def _with_those_behind_thoughts(
             name, called = current, True
         elif _is_text(message) and not called:
             name = current
-        elif isinstance(message, LLMSpecificMessage) or message.get("role") != "tool":
+        elif isinstance(message, LLMSpecificMessage) or not (
+            message.get("role") == "tool" or is_stray_result(message)
+        ):
             current = None
         named.append(answer or name)
     return named

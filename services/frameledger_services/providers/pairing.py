@@ -36,36 +36,63 @@ def paired(messages: Iterable[LLMContextMessage]) -> list[LLMContextMessage]:
 
     Provider-specific messages are passed on as they are. Idempotent.
     """
+    return answered(matched(messages))
+
+
+def matched(messages: Iterable[LLMContextMessage]) -> list[LLMContextMessage]:
+    """Returns the messages, each in its place: every call has an id of its own, its answer, if there is one, has the
+    same, and tool messages without a call are user messages. So calls may be moved without taking another's answer."""
     history = list(messages)
-    answers, answering = _matches(history)
+    answers = _matches(history)
     ids = _Ids()
-    result: list[LLMContextMessage] = []
+    names: dict[int, str] = {}
     for at, message in enumerate(history):
-        if at in answering:
-            continue
-        if _role(message) == "tool":
-            result.append(_as_user(message))
-            continue
         calls = tool_calls(message)
         if not calls:
-            result.append(message)
             continue
         named = [ids.unique(_id(call)) for call in calls]
-        result.append({**_mapping(message), "tool_calls": _renamed(calls, named)})
+        history[at] = {**_mapping(message), "tool_calls": _renamed(calls, named)}
         for ordinal, name in enumerate(named):
-            answer = answers.get((at, ordinal))
-            content: Any = NO_RESULT if answer is None else _mapping(history[answer]).get("content")
-            rest = {} if answer is None else _mapping(history[answer])
-            result.append(
-                {**rest, "role": "tool", "tool_call_id": name, "content": "" if content is None else content}
-            )
+            if (answer := answers.get((at, ordinal))) is not None:
+                names[answer] = name
+    for at, message in enumerate(history):
+        if _role(message) == "tool":
+            fields = _mapping(message)
+            if at not in names:
+                history[at] = _as_user(message)
+            elif fields.get("tool_call_id") != names[at]:
+                history[at] = {**fields, "tool_call_id": names[at]}
+    return history
+
+
+def answered(messages: Sequence[LLMContextMessage]) -> list[LLMContextMessage]:
+    """Returns messages that were `matched`, with every call answered directly after it."""
+    answers = {_mapping(one)["tool_call_id"]: _mapping(one) for one in messages if _role(one) == "tool"}
+    result: list[LLMContextMessage] = []
+    for message in messages:
+        if _role(message) == "tool":
+            continue
+        result.append(message)
+        for call in tool_calls(message):
+            answer = answers.get(call["id"])
+            if answer is None:
+                answer = {"role": "tool", "tool_call_id": call["id"], "content": NO_RESULT}
+            result.append(answer if answer.get("content") is not None else {**answer, "content": ""})
     return result
 
 
 def stray_results_at_end(messages: Sequence[LLMContextMessage]) -> int:
     """Returns how many of the last of these paired messages are results without a call, which the next message may turn
     into the answers of its calls."""
-    return sum(1 for _ in takewhile(_is_stray_result, reversed(messages)))
+    return sum(1 for _ in takewhile(is_stray_result, reversed(messages)))
+
+
+def is_stray_result(message: LLMContextMessage) -> bool:
+    """Returns whether a `matched` message was a tool message without a call."""
+    content = _mapping(message).get("content")
+    if isinstance(content, list | tuple) and content:
+        content = content[0].get("text") if isinstance(content[0], Mapping) else None
+    return _role(message) == "user" and isinstance(content, str) and content.startswith(_STRAY_BEGINNING)
 
 
 def tool_calls(message: LLMContextMessage) -> Sequence[Mapping[str, Any]]:
@@ -76,8 +103,8 @@ def tool_calls(message: LLMContextMessage) -> Sequence[Mapping[str, Any]]:
     return [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list | tuple) else ()
 
 
-def _matches(history: Sequence[LLMContextMessage]) -> tuple[dict[_Place, int], set[int]]:
-    """Which message answers which call, and the places of all that answer one."""
+def _matches(history: Sequence[LLMContextMessage]) -> dict[_Place, int]:
+    """Which message answers which call."""
     answers: dict[_Place, int] = {}
     waiting: dict[str, list[_Place]] = {}
     directly_before: dict[str, list[int]] = {}
@@ -100,8 +127,7 @@ def _matches(history: Sequence[LLMContextMessage]) -> tuple[dict[_Place, int], s
         directly_before.clear()
         # An id that is called again: what follows answers the new calls.
         waiting |= here
-    answers = too_early | answers
-    return answers, set(answers.values())
+    return too_early | answers
 
 
 class _Ids:
@@ -136,13 +162,6 @@ def _as_user(message: LLMContextMessage) -> dict[str, Any]:
     if isinstance(content, list | tuple):
         return {"role": "user", "content": [{"type": "text", "text": heading}, *content]}
     return {"role": "user", "content": heading if content is None else f"{heading}\n{content}"}
-
-
-def _is_stray_result(message: LLMContextMessage) -> bool:
-    content = _mapping(message).get("content")
-    if isinstance(content, list | tuple) and content:
-        content = content[0].get("text") if isinstance(content[0], Mapping) else None
-    return _role(message) == "user" and isinstance(content, str) and content.startswith(_STRAY_BEGINNING)
 
 
 def _role(message: LLMContextMessage) -> object:
