@@ -1,15 +1,20 @@
 """The differences of two texts by word, and wrapped lines: nothing is lost, and no line is too wide."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from frameledger_services.cli.terminal import text_diff
 
-TEXTS = st.lists(st.sampled_from(["a", "b", " ", ",", "word ", "\n", "漢字"]), max_size=12).map("".join)
+WORDS = st.sampled_from(["a", "b", " ", ",", "word ", "\n", "漢字"])
+TEXTS = st.lists(WORDS, max_size=12).map("".join)
+
+SHORT_TEXTS = st.lists(WORDS, max_size=text_diff.KEPT).map("".join)
+"""Of which nothing unchanged is left out: each has at most twice as many words and spaces as are shown on one side."""
 
 
-@given(TEXTS, TEXTS)
+@given(SHORT_TEXTS, SHORT_TEXTS)
+@example("word " * text_diff.KEPT, "word " * text_diff.KEPT)
 def test_what_is_kept_and_added_is_the_new_text_and_what_is_kept_and_removed_the_old(before, after):
     pieces = text_diff.changed(before, after)
     assert "".join(text for text, style in pieces if style != "removed") == after
