@@ -10,7 +10,7 @@ import signal
 from contextlib import ExitStack
 
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
-from tests.support.killable import AT_ONCE, projector
+from tests.support.killable import AT_ONCE, finish, projector
 from tests.support.killable import Plan as ProjectorPlan
 from tests.support.killable_tools import DOOMED, HEIRS, Effects, Plan, tools
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
@@ -52,6 +52,7 @@ def test_calls_are_run_once_whatever_befalls_those_who_work_on_them(road, tmp_pa
         print(f"{number}: {'; '.join(said)}; the projector {at}", flush=True)
         _round(road, effects, tmp_path / "effects.sqlite", str(number), plans, at, talks)
         if number % CHECK_EVERY == 0 or number == ROUNDS:
+            finish(road)
             road.check(every=20)
 
 

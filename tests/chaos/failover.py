@@ -22,7 +22,7 @@ from tests.chaos.calls import NAMES, POINTS
 from tests.integration.test_database_crash import crashing
 from tests.support.answerers import rows
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
-from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
+from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, finish, projector
 from tests.support.killable_tools import DOOMED, HEIRS, Effects, tools
 from tests.support.killable_tools import Plan as WorkerPlan
 from tests.support.road import FEW, histories, made, mixed
@@ -111,6 +111,7 @@ def test_what_a_failover_loses_is_not_done_again(kafka, reference, tmp_path):
             migration.migrate(servers.primary.dsn)
             with made(kafka.bootstrap_servers, servers.address, reference) as road:
                 _fail_over(servers, road, draw, number, tmp_path / f"effects-{number}.sqlite")
+                finish(road)
                 road.check(every=20)
 
 
@@ -213,6 +214,7 @@ def test_readers_that_are_cut_off_without_a_word_read_each_frame_once(kafka, ref
     for number, draw in rounds("readers"):
         with made(kafka.bootstrap_servers, reference(), reference) as road:
             asyncio.run(_cut_off(road, draw, number))
+            finish(road)
             road.check(every=20)
 
 

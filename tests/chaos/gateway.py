@@ -79,6 +79,7 @@ def test_every_append_counts_once_however_often_the_gateway_is_killed(road):
             one.join(ON_SERVERS)
         road.until_idle(stage.projector)
         check(road.address, writers, talkers=talkers)
+        assert stage.projector.stop() == 0
     print(f"{writers.lost} answers were lost")
     assert writers.lost > KILLS
     road.check(every=500)
@@ -103,4 +104,5 @@ def test_every_stream_has_each_version_once_though_all_that_serves_it_is_killed(
         resets = sum(event.name == "reset" for _, browser in audience.browsers for event in browser.events)
         print(f"{writers.lost} answers were lost, {resets} streams began anew")
         assert all(browser.connections > 1 for _, browser in audience.browsers)
+        assert stage.projector.stop() == 0
         road.check(every=500)

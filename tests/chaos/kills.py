@@ -8,14 +8,14 @@ import itertools
 import pytest
 from tests.support import erasing
 from tests.support.kill_rounds import erasures, halves, kill_at_each, points_of
-from tests.support.killable import ALWAYS_AT_ONCE, EACH_BY_ITSELF, STEPS, Plan, projector
+from tests.support.killable import ALWAYS_AT_ONCE, EACH_BY_ITSELF, STEPS, Plan, finish
 from tests.support.road import mixed, road_of_its_own  # noqa: F401  # a fixture
 
 
 def test_whatever_step_it_is_killed_at_all_histories_are_told_once(road):
     bursts = (mixed(str(number)) for number in itertools.count())
     kill_at_each(road, EACH_BY_ITSELF, STEPS, bursts)
-    finish(road)
+    finish(road, Plan(member="it"))
     road.check()
 
 
@@ -24,7 +24,7 @@ def test_whatever_point_it_is_killed_at_each_frame_counts_once_and_each_effect_h
     bursts = halves()
     kill_at_each(road, small, points_of(road, small, bursts), bursts)
     road.publish(next(bursts))
-    finish(road)
+    finish(road, Plan(member="it"))
     road.check()
 
 
@@ -33,11 +33,5 @@ def test_whatever_point_it_is_killed_at_each_conversation_is_erased_once(road, s
     bursts = erasures()
     points = points_of(road, small, bursts)
     kill_at_each(road, small, points, bursts)
-    finish(road)
+    finish(road, Plan(member="it"))
     erasing.check(road, rounds=len(points) + 1)
-
-
-def finish(road):
-    with projector(road.settings, Plan(member="it")) as running:
-        road.until_idle(running)
-        assert running.stop() == 0

@@ -9,7 +9,7 @@ import random
 import signal
 
 import psycopg
-from tests.support.killable import AT_ONCE, EACH_BY_ITSELF, OWNER, STEPS, Plan, projector
+from tests.support.killable import AT_ONCE, EACH_BY_ITSELF, OWNER, STEPS, Plan, finish, projector
 from tests.support.road import FEW, histories, mixed, road_of_its_own  # noqa: F401  # a fixture
 
 SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -43,6 +43,7 @@ def test_pairs_of_faults_change_nothing(road):
         print(f"{number}: {'; '.join(said)}{'; the connection drops' if drops else ''}", flush=True)
         _round(road, number, plans, drops)
         if number % CHECK_EVERY == 0 or number == ROUNDS:
+            finish(road)
             road.check(every=20)
 
 

@@ -60,6 +60,7 @@ def test_a_rebuild_while_frames_come_in_ends_equal_and_publishing_is_never_refus
         road.until_idle(running)
         assert done.progress.failed_count == 0
         assert rebuild_in(road.address, names=road.names, apply=False).progress.differ_count == 0
+        assert running.stop() == 0
     with psycopg.connect(road.address) as connection:
         assert value_of(connection, "SELECT count(*) FROM frames") == FRAMES + published
         assert value_of(connection, "SELECT count(*) FROM contexts WHERE rebuilt > 0") == CONTEXTS

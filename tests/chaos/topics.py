@@ -25,7 +25,7 @@ from tests.chaos.failover import (  # noqa: F401  # a fixture
 from tests.chaos.projectors import POINTS as PROJECTOR_POINTS
 from tests.support.batches import value_of
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
-from tests.support.killable import Plan, projector
+from tests.support.killable import Plan, finish, projector
 from tests.support.killable_tools import DOOMED, HEIRS, Effects, tools
 from tests.support.polling import pause
 from tests.support.recovering import (  # noqa: F401  # a fixture
@@ -163,6 +163,7 @@ def test_calls_are_run_once_while_half_of_the_partitions_have_no_leader(referenc
             asyncio.run(_until_both_are_there(cluster))
             with made(cluster.bootstrap_servers, reference(), reference) as road:
                 _be_without_leaders(cluster, road, draw, number, tmp_path / f"effects-{number}.sqlite")
+                finish(road)
                 road.check(every=20)
 
 

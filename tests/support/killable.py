@@ -123,6 +123,14 @@ def projector(settings: Settings, plan: Plan | None = None) -> Projector:
     return Projector(settings, plan or Plan())
 
 
+def finish(road: Any, plan: Plan | None = None) -> None:
+    """Have another projector publish what those who were killed have left in the outbox, also while they were idle and
+    took partitions over anew, and end in order. It is the last one: `road.check` may follow."""
+    with projector(road.settings, plan) as last:
+        road.until_idle(last)
+        assert last.stop() == 0
+
+
 class _Points:
     """Counts the points and does what is planned at one of them."""
 

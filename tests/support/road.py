@@ -252,9 +252,9 @@ class Road:
         are compared at one version of `every`, and at their last.
 
         Whoever speaks on the topic has to be gone. A projector that is idle may take its partitions over anew at any
-        moment, as after a stand-still, and request open work once more: it is named, or stopped and not killed. Where a
-        worker may have said something since the test last knew that all was projected, a projector has to live until
-        here, and is named.
+        moment, as after a stand-still, and request open work once more: it is named, or stopped and not killed
+        (`killable.finish`). Where a worker may have said something since the test last knew that all was projected, a
+        projector has to live until here, and is named.
         """
         if projectors:
             self.until_idle(*projectors)
