@@ -126,6 +126,8 @@ def test_a_state_that_cannot_be_read_is_erased_as_any_other(database):
         "folded_by = '[[\"a\", {}]]'",
         f"folded_by = ({DEEP})::json",
         "fold_version = 5, folded_by = '[[\"a\", 1]]'",
+        "fold_version = 99",
+        "fold_version = -1",
         "last_at = 'infinity'",
         "last_at = '20000-01-01'",
         "last_at = '9999-12-31 23:59+00'",

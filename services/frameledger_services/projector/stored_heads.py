@@ -127,13 +127,17 @@ def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
     Raises `RefoldError` if a fold fails, `NewerHeadError`, and `StoredStateError` for a state that cannot be read.
     """
     row = stored_head.row
-    if row["fold_version"] > stored.FOLD_VERSION:
-        raise NewerHeadError(context_id, row["fold_version"])
-    head = _head(row, stored.load(row["state"].encode()))
-    is_older = row["fold_version"] < stored.FOLD_VERSION
-    head.folded_by = _folded_by(row, is_older=is_older)
-    if is_older and head.parked_version is None:
-        # An older release must not go on from a state that does not know the frames of this one.
+    try:
+        state = stored.load(row["state"].encode())
+    except stored.StoredStateError as error:
+        if row["fold_version"] > stored.FOLD_VERSION:
+            raise NewerHeadError(context_id, row["fold_version"]) from error
+        raise
+    head = _head(row, state)
+    head.folded_by = _folded_by(row, is_older=row["fold_version"] < stored.FOLD_VERSION)
+    if row["fold_version"] != stored.FOLD_VERSION and head.parked_version is None:
+        # An older release must not go on from a state that does not know the frames of this one. A column that only
+        # contradicts its state is written anew.
         head.saved_version = None
     try:
         refold(head, stored_head.unfolded)
