@@ -26,6 +26,7 @@ from frameledger_services.event_log.publish_errors import TooLargeError
 from frameledger_services.inference import answer_attempt
 from frameledger_services.inference.answering import answer
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies
+from frameledger_services.inference.metrics import InferenceMetrics
 from frameledger_services.inference.preparation import request_of
 from frameledger_services.inference.stream_closing import closing_in_time
 from frameledger_services.providers.errors import (
@@ -37,6 +38,8 @@ from frameledger_services.providers.errors import (
 from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
 from frameledger_services.store.contexts import StoredContext
+from frameledger_services.telemetry import metrics
+from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 
 RUN = ClaimedRun("effect", "ctx", 7, "run-1", 1, "claim", None)
 
@@ -50,6 +53,7 @@ class Stage:
         self.model = ScriptedLLMService(script=told, completion_timeout_secs=0.05)
         self.keepalive_secs = None
         self.calls_per_run = None
+        self.metrics = InferenceMetrics()
         self.cancel_tools: tuple[str, ...] = ()
         self.log = []
         self.published = asyncio.Event()
@@ -85,6 +89,7 @@ class Stage:
             keepalive_secs=self.keepalive_secs,
             secrets=self._hidden,
             calls_per_run=self.calls_per_run,
+            metrics=self.metrics,
         )
 
     def answer(self, run=RUN):
@@ -533,6 +538,31 @@ def test_a_provider_that_has_only_counted_has_not_begun_to_speak(monkeypatch):
     assert stage.answer() == "done"
     assert len(tried) == 3
     assert stage.types() == ["FullResponseStart", "FullResponseEnd"]
+
+
+@pytest.mark.regression("worker 152")
+def test_tokens_of_answers_that_are_cut_off_are_counted_once(monkeypatch):
+    stage, counted, asked = Stage(), ProcessMetrics(), []
+    stage.metrics = InferenceMetrics(counted)
+
+    async def breaks_off(request):
+        asked.append(request)
+        if len(asked) < 3:
+            await stage.model.push_usage(Usage(input_tokens=100))
+        if len(asked) > 1:
+            yield LLMTextFrame(text="Half of")
+        raise ProviderUnavailableError("Overloaded.")
+
+    monkeypatch.setattr(stage.model, "answer", breaks_off)
+    assert stage.answer() == "given_up"
+    assert len(asked) == 4
+    [tokens] = [
+        sample.value
+        for family in counted.registry.collect()
+        for sample in family.samples
+        if sample.name == metrics.INPUT_TOKENS.name
+    ]
+    assert tokens == 200
 
 
 def test_a_run_whose_model_is_silent_shows_that_it_lives(monkeypatch):

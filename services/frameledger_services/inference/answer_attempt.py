@@ -142,7 +142,9 @@ class AnswerAttempt:
             self._spoke = False
             self._span.asks()
             try:
-                answered = self._deps.metrics.measured(request, self._model.answer(request))
+                answered = self._deps.metrics.measured(
+                    request, self._model.answer(request), lambda: self._usage
+                )
                 async with closing_in_time(answered) as frames:
                     async for frame in frames:
                         await self._take(frame, request)

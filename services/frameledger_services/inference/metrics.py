@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from frameledger.frames import AnyFrame, LLMFullResponseEndFrame, LLMTextFrame, Usage
 from frameledger_services.providers.errors import ProviderError
@@ -31,12 +31,18 @@ class InferenceMetrics:
         metrics.declare(listed.INFERENCE_DURATION, listed.INFERENCE_FIRST_CHUNK, *_TOKENS.values())
 
     async def measured(
-        self, request: Request, frames: AsyncGenerator[AnyFrame, None]
+        self, request: Request, frames: AsyncGenerator[AnyFrame, None], pushed: Callable[[], Usage | None]
     ) -> AsyncGenerator[AnyFrame, None]:
-        """Yields the frames of an answer unchanged and counts it when it ends. Closing it closes the answer."""
+        """Yields the frames of an answer unchanged and counts it when it ends. Closing it closes the answer.
+
+        `pushed` returns the usage that the provider published last beside its frames: it counts for an answer that is
+        cut off.
+        """
         # No provider reports another model name in its answer: the response model is the requested model.
         of = request.provider, request.model, request.model
         began, has_begun, usage, error_type = time.perf_counter(), False, None, CANCELLED
+        # Of an earlier request of the attempt.
+        before = pushed()
         try:
             async for frame in frames:
                 if not has_begun:
@@ -55,6 +61,8 @@ class InferenceMetrics:
             error_type = "provider_failed"
             raise
         finally:
+            if usage is None and (latest := pushed()) is not before:
+                usage = latest
             self._count(of, error_type, time.perf_counter() - began, usage)
             await frames.aclose()
 
