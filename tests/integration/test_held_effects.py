@@ -354,6 +354,36 @@ def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_ar
             assert causes == [(closing,), (asked,)]
 
 
+@pytest.mark.regression("fault 198")
+@pytest.mark.parametrize("at_once", [1, 2, 3], ids=str)
+def test_old_calls_of_one_frame_are_closed_together_however_pages_divide_them(database, monkeypatch, at_once):
+    """Frames that close work are deleted from the outbox a moment after they are folded. Those of other calls of the
+    same frame are not waited for as if they were among them."""
+    monkeypatch.setattr(statements, "AT_ONCE", at_once)
+    log = Log()
+    ended_run(log, "calls", count=4)
+    ended_run(log, "other-calls", count=4)
+
+    async def run():
+        async with Held(database) as held:
+            await held.store(log.records)
+            rows = await held.let_out()
+            for closing in rows:
+                log.add(closing.key, closing.value, headers=closing.headers)
+            await held.store(log.records[-len(rows) :])
+            for owned in held.owned.values():
+                while owned.held_until == owned.next_offset:
+                    for page in await held_effects.release(held.connection, TOPICS, owned):
+                        for closing in await outbox.read(held.connection, page):
+                            log.add(closing.key, closing.value, headers=closing.headers)
+                            await held.store(log.records[-1:])
+                assert owned.held_until is None, "it waits for a frame that nobody publishes"
+
+    asyncio.run(run())
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT count(*) FROM tool_calls WHERE status = 'cancelled'") == 8
+
+
 @pytest.mark.regression("fault 43")
 @pytest.mark.parametrize("released_at", [None, "before commit", "after commit"], ids=str)
 def test_a_rebuild_requests_nothing_while_the_partition_catches_up_and_what_is_open_is_asked_for_once(

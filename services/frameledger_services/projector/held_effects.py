@@ -83,14 +83,22 @@ class _Writing:
         self.pages = OutboxPages()
 
     async def close_old(self, opened_before: datetime) -> int:
-        """Write the frames that close work requested before this time: those of one page. Returns the number of closing
-        frames that will be on the log, including those that the outbox has already."""
+        """Write the frames that close work requested before this time: those of one page, and of what else the last
+        frame of that page requested. Returns the number of closing frames that will be on the log, including those that
+        the outbox has already."""
+        closed, place = 0, None
         async with aclosing(self._open(opened_before, old=True)) as pages:
             async for page in pages:
+                if place is not None:
+                    # The outbox knows a closing frame by the place of the requesting one: later it could not tell
+                    # which of these are closed.
+                    page = [one for one in page if _place(one) == place]
+                    if not page:
+                        break
                 if work := await _not_closed(self._connection, page):
                     await self._write(work, TOO_LATE)
-                    return len(work)
-        return 0
+                    closed, place = closed + len(work), _place(page[-1])
+        return closed
 
     async def request_young(self, opened_before: datetime) -> None:
         async with aclosing(self._open(opened_before, old=False)) as pages:
@@ -112,6 +120,11 @@ class _Writing:
         for row in rows:
             self._last = row
             self.pages.add(row)
+
+
+def _place(work: OpenWork) -> tuple[int, int]:
+    """Returns where the frame lies that requested this work, in its partition."""
+    return work.generation, work.offset
 
 
 async def _not_closed(connection: Connection, work: Sequence[OpenWork]) -> list[OpenWork]:
