@@ -411,6 +411,17 @@ def test_a_call_without_an_id_gets_one():
     assert [call.tool_call_id for call in got[0].function_calls] == ["call_0", "call_1"]
 
 
+@both
+@pytest.mark.regression("worker 153")
+@pytest.mark.parametrize("arguments", ['{"city": "Oslo"}', '{"city": '], ids=["whole", "half"])
+def test_calls_of_an_answer_that_a_filter_stopped_are_not_made(provider, arguments):
+    call = (say.Call(0, "call_0", "get_weather"), say.Arguments(0, arguments))
+    got, error = answered(provider, say.Text("Hello"), *call, finish="content_filter")
+    assert error is None
+    assert [type(frame) for frame in got] == [f.LLMTextFrame, f.LLMFullResponseEndFrame]
+    assert got[-1].finish_reason == "content_filter"
+
+
 def test_a_refusal_is_text_that_was_filtered():
     got, _ = answered("openai", say.Refused("I can"), say.Refused("not."))
     assert (words(got), got[-1].finish_reason) == ("I cannot.", "content_filter")

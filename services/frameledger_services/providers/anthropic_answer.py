@@ -133,10 +133,7 @@ class AnthropicAnswer:
         for place in tuple(self._inputs):
             self._take_input(place)
         reason = _FINISH.get(self.finish_reason)
-        # A word of the server's own may be its end of a turn.
-        calls = self._calls.whole(
-            stopped_early=reason not in ("stop", "tool_calls"), empty_is_whole=reason is None
-        )
+        calls = self._calls.made(reason)
         for place in tuple(self._signatures):
             yield from self._end_thought(place)
         if calls:

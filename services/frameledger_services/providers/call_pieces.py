@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
+from frameledger.frames import FinishReason, FunctionCallFromLLM, FunctionCallsStartedFrame
 from frameledger_services.providers.errors import ConnectionLostError, IncompleteCallError
 from frameledger_services.providers.request import encoded
 
@@ -111,6 +111,17 @@ class CallPieces:
         complete."""
         where = f", in a call of {self._calls[-1][1].function_name or 'a function'}" if self._calls else ""
         return ConnectionLostError(f"{provider} ended its answer{where} without saying why.")
+
+    def made(self, reason: FinishReason | None) -> list[FunctionCallFromLLM]:
+        """Returns the calls of an answer that ended for this reason; None is a word of the server's own, which may be
+        its end of a turn.
+
+        There are none in an answer that a filter stopped: the provider takes it for one that should not have been
+        given. Raises `IncompleteCallError` as `whole`.
+        """
+        if reason == "content_filter":
+            return []
+        return self.whole(stopped_early=reason not in ("stop", "tool_calls"), empty_is_whole=reason is None)
 
     def whole(self, *, stopped_early: bool, empty_is_whole: bool = False) -> list[FunctionCallFromLLM]:
         """The calls in the order of their places, each with its arguments as the JSON text that came.

@@ -116,10 +116,7 @@ class OpenAIAnswer:
         if stated in _BROKE_OFF:
             raise ProviderUnavailableError(f"{self._provider} broke off its answer: {stated}.")
         reason = _FINISH.get(stated)
-        # A word of the server's own may be its end of a turn.
-        calls = self._calls.whole(
-            stopped_early=reason not in ("stop", "tool_calls"), empty_is_whole=reason is None
-        )
+        calls = self._calls.made(reason)
         yield from self._end_thought()
         yield from self._details.thought(self._provider, calls)
         if calls:
