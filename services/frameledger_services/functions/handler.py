@@ -144,8 +144,8 @@ class CallHandler:
                     # It was meant for an earlier call with this id.
                     return None
                 await state.deps.cancelled.interrupted(state.call, interruption.version)
-                until = max(state.deadline, state.stops_by())
-                return await self._conclude(await self._stopped(until), interruption)
+                deadline = max(state.deadline, state.stops_by())
+                return await self._conclude(await self._stopped(deadline), interruption)
             case "draining":
                 event = await self._stopped(state.stops_by())
                 if self._is_answer(event):
@@ -164,9 +164,9 @@ class CallHandler:
     async def reap(self) -> None:
         """Let a handler that outlives its call run until the deadline, then stop it. What it raised goes to the log."""
         state, inbox = self._state, self._state.inbox
-        for until in (state.deadline, state.deadline + state.deps.stop_secs):
-            while inbox.ended is None and state.now() < until:
-                await inbox.wait(until, until_stop=False)
+        for deadline in (state.deadline, state.deadline + state.deps.stop_secs):
+            while inbox.ended is None and state.now() < deadline:
+                await inbox.wait(deadline, until_stop=False)
             if inbox.ended is None:
                 self.stop()
         ended, names = inbox.ended, state.call.names()
@@ -207,21 +207,21 @@ class CallHandler:
             return False
         return True
 
-    async def _stopped(self, until: float) -> HandlerEvent | None:
-        """Stop it and wait. Returns its final result, or how it ended; None if it still runs at that time, or when the
+    async def _stopped(self, deadline: float) -> HandlerEvent | None:
+        """Stop it and wait. Returns its final result, or how it ended; None if it still runs at `deadline`, or when the
         lease was lost meanwhile."""
         state, inbox = self._state, self._state.inbox
         can_be_stopped = self._execution is not None and self._execution.task is not None
         self._ran_to_its_end = not can_be_stopped or inbox.ended is not None
         self.stop()
-        while (event := inbox.take_last()) is None and state.now() < until:
+        while (event := inbox.take_last()) is None and state.now() < deadline:
             why = inbox.take_stop_request()
             if why == "claim_lost":
                 inbox.stop_requested = why
                 break
             if why == "draining":
-                until = min(until, state.stops_by())
-            await inbox.wait(until)
+                deadline = min(deadline, state.stops_by())
+            await inbox.wait(deadline)
         return event
 
     async def _not_finished(self, event: HandlerEvent | None) -> None:

@@ -180,13 +180,14 @@ class Inbox:
         while (event := self.take()) is not None:
             self._refuse(event)
 
-    async def wait(self, until: float, *, until_stop: bool = True) -> None:
-        """Return when an event comes, or at that time of the loop; with `until_stop` also when the call is to stop."""
+    async def wait(self, deadline: float, *, until_stop: bool = True) -> None:
+        """Return when an event comes, or at `deadline`, a time of the loop; with `until_stop` also when the call is to
+        stop."""
         if self._events or (until_stop and self.stop_requested is not None):
             return
         self._news.clear()
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout_at(deadline):
                 await self._news.wait()
         except TimeoutError:
             return

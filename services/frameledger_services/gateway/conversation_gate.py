@@ -54,15 +54,15 @@ async def wait_for_change(
     dependencies: Dependencies,
     context_id: str,
     version: int,
-    until: float,
+    deadline: float,
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """Wait until a conversation that is being answered has frames after `version`; returns at the time `until` anyway,
+    """Wait until a conversation that is being answered has frames after `version`; returns at `deadline` anyway,
     and when the gateway begins to stop. Raises `conversation-busy` if that time has passed, and `draining` if the
     gateway is stopping."""
     # Followers are closed then: nothing would be waited for.
     dependencies.check_not_stopping(headers)
-    within = until - asyncio.get_running_loop().time()
+    within = deadline - asyncio.get_running_loop().time()
     answering = busy(context_id, "It is being answered.", headers)
     if within <= 0:
         raise answering

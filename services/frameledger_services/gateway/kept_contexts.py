@@ -16,7 +16,7 @@ SECONDS = 60.0
 class _Entry(NamedTuple):
     tag: str
     body: bytes
-    until: float
+    deadline: float
 
 
 class KeptContexts:
@@ -73,8 +73,8 @@ class KeptContexts:
         loop = asyncio.get_running_loop()
         while self._entries:
             first, entry = next(iter(self._entries.items()))
-            if entry.until > loop.time():
-                self._timer = loop.call_at(entry.until, self._drop_old)
+            if entry.deadline > loop.time():
+                self._timer = loop.call_at(entry.deadline, self._drop_old)
                 return
             self.drop(first)
         self._timer = None

@@ -181,7 +181,7 @@ class Question:
     async def _wait_until_free(self) -> Thread:
         """Returns the conversation once nothing in it is being answered. Raises `conversation-busy`, at once where
         nothing would be answered."""
-        until = conversation_gate.deadline()
+        deadline = conversation_gate.deadline()
         thread_id = self.run_request.thread_id
         while True:
             thread = await self._thread()
@@ -191,10 +191,10 @@ class Question:
             )
             if not thread.goes_on:
                 return thread
-            look = until
+            look = deadline
             if self.while_waiting is not None:
                 await self.while_waiting()
-                look = min(until, asyncio.get_running_loop().time() + LOOK_SECONDS)
+                look = min(deadline, asyncio.get_running_loop().time() + LOOK_SECONDS)
             await conversation_gate.wait_for_change(self.dependencies, thread_id, thread.version, look)
 
     async def _with_tools(self, thread: Thread) -> Thread:

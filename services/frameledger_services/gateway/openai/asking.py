@@ -72,7 +72,7 @@ class Asking:
     async def ask(self) -> AskedQuestion:
         """Publish the question. Returns once it is stored. Raises the problems `conversation-busy`, `key-reused`,
         `not-visible-yet`, and those of publishing."""
-        until = conversation_gate.deadline()
+        deadline = conversation_gate.deadline()
         tries = 0
         while tries < conversation_gate.TRIES:
             readiness = await self._find()
@@ -82,7 +82,7 @@ class Asking:
             self._dependencies.check_not_stopping(self._headers)
             if readiness.goes_on:
                 await conversation_gate.wait_for_change(
-                    self._dependencies, self._named.context_id, readiness.version, until, self._headers
+                    self._dependencies, self._named.context_id, readiness.version, deadline, self._headers
                 )
                 continue
             tries += 1
