@@ -24,7 +24,7 @@ from frameledger_services.audit.verify import verify
 from frameledger_services.claims import overdue_calls
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.rebuild import rebuild
-from frameledger_services.recovery.unpark import unpark
+from frameledger_services.recovery.unpark import MISSING, ContradictoryHeadError, unpark
 from frameledger_services.settings import Settings
 from frameledger_services.store import listing
 from frameledger_services.store.connections import Connections
@@ -187,3 +187,46 @@ def test_a_timeout_that_is_none_keeps_no_other_call_from_its_own(database, secon
     )
     overdue = on_database(database, overdue_calls.past_deadline, 60.0, 0.0, list(range(PARTITIONS)))
     assert GOOD in {one.context_id for one in overdue}
+
+
+def unparked(address):
+    return on_database(address, unpark, TopicNames("llm."), BAD, "a test", Sent())
+
+
+@pytest.mark.regression("fault 212")
+@pytest.mark.parametrize("parked_version", [-1, 0, 6, 99])
+@pytest.mark.parametrize("frames_since", [True, False])
+def test_a_conversation_that_is_parked_from_no_version_of_it_is_unparked(
+    database, untouched, parked_version, frames_since
+):
+    parked = f"parked_version = {parked_version}, parked_at = now(), parked_error = ''"
+    statement = f"UPDATE contexts SET {parked} WHERE context_id = '{BAD}'"
+    if frames_since:
+        projected_around(database, statement)
+    else:
+        project(database, words(4))
+        changed(database, statement)
+    try:
+        done = unparked(database)
+    except ContradictoryHeadError:
+        done = None
+    if done is None or done.error is not None:
+        rebuilt(database)
+        assert unparked(database).error is None
+    same(dump(database), untouched)
+
+
+@pytest.mark.regression("fault 213")
+@pytest.mark.parametrize("missing", [(3,), (4,), (3, 4)])
+def test_a_parked_frame_whose_row_is_missing_is_not_passed_over(database, missing):
+    projected_around(database, f"UPDATE contexts SET state = '{{}}' WHERE context_id = '{BAD}'")
+    rebuilt(database)
+    changed(
+        database,
+        f"DELETE FROM frames WHERE context_id = '{BAD}' AND version IN ({', '.join(map(str, missing))})",
+    )
+    for _ in range(2):
+        done = unparked(database)
+        assert (done.parked_version, done.error) == (missing[0], MISSING)
+    heads = query(database, f"SELECT parked_version, state_version FROM contexts WHERE context_id = '{BAD}'")
+    assert heads == [(missing[0], missing[0] - 1)]

@@ -367,9 +367,9 @@ def test_frames_that_are_restored_from_the_log_are_parked_as_they_were(
     changed(database, f"DELETE FROM frames WHERE version = ANY (ARRAY{list(missing)})")
 
     # The log is read as it lies here.
-    async def records_between(_, start, end):
+    async def partition_records(_settings, _topic, partition, first, end):
         for record in log.records:
-            if record.partition == start.partition and start.offset <= record.offset < end:
+            if record.partition == partition and first <= record.offset < end:
                 yield record
 
     class Probe:
@@ -379,7 +379,7 @@ def test_frames_that_are_restored_from_the_log_are_parked_as_they_were(
     async def newest_topic(*_):
         return StoredTopic(1, PARTITIONS, None)
 
-    monkeypatch.setattr(restore, "records_between", records_between)
+    monkeypatch.setattr(restore, "partition_records", partition_records)
     monkeypatch.setattr(topics, "newest", newest_topic)
 
     async def run():

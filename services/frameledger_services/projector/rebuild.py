@@ -108,7 +108,8 @@ async def rebuild(
             await statements.delete_rows(connection, context_id)
             await failpoint("after delete")
             folding = RebuildFold(connection, head)
-        await folding.fold_to(held.folded_version)
+        # Parked before it began, as somebody may write by hand, it is folded up to its beginning.
+        await folding.fold_to(max(folding.version, held.folded_version))
         await folding.finish(held, why)
         await failpoint("after rows")
         after = await statements.open_work(connection, context_id)

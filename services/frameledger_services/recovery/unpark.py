@@ -27,6 +27,7 @@ from frameledger.values import replace as replaced
 from frameledger_services import transient
 from frameledger_services.database_types import Connection
 from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.projector import stored_heads
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.row_sender import publish_committed
@@ -45,6 +46,9 @@ from frameledger_services.store.parked import ParkedFrame, Settled
 FRAMES_AT_ONCE = 2_000
 BYTES_AT_ONCE = 8 * 1024 * 1024
 """Limits of one transaction: a projector waits for it a second, not an hour."""
+
+MISSING = "its row is missing; `frameledger rebuild --from kafka --apply` restores it if Kafka still has it"
+"""Why a frame that is not there cannot be folded, nor those behind it."""
 
 
 class NotParkedError(NotFoundError):
@@ -167,7 +171,10 @@ class _Part:
         """Load the head. Returns the version from which it is parked; None, with an error, if what is stored before
         that cannot be folded."""
         stored = (await head_statements.load(self._connection, [self._context_id]))[self._context_id]
-        first, state_version = int(stored.row["parked_version"]), int(stored.row["state_version"])
+        begins = await stored_heads.beginning(self._connection, self._context_id)
+        version, state_version = int(stored.row["version"]), int(stored.row["state_version"])
+        # By hand somebody may have written a version that the conversation does not have.
+        first = min(max(int(stored.row["parked_version"]), begins.version + 1), version + 1)
         if state_version >= first:
             raise ContradictoryHeadError(self._context_id, state_version, first)
         try:
@@ -194,9 +201,14 @@ class _Part:
         return await self._fold_all(frames)
 
     async def _next_frames(self, version: int) -> list[ParkedFrame]:
-        return await parked.next_frames(
+        """Returns the next frames, up to one whose row is missing; then there is an error."""
+        frames = await parked.next_frames(
             self._connection, self._context_id, version, limit=FRAMES_AT_ONCE, limit_bytes=BYTES_AT_ONCE
         )
+        whole = [frame for number, frame in enumerate(frames, version) if frame.version == number]
+        if len(whole) < len(frames) or (not frames and version <= self._head.version):
+            self.error = MISSING
+        return whole
 
     async def _erase(self, erasing: ParkedFrame) -> None:
         """Honour an erasure that an older release parked, since it did not know the frame: what comes before it need

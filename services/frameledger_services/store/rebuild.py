@@ -28,7 +28,7 @@ class HeldHead:
     @property
     def folded_version(self) -> int:
         """The version up to which its frames are folded."""
-        return self.version if self.parked_version is None else self.parked_version - 1
+        return self.version if self.parked_version is None else min(self.parked_version - 1, self.version)
 
 
 class OpenWork(NamedTuple):
