@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from hypothesis import given
-from tests.laws.strategies import Moment, conversations, moments, words_in
+from hypothesis import example, given
+from tests.laws.strategies import Moment, conversation_of, conversations, moments, words_in
 
 from frameledger.evolve.changes import (
     CallAnnounced,
@@ -29,6 +29,7 @@ from frameledger.frames import (
     HeardFrame,
     LLMFullResponseStartFrame,
     LLMMessageRewriteFrame,
+    LLMThoughtStartFrame,
     LLMThoughtTextFrame,
     TextFrame,
 )
@@ -41,15 +42,20 @@ def said_by_a_model(moment: Moment) -> bool:
 
 
 @pytest.mark.rule("RA5.attempts", "RA5.fence", "RA5.adopt", "R2.1")
+@example(conversation_of([0] * 42 + [1, 1, 15183, 222363, 48, 188, 113913, 292]))
 @given(conversations())
 def test_no_word_of_a_superseded_attempt_or_a_closed_run_is_in_the_context(frames):
+    """A thought belongs to the response in which it begins, whatever begins before it ends."""
     owners: dict[str, tuple[str, int]] = {}
     barred: set[str] = set()
     answering: tuple[str, int] | None = None
+    thinking: tuple[str, int] | None = None
     for moment in moments(frames):
         started = [change for change in moment.step.changes if isinstance(change, RunStarted)]
         if isinstance(moment.frame, LLMFullResponseStartFrame) and moment.step.outcome == "applied":
             answering = (started[-1].run_id, started[-1].attempt) if started else None
+        if isinstance(moment.frame, LLMThoughtStartFrame) and moment.step.outcome == "applied":
+            thinking = answering
         for start in started:
             earlier = {
                 word
@@ -65,8 +71,10 @@ def test_no_word_of_a_superseded_attempt_or_a_closed_run_is_in_the_context(frame
             words = words_in(moment.frame.text)
             if moment.step.outcome != "applied" or not getattr(moment.frame, "append_to_context", True):
                 barred |= words
-            elif answering is not None:
-                owners |= dict.fromkeys(words, answering)
+            elif (
+                owner := thinking if isinstance(moment.frame, LLMThoughtTextFrame) else answering
+            ) is not None:
+                owners |= dict.fromkeys(words, owner)
         assert words_in(json.dumps(moment.messages)) & barred == set()
 
 
