@@ -200,6 +200,11 @@ EVENTS: Mapping[str, Event] = {
     "call.context_updated_failed": Event(
         "error", "`on_context_updated` raised an error.", "Fix the callback."
     ),
+    "functions.name_not_portable": Event(
+        "warning",
+        "OpenAI and others refuse the name of a registered function, and each request that offers it.",
+        "Use at most 64 of the characters A to Z, a to z, 0 to 9, `_` and `-`.",
+    ),
     "functions.tools_not_folded": Event("warning", "A published tool list is not stored yet."),
     "functions.tools_not_followed": Event("warning", "Reading tool lists is retried.", _WAIT),
     # Providers

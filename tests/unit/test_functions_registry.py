@@ -42,6 +42,26 @@ def test_a_later_registration_replaces_an_earlier():
     assert handler(registry) is two
 
 
+@pytest.mark.regression("worker 143")
+def test_a_name_that_providers_refuse_is_warned_of_and_served(caplog):
+    def größe(): ...
+
+    registry = FunctionRegistry()
+    names = ("look", "x" * 64, "7-up_", "x" * 65, "look up", "shop.look", "größe")
+    for name in names[:-1]:
+        registry.register_function(name, one)
+    registry.register_direct_function(größe)
+    registry.register_function(None, two)
+    assert registry.serves() == tuple(sorted(names))
+    warned = [f"functions.name_not_portable function_name={name!r}" for name in names[3:]]
+    assert [record.getMessage() for record in caplog.records] == warned
+    caplog.clear()
+    registry = FunctionRegistry()
+    for context_id in ("a", "b"):
+        registry.advertise(context_id, [größe])
+    assert [record.getMessage() for record in caplog.records] == warned[-1:]
+
+
 def test_the_catch_all_serves_what_nothing_else_does():
     registry = FunctionRegistry()
     registry.register_function(None, two)

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 from frameledger.errors import NotFoundError, RefusedError
 from frameledger.tools import FunctionSchema
+from frameledger_services import logs
+from frameledger_services.call_words import shown
 from frameledger_services.cancel_tools import PREFIX, cancelled_by
 from frameledger_services.functions.advertised import Advertised, AdvertisedHandlers
 from frameledger_services.functions.options import OptionOverrides, Options
@@ -20,8 +22,11 @@ from frameledger_services.functions.registry_item import (
     item_of,
     label,
 )
+from frameledger_services.providers import called_names
 
 H = TypeVar("H", bound=Handler)
+
+_log = logs.get_logger("functions")
 
 
 class UnknownFunctionError(NotFoundError):
@@ -255,6 +260,7 @@ class FunctionRegistry:
             known = self._advertised.newest(direct.name)
         if known is not None and known.handler is direct:
             return known
+        _warn_of_name(direct.name)
         return direct_item(direct, OptionOverrides(), auto_registered=True)
 
     def _is_cancellable(self, options: Options) -> bool:
@@ -264,6 +270,7 @@ class FunctionRegistry:
 
     def _register(self, item: FunctionCallRegistryItem) -> None:
         self._check_name(item.function_name)
+        _warn_of_name(item.function_name)
         with self._lock:
             self._by_hand[item.function_name] = item
         self._changed()
@@ -281,6 +288,12 @@ class FunctionRegistry:
 
     def _listed(self) -> str:
         return ", ".join(sorted(label(item.function_name) for item in self._items())) or "none"
+
+
+def _warn_of_name(name: str | None) -> None:
+    """Servers of open models, and providers of the application's own, accept names that others refuse."""
+    if name is not None and name != called_names.accepted(name):
+        _log.warning("functions.name_not_portable", function_name=shown(name))
 
 
 def _tool(schema: Schema) -> dict[str, Any]:
