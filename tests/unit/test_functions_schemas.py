@@ -939,6 +939,25 @@ def test_null_is_taken_where_it_is_the_default(of_a_field):
             item.handler.signature.converted(wrong)
 
 
+@pytest.mark.regression("worker 144")
+def test_null_is_taken_where_a_field_in_the_annotation_has_it_as_the_default():
+    def find(
+        most: Annotated[int, Field(default=None, ge=1), Field(description="How many.")],
+        unit: Annotated[str, Field(default="cm")],
+    ): ...
+
+    item = direct_item(DirectFunction.of(find), OptionOverrides())
+    properties = item.handler.signature.schema.properties
+    assert properties["most"] == {
+        "anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}],
+        "default": None,
+        "description": "How many.",
+    }
+    assert properties["unit"] == {"type": "string", "default": "cm"}
+    item.checker.check({"most": None})
+    assert item.handler.signature.converted({"most": None}) == {"most": None, "unit": "cm"}
+
+
 @pytest.mark.regression("worker 135")
 def test_a_schema_names_no_definitions_that_it_does_not_have():
     class Train(BaseModel):

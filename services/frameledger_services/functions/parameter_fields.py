@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import Field
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 
 def field_of(parameter: inspect.Parameter, hint: Any, documented: str | None) -> tuple[Any, Any]:
     """Returns the type and the `Field` of a parameter. `hint` is None if it has no annotation, and `documented` is what
     the docstring says of it."""
     annotation, default = Any if hint is None else hint, parameter.default
-    inherent = default.default if isinstance(default, FieldInfo) else default
-    if inherent is None and not _takes_none(annotation):
+    if _inherent(default, getattr(annotation, "__metadata__", ())) is None and not _takes_none(annotation):
         # The schema tells the model this default, so the model may give it.
         annotation = _or_none(annotation)
     if isinstance(default, FieldInfo):
@@ -28,6 +29,14 @@ def field_of(parameter: inspect.Parameter, hint: Any, documented: str | None) ->
         return annotation, Field(default, alias=alias)
     description = documented or next(filter(None, map(_text, extras)), None)
     return annotation, Field(default, alias=alias, description=description)
+
+
+def _inherent(default: Any, extras: Iterable[object]) -> Any:
+    """Returns the default that the schema has: that of a `Field` is one too, as the default or within `Annotated`."""
+    if default is inspect.Parameter.empty:
+        defaults = [extra.default for extra in extras if isinstance(extra, FieldInfo)]
+        return next((one for one in reversed(defaults) if one is not PydanticUndefined), default)
+    return default.default if isinstance(default, FieldInfo) else default
 
 
 def _text(extra: object) -> str | None:
