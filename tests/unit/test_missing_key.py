@@ -44,6 +44,25 @@ def test_the_provider_that_an_option_names_is_the_one_that_is_looked_at(command)
     assert "OPENAI_API_KEY" in command("run", "inference", "--provider", "openai").stderr
 
 
+@pytest.mark.regression("journey 116")
+@pytest.mark.parametrize("content", [None, "{"])
+@pytest.mark.parametrize("words", [("run", "inference"), ("up",), ("up", "--detach")], ids=" ".join)
+def test_a_script_that_cannot_be_played_is_told_before_anything_starts(
+    command, monkeypatch, tmp_path, words, content
+):
+    monkeypatch.setenv("FRAMELEDGER_INFERENCE_PROVIDER", "scripted")
+    monkeypatch.setenv("FRAMELEDGER_INFERENCE_SCRIPT", "script.json")
+    if content is not None:
+        (tmp_path / "script.json").write_text(content)
+    shown = command(*words)
+    assert shown.exit_code == 1
+    assert "script.json" in shown.stderr
+    assert "Traceback" not in shown.stderr
+    assert [one.name for one in tmp_path.iterdir()] == ([] if content is None else ["script.json"])
+    found = model_finding(Settings(inference_provider="scripted", inference_script=tmp_path / "script.json"))
+    assert (found.state, "script.json" in found.found) == ("fail", True)
+
+
 def model_finding(settings):
     async def first():
         return await anext(checks.findings(settings))

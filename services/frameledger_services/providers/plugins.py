@@ -69,8 +69,8 @@ def create(
 
 
 def require_key(name: str, settings: Settings) -> None:
-    """Check that the key of the provider is set. Raises `MissingKeyError` and `NoSuchProviderError`. Sends no
-    request."""
+    """Check that the key of the provider is set, and that the script of `scripted` can be played. Raises
+    `MissingKeyError`, `NoSuchProviderError` and `ScriptError`. Sends no request."""
     variable = _loaded(name).missing(settings)
     if variable is not None:
         raise MissingKeyError(name, variable)

@@ -86,6 +86,12 @@ class ScriptedLLMService(LLMService[ScriptedLLMAdapter]):
             options["script"] = script.read(settings.inference_script)
         return cls(**options)
 
+    @classmethod
+    def missing(cls, settings: Settings) -> None:
+        """See the base. Raises `ScriptError` for a script that cannot be played."""
+        if settings.inference_script is not None:
+            script.read(settings.inference_script)
+
     async def _stream(self, request: Request) -> AsyncGenerator[AnyFrame, None]:
         self.open_streams += 1
         try:

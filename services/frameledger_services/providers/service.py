@@ -105,7 +105,7 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
     @classmethod
     def missing(cls, settings: Settings) -> str | None:
         """Returns the environment variable that is required and not set, such as that of a key; None if none is
-        missing."""
+        missing. Raises what `configured` would raise for a file that a setting names."""
         return None
 
     def secrets(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from frameledger_services.event_log.topics import (
 from frameledger_services.missing_permission import MissingPermissionError
 from frameledger_services.projector import topic_identity
 from frameledger_services.providers import plugins
+from frameledger_services.providers.script import ScriptError
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store import partition_progress, schema, server
 
@@ -69,13 +70,18 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
 
 
 def _model(provider: str, settings: Settings) -> Finding:
-    """Checks that the configured provider is installed and has a key. Only the provider knows whether it is valid."""
+    """Checks that the configured provider is installed, and has its key or its script. Only the provider knows whether
+    a key is valid."""
     try:
         plugins.require_key(provider, settings)
     except plugins.MissingKeyError as error:
         return Finding("model", "fail", error.problem, error.remedy)
     except plugins.NoSuchProviderError as error:
         return Finding("model", "fail", str(error), "Set FRAMELEDGER_INFERENCE_PROVIDER to one of them.")
+    except ScriptError as error:
+        return Finding(
+            "model", "fail", str(error), "Mend it, or set FRAMELEDGER_INFERENCE_SCRIPT to another one."
+        )
     return Finding("model", "ok", f"The provider is {provider}, and it is configured.")
 
 
