@@ -198,6 +198,37 @@ def test_what_no_second_try_mends_is_an_error_at_once_that_says_what_to_do(use, 
     assert len(use([said], work)[1].asked) == 1
 
 
+@pytest.mark.regression("fault 200")
+@pytest.mark.parametrize(
+    "said",
+    [
+        problem(404, "no-such-version"),
+        problem(404, "no-such-version", newest=None),
+        problem(410, "erased", receipt={"version": 3}),
+        problem(410, "erased", receipt="3"),
+        problem(410, "erased", receipt={"version": 3, "why": "", "erased_at": "yesterday"}),
+    ],
+)
+def test_a_problem_without_its_members_is_an_answer_that_cannot_be_read(use, said):
+    async def work(client, _):
+        with pytest.raises(GatewayAnswerError, match="of another release"):
+            await client.context("a", 7)
+
+    use([said], work)
+
+
+@pytest.mark.regression("fault 200")
+@pytest.mark.parametrize("listed", [3, [{}]])
+def test_a_refused_append_has_its_frames_if_the_refusal_cannot_be_read(use, listed):
+    async def work(client, _):
+        with pytest.raises(FramesUnacknowledgedError) as caught:
+            await client.publish("a", LLMTextFrame(text="x"))
+        return caught.value.frames
+
+    frames, _ = use([problem(503, "log-away", published=listed)], work)
+    assert len(frames) == 1
+
+
 @pytest.mark.parametrize(
     "away",
     [

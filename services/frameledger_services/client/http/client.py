@@ -142,7 +142,6 @@ class HttpClient(Conversations):
 
     async def context(self, context_id: str, version: int | None = None) -> StoredContext:
         """See `Client.context`. With a redacting token the context has no text."""
-        self._check_open()
         if version is not None and version < 0:
             newest = await self.newest_version(context_id)
             if not newest:
@@ -153,14 +152,14 @@ class HttpClient(Conversations):
             response = await self._read("GET", context_id, params=params)
         except GatewayProblemError as error:
             if error.word == "no-such-version" and version is not None:
-                newest = int(error.problem["newest"])
+                with answers.reading():
+                    newest = int(error.problem["newest"])
                 raise NoSuchVersionError(context_id, version, newest) from None
             raise
         return answers.stored_context(context_id, response.content)
 
     async def newest_version(self, context_id: str) -> int:
         """See `Client.newest_version`."""
-        self._check_open()
         try:
             return answers.newest_version(await self._read("HEAD", context_id))
         except NoSuchContextError:
@@ -263,25 +262,22 @@ class HttpClient(Conversations):
 
     async def tools_on_offer(self) -> dict[str, dict[str, Any]]:
         """Returns the functions that running workers offer: their tools in OpenAI's format, by name."""
-        answer = await self._ask("GET", None, "/tools")
+        answer = await self._read("GET", None, "/tools")
         with answers.reading():
             listed = answer.json()["tools"]
             return {one["function_name"]: one["schema"] for one in listed if one["schema"] is not None}
 
     async def live_inference_workers(self) -> int:
         """Returns the number of running inference services."""
-        answer = await self._ask("GET", None, "/workers")
+        answer = await self._read("GET", None, "/workers")
         with answers.reading():
             return sum(one["kind"] == "inference" for one in answer.json()["workers"])
 
-    async def _read(self, method: str, context_id: str, path: str = "", **request: Any) -> Answer:
+    async def _read(self, method: str, context_id: str | None, path: str = "", **request: Any) -> Answer:
+        """Returns the answer about a conversation, or for None about none."""
         self._check_open()
-        if not may_exist(context_id):
+        if context_id is not None and not may_exist(context_id):
             raise NoSuchContextError(context_id)
-        return await self._ask(method, context_id, path, **request)
-
-    async def _ask(self, method: str, context_id: str | None, path: str, **request: Any) -> Answer:
-        self._check_open()
         deadline = _now() + READ_SECONDS
         return await self._requests.send(
             method, context_id, path, deadline=deadline, may_overrun=True, **request

@@ -13,7 +13,7 @@ from frameledger_services.client.errors import (
     GatewayUnavailableError,
     NotPermittedError,
 )
-from frameledger_services.client.http.answers import Answer
+from frameledger_services.client.http.answers import Answer, reading
 from frameledger_services.client.reading import ContextErasedError, NoSuchContextError
 from frameledger_services.store.schema import SchemaError
 
@@ -62,16 +62,18 @@ def problem_of(response: Answer) -> dict[str, Any]:
 
 
 def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerError:
-    """Returns what an answer that is no success is as an error."""
+    """Returns what an answer that is no success is as an error. Raises `GatewayAnswerError` for one that has a part
+    missing."""
     problem = problem_of(response)
     word = str(problem.get("type", "")).rpartition("/")[2]
     detail = str(problem.get("detail") or problem.get("title") or f"status {response.status}")
     match word:
         case "erased" if receipt := problem.get("receipt"):
-            erased_at, why = datetime.fromisoformat(receipt["erased_at"]), receipt["why"]
-            # With a token that redacts content it is an object.
-            told = why if isinstance(why, str) else None
-            return ContextErasedError(context_id or "", receipt["version"], erased_at, told)
+            with reading():
+                erased_at, why = datetime.fromisoformat(receipt["erased_at"]), receipt["why"]
+                # With a token that redacts content it is an object.
+                told = why if isinstance(why, str) else None
+                return ContextErasedError(context_id or "", receipt["version"], erased_at, told)
         case "no-such-context" | "erased":
             return NoSuchContextError(context_id or "")
         case "unauthorised":

@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from frameledger_services.client.errors import GatewayAnswerError, GatewayUnavailableError
-from frameledger_services.client.http import events
+from frameledger_services.client.http import answers, events
 from frameledger_services.client.http.answers import Answer
 from frameledger_services.client.http.problems import error_of, problem_of
 from frameledger_services.settings import SettingsError
@@ -113,7 +113,8 @@ class Requests:
                     raise refusal
                 failure = refusal
                 if published is not None:
-                    published.update(problem_of(answer).get("published", ()))
+                    with answers.reading():
+                        published.update(problem_of(answer).get("published") or ())
             pause = max(backoff.next(), failure.retry_after)
             if asyncio.get_running_loop().time() + pause >= deadline:
                 raise failure
