@@ -91,7 +91,7 @@ def unpark(
                 | {"error": unparked.error, "published": unparked.record_count, "unsent": unparked.unsent}
             )
         )
-    elif unparked.folded:
+    elif unparked.folded or unparked.error is None:
         typer.echo(
             f"Folded {plural(unparked.folded, 'frame')} of {context}; "
             f"this produced {plural(unparked.record_count, 'record')}."
