@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import date
 from decimal import Decimal
+from functools import partial, update_wrapper
 from typing import Annotated, Any, Literal, Optional
 from uuid import UUID
 
@@ -937,6 +938,37 @@ def test_null_is_taken_where_it_is_the_default(of_a_field):
     for wrong in ({"most": "x"}, {"since": "2025-01-02"}):
         with pytest.raises(ArgumentsError, match=next(iter(wrong))):
             item.handler.signature.converted(wrong)
+
+
+@pytest.mark.regression("worker 145")
+@pytest.mark.parametrize("is_updated", [True, False])
+def test_a_partial_is_offered_without_the_arguments_that_it_has(is_updated):
+    def price(shop: object, article: str, till: object, day: date = date(2026, 1, 1)) -> str:
+        """What it costs.
+
+        Args:
+            article: Its name.
+        """
+        return f"{shop} {article} {till} {day}"
+
+    of_shop = partial(price, "shop", till=2)
+    if is_updated:
+        update_wrapper(of_shop, price)
+    else:
+        of_shop.__name__ = "price"  # type: ignore[attr-defined]  # a partial has a dict
+    signature = signature_of(of_shop)
+    assert (signature.schema.name, signature.schema.description) == ("price", "What it costs.")
+    assert signature.schema.required == ("article",)
+    assert list(signature.schema.properties) == ["article", "day"]
+    assert signature.schema.properties["article"] == {"type": "string", "description": "Its name."}
+    assert signature.schema.properties["day"]["format"] == "date"
+    assert of_shop(**signature.converted({"article": "lamp"})) == "shop lamp 2 2026-01-01"
+
+
+@pytest.mark.regression("worker 146")
+def test_what_has_no_signature_is_refused_by_name():
+    with pytest.raises(FunctionSchemaError, match="dict: its parameters cannot be read"):
+        schema_of(dict)
 
 
 @pytest.mark.regression("worker 144")

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -132,12 +133,15 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
         raise FunctionSchemaError(f"{function!r} has no name that a model could call; define it with `def`.")
-    hints = _hints(function, name)
-    documented = docstrings.read(inspect.getdoc(function) or "")
+    inner = _inner(function)
+    hints = _hints(inner, name)
+    # A `partial` without a docstring of its own has that of its class.
+    has_its_own = not isinstance(function, partial) or "__doc__" in vars(function)
+    documented = docstrings.read(inspect.getdoc(function if has_its_own else inner) or "")
     params_name: str | None = None
     fields: dict[str, Any] = {}
     always_passed: set[str] = set()
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in _signature(function, name).parameters.values():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise FunctionSchemaError(
                 f"{name}: the parameter {parameter.name!r} cannot be given by name, and a model gives all by name. "
@@ -214,6 +218,29 @@ def _takes_params(hint: Any) -> bool:
         return True
     return get_origin(hint) in (Union, UnionType, Annotated) and any(
         _takes_params(one) for one in get_args(hint)
+    )
+
+
+def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function that a `partial` calls, which has its annotations."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def _signature(function: Callable[..., Any], name: str) -> inspect.Signature:
+    """Returns the signature, of a `partial` without the arguments that it has already."""
+    given: Mapping[str, Any] = {}
+    if isinstance(function, partial):
+        given = function.keywords
+        # `update_wrapper` makes it look as if it had the signature of its function.
+        function = partial(function.func, *function.args, **given)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise FunctionSchemaError(f"{name}: its parameters cannot be read: {error}") from error
+    return signature.replace(
+        parameters=[one for one in signature.parameters.values() if one.name not in given]
     )
 
 
