@@ -113,7 +113,7 @@ class Scripted:
         elif said is not BROKEN:
             writer.write(said)
             await writer.drain()
-            if said.startswith(STREAM) and b"dead" in said:
+            if b"dead" in said:
                 await reader.read()
         writer.close()
 
@@ -196,6 +196,27 @@ def test_what_no_second_try_mends_is_an_error_at_once_that_says_what_to_do(use, 
             await client.context("a")
 
     assert len(use([said], work)[1].asked) == 1
+
+
+@pytest.mark.regression("fault 201")
+@pytest.mark.parametrize(
+    ("said", "error", "words"),
+    [
+        (STREAM + b": dead", RuntimeError, "This client is closed"),
+        (answer(200, CONTEXT)[:-7] + b"dead", GatewayUnavailableError, "was closed before"),
+    ],
+)
+def test_whoever_reads_when_the_client_is_closed_is_told(use, said, error, words):
+    async def work(client, _):
+        reading = client.context("a") if error is GatewayUnavailableError else anext(client.follow("a"))
+        task = asyncio.ensure_future(reading)
+        while not client._requests._responses:
+            await look_again()
+        await client.close()
+        with pytest.raises(error, match=words):
+            await task
+
+    use([said], work)
 
 
 @pytest.mark.regression("fault 200")

@@ -61,10 +61,15 @@ class Requests:
         self._headers = {"Authorization": f"Bearer {token.strip()}"} if token else {}
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
+        self._responses: set[aiohttp.ClientResponse] = set()
+        """Those whose bodies are being read."""
 
     async def close(self) -> None:
         """Close all connections; twice does nothing. A request that has no answer yet gets none."""
         self._is_closed = True
+        for response in self._responses:
+            # aiohttp closes the connection, and leaves who reads from it waiting.
+            response.content.set_exception(aiohttp.ClientConnectionError("The client was closed."))
         if self._session is not None:
             await self._session.close()
 
@@ -171,7 +176,11 @@ class Requests:
             allow_redirects=False,
             **request,
         ) as response:
-            yield response
+            self._responses.add(response)
+            try:
+                yield response
+            finally:
+                self._responses.discard(response)
 
     def _unanswered(self, error: Exception) -> GatewayUnavailableError:
         # Before ValueError, which it is too.
