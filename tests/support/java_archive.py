@@ -75,8 +75,9 @@ def _make(file: Path) -> None:
     """Run a broker that writes the file when it ends."""
     unfinished = file.with_suffix(".unfinished")
     with TemporaryDirectory() as folder:
-        server = kafka.prepare(Path(folder), ports.choose(0), software=java.packaged())
+        # Before the command is made: with the product's own archive, which an earlier `up` may have left, Java ends.
         os.environ[OPTIONS] = f"-XX:AOTCacheOutput={unfinished} -Xlog:disable"
+        server = kafka.prepare(Path(folder), ports.choose(0), software=java.packaged())
         # It writes once it has stopped.
         with running(replace(server.program, stop_within=PROGRAM)):
             asyncio.run(_used(server.bootstrap_servers))
