@@ -85,6 +85,12 @@ def test_a_stream_gives_every_frame_that_is_stored_and_then_each_that_comes(run,
         ("?after=3", None, []),
         ("?after=now", None, []),
         ("?types=LLMRunFrame,UserStartedSpeakingFrame", None, [2]),
+        pytest.param(
+            "?types=LLMRunFrame,%20UserStartedSpeakingFrame",
+            None,
+            [2],
+            marks=pytest.mark.regression("gateway 111"),
+        ),
     ],
 )
 def test_a_stream_begins_where_its_client_says(run, query, last, expected):

@@ -1,9 +1,11 @@
 """What a request says about itself in headers."""
 
 import pytest
+from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from frameledger_services.gateway import preferences
+from frameledger_services.gateway.media_types import NDJSON
 from frameledger_services.gateway.problems import ProblemError
 
 
@@ -23,6 +25,40 @@ from frameledger_services.gateway.problems import ProblemError
 def test_a_time_to_wait_wins_over_an_answer_at_once(prefer, seconds):
     headers = [(b"prefer", one.encode()) for one in prefer]
     assert preferences.wait_seconds(Request({"type": "http", "headers": headers}), 10) == seconds
+
+
+@pytest.mark.regression("gateway 110")
+@pytest.mark.parametrize(
+    ("prefer", "seconds"), [("respond-async", preferences.WAIT_SECONDS), ("respond-async, wait=2", 2)]
+)
+def test_an_answer_that_cannot_come_at_once_is_waited_for(prefer, seconds):
+    request = asked(b"prefer", prefer)
+    assert preferences.wait_seconds(request, 10, can_be_async=False) == seconds
+
+
+@pytest.mark.regression("gateway 112")
+@pytest.mark.parametrize(
+    ("accept", "is_preferred"),
+    [
+        ((), False),
+        (("*/*",), False),
+        (("application/*",), False),
+        (("application/x-ndjson",), True),
+        (("Application/X-NDJSON; charset=utf-8",), True),
+        (("application/x-ndjson;q=0",), False),
+        (("application/x-ndjson; Q=0.000", "*/*"), False),
+        (("application/x-ndjson, */*",), True),
+        (("application/x-ndjson", "application/json"), True),
+        (("application/json, application/x-ndjson;q=0.5",), False),
+        (("application/json;q=0.4, application/x-ndjson;q=0.5, */*",), True),
+        (("application/*, application/x-ndjson;q=0.5",), False),
+        (("application/x-ndjson;q=much",), True),
+        (("application/x-ndjsonlines",), False),
+    ],
+)
+def test_a_media_type_is_accepted_with_its_quality(accept, is_preferred):
+    headers = Headers(raw=[(b"accept", one.encode()) for one in accept])
+    assert preferences.prefers(headers, NDJSON) is is_preferred
 
 
 def asked(name, value):

@@ -55,7 +55,7 @@ WAIT = parameters.header(
     "Prefer",
     "How long to wait until the result is stored: `wait=10`, at most 10 seconds, and no more than the gateway's limit. "
     "If it is not stored by then, the answer is `not-visible-yet`, and the same request can be sent again. Default: "
-    "`wait=5`.",
+    "`wait=5`, also with `respond-async`: there is no answer before the result is stored.",
 )
 
 SETTLED = (
@@ -240,7 +240,9 @@ async def _publish(
         [stored] = await dependencies.client.until_stored(
             context_id,
             published,
-            within=preferences.wait_seconds(request, dependencies.settings.gateway_request_secs),
+            within=preferences.wait_seconds(
+                request, dependencies.settings.gateway_request_secs, can_be_async=False
+            ),
         )
     except NotVisibleError as error:
         raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from frameledger_services.gateway import answers, contexts, parameters
+from frameledger_services.gateway import answers, contexts, parameters, preferences
 from frameledger_services.gateway.answers import REVALIDATED
 from frameledger_services.gateway.append import FRAMES
 from frameledger_services.gateway.dependencies import Dependencies
@@ -111,7 +111,7 @@ async def _frames(dependencies: Dependencies, request: Request) -> Response:
     context_id = parameters.context_id(request)
     wanted, newest = _selection(request)
     is_file = FORMAT.of(request) is not None
-    if is_file or NDJSON in request.headers.get("accept", ""):
+    if is_file or preferences.prefers(request.headers, NDJSON):
         await contexts.head_of(dependencies, context_id)
         dependencies.check_not_stopping()
         headers = {**REVALIDATED, **(answers.as_file(f"{context_id}.jsonl") if is_file else {})}

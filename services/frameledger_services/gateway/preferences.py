@@ -1,31 +1,49 @@
-"""Headers of an append: how long to wait, the expected version, and the idempotency key."""
+"""Headers of a request: how long to wait, the expected version, the idempotency key, and the accepted media types."""
 
 from __future__ import annotations
 
 import re
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.problems import ProblemError
 
 WAIT_SECONDS = 5.0
 """How long an append waits for its frames to be stored, by default."""
 
+_QUALITY = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?", re.ASCII)
 _TAG = re.compile(r'(?:W/)?"(\d{1,18})(?:\.[\w.]*)?"', re.ASCII)
 
 
-def wait_seconds(request: Request, most: float) -> float:
-    """Returns the seconds to wait for published frames: those of `wait`, else 0 for `respond-async`. Ignores
-    preferences that it cannot read (RFC 7240)."""
+def wait_seconds(request: Request, most: float, *, can_be_async: bool = True) -> float:
+    """Returns the seconds to wait for published frames: those of `wait`, else 0 for `respond-async` if the answer
+    `can_be_async`. Ignores preferences that it cannot read or honour (RFC 7240)."""
     default = WAIT_SECONDS
     for preference in ",".join(request.headers.getlist("prefer")).split(","):
         name, _, value = (part.strip().lower() for part in preference.partition(";")[0].partition("="))
-        if name == "respond-async":
+        if name == "respond-async" and can_be_async:
             # With `wait` it applies only after that time (RFC 7240, 4.3).
             default = 0.0
         if name == "wait" and value.strip('"').isascii() and value.strip('"').isdigit():
             return min(float(value.strip('"')), most)
     return min(default, most)
+
+
+def prefers(headers: Headers, media_type: str) -> bool:
+    """Returns whether `Accept` names this media type, and JSON not with a higher quality (RFC 9110, 12.5.1)."""
+    accepted = ",".join(headers.getlist("accept"))
+    qualities = dict(_quality_of(one) for one in accepted.split(","))
+    main_type = JSON.partition("/")[0]
+    of_json = next((qualities[one] for one in (JSON, f"{main_type}/*", "*/*") if one in qualities), 0.0)
+    return qualities.get(media_type, 0.0) > 0 and qualities[media_type] >= of_json
+
+
+def _quality_of(media_range: str) -> tuple[str, float]:
+    name, *parameters = (part.strip().lower() for part in media_range.split(";"))
+    written = next((value for part in parameters if (value := part.removeprefix("q=")) != part), "1")
+    return name, float(written) if _QUALITY.fullmatch(written) else 1.0
 
 
 def expected_version(request: Request) -> int | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from starlette.datastructures import URL, Headers, QueryParams
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from frameledger_services.gateway import problems
+from frameledger_services.gateway import preferences, problems
 from frameledger_services.gateway.access import caller, policy
 from frameledger_services.gateway.media_types import EVENT_STREAM, NDJSON
 from frameledger_services.gateway.problems import ProblemError
@@ -105,13 +105,13 @@ def _is_stream(scope: Scope) -> bool:
         return True
     if path.startswith(f"{policy.RESPONSES}/") and _asks_for(scope, "stream", "true"):
         return True
-    accepted = Headers(scope=scope).get("accept", "")
-    if EVENT_STREAM in accepted:
+    headers = Headers(scope=scope)
+    if preferences.prefers(headers, EVENT_STREAM):
         return True
     if scope["method"] != "GET" or not path.endswith("/frames"):
         return False
     # All frames of a conversation, as `frames` reads them.
-    return NDJSON in accepted or _asks_for(scope, "format", "ndjson")
+    return preferences.prefers(headers, NDJSON) or _asks_for(scope, "format", "ndjson")
 
 
 def _asks_for(scope: Scope, name: str, value: str) -> bool:

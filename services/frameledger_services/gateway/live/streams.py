@@ -88,7 +88,7 @@ async def _stream(dependencies: Dependencies, request: Request) -> Response:
         after: int | None = last
     else:
         after = AFTER.of(request) if AFTER.name in request.query_params else 0
-    frame_types = None if types is None else types.split(TYPES_SEPARATOR)
+    frame_types = None if types is None else [one.strip() for one in types.split(TYPES_SEPARATOR)]
     follower = dependencies.hub.follow(context_id, after, frame_types)
     try:
         answer = await _answer(
