@@ -258,7 +258,7 @@ ELSEWHERE = {
 }
 """Columns that do not follow from the bytes of frames. `infra/docs/how-to/prove.md` names them."""
 
-OTHER = {
+OTHER_BY_SQL_TYPE = {
     "text": "coalesce({0}, '') || 'x'",
     "uuid": "gen_random_uuid()",
     "boolean": "NOT coalesce({0}, false)",
@@ -266,7 +266,7 @@ OTHER = {
     "json": "'7'",
     "timestamp with time zone": "coalesce({0}, now()) + interval '1 hour'",
 }
-"""Another value of a column, by its type; for a number one that is greater."""
+"""Another value of a column, by the name of its type in PostgreSQL; for a number one that is greater."""
 
 
 @pytest.mark.regression("fault 211")
@@ -283,7 +283,7 @@ def test_each_column_is_compared_or_named_by_the_page(histories, table):
             (table,),
         ).fetchall()
     for name, kind in columns:
-        value = OTHER.get(kind, "coalesce({0}, 0) + 1").format(f'"{name}"')
+        value = OTHER_BY_SQL_TYPE.get(kind, "coalesce({0}, 0) + 1").format(f'"{name}"')
         for known in ("NOT NULL", "NULL"):
             statement = f"""
                 UPDATE {table} SET "{name}" = {value}

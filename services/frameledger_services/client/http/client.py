@@ -262,22 +262,26 @@ class HttpClient(Conversations):
 
     async def tools_on_offer(self) -> dict[str, dict[str, Any]]:
         """Returns the functions that running workers offer: their tools in OpenAI's format, by name."""
-        answer = await self._read("GET", None, "/tools")
+        answer = await self._ask("GET", None, "/tools")
         with answers.reading():
             listed = answer.json()["tools"]
             return {one["function_name"]: one["schema"] for one in listed if one["schema"] is not None}
 
     async def live_inference_workers(self) -> int:
         """Returns the number of running inference services."""
-        answer = await self._read("GET", None, "/workers")
+        answer = await self._ask("GET", None, "/workers")
         with answers.reading():
             return sum(one["kind"] == "inference" for one in answer.json()["workers"])
 
-    async def _read(self, method: str, context_id: str | None, path: str = "", **request: Any) -> Answer:
+    async def _read(self, method: str, context_id: str, path: str = "", **request: Any) -> Answer:
+        self._check_open()
+        if not may_exist(context_id):
+            raise NoSuchContextError(context_id)
+        return await self._ask(method, context_id, path, **request)
+
+    async def _ask(self, method: str, context_id: str | None, path: str, **request: Any) -> Answer:
         """Returns the answer about a conversation, or for None about none."""
         self._check_open()
-        if context_id is not None and not may_exist(context_id):
-            raise NoSuchContextError(context_id)
         deadline = _now() + READ_SECONDS
         return await self._requests.send(
             method, context_id, path, deadline=deadline, may_overrun=True, **request
