@@ -304,7 +304,12 @@ def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings, e
         async def left():
             return True if not registry.advertising_contexts() else None
 
+        async def folded():
+            """Whether the service knows that its list is. A list that is erased before is awaited for minutes."""
+            return True if not service._running.tool_lists._publishing else None
+
         await service.set_tools(talk.context_id, [search])
+        await talk.until(folded)
         await talk.publish(end())
         await talk.until(left)
         assert not service.has_function("search")
@@ -313,6 +318,7 @@ def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings, e
         call = called("search", {"text": "cats"})
         await talk.call(call)
         assert await talk.settled(call.tool_call_id) == ["done"]
+        await talk.until(folded)
         await talk.publish(end())
         await talk.until(left)
 
