@@ -163,26 +163,6 @@ def test_it_continues_when_its_database_session_is_terminated(road, settings):
         assert keeping.stop() == 0
 
 
-@pytest.mark.regression("fault 220")
-def test_after_its_own_suspension_runs_have_time_to_be_taken_over(road, settings):
-    """As of a laptop that slept: the workers have lost their leases too, and take their runs over a lease later."""
-    an_hour = settings.model_copy(update={"timekeeper_run_silent_secs": 3_600})
-    with projector(road.settings) as projecting, timekeeper(an_hour) as keeping:
-        road.publish(records("ctx", ask(), start(run_of("ctx")), *tokens("It is", run=run_of("ctx"))))
-        road.until_idle(projecting)
-        road.until("SELECT count(*) > 0 FROM workers WHERE heartbeat_at > started_at + interval '0.5 s'")
-        with psycopg.connect(road.address) as connection:
-            # The archive does not allow that.
-            connection.execute("ALTER TABLE frames DISABLE TRIGGER keep_frames")
-            for column in ("frames.recorded_at", "runs.opened_at", "workers.heartbeat_at"):
-                table, name = column.split(".")
-                connection.execute(f"UPDATE {table} SET {name} = {name} - interval '2 hours'")
-            connection.execute("ALTER TABLE frames ENABLE TRIGGER keep_frames")
-        road.until("SELECT count(*) > 1 AND max(heartbeat_at - started_at) > interval '2 s' FROM workers")
-        assert ask_for(road, "SELECT status FROM runs") == "open"
-        assert keeping.stop() == 0
-
-
 def test_during_an_outage_of_the_broker_it_sends_heartbeats_and_then_continues(road, settings, kafka):
     with projector(road.settings) as projecting, timekeeper(settings) as keeping:
         road.publish(records("ctx", speak()))

@@ -13,16 +13,11 @@ not on the log are off for a while after an outage (`TimeLimits.after_outage`). 
 alone: the others are judged meanwhile, and it has the same time once it is back. Two races remain, with the same
 outcome: a worker that alone is cut off for longer than the limit is silent for everybody else; and a timekeeper that
 starts just when the broker is back knows nothing of the outage.
-
-A session that is not the first of its process follows an outage of the database, or the machine was suspended and the
-session before was declared dead. Workers may have lost their leases by that too, and their work is taken over a lease
-later: until then it is as silent as after an outage of the broker, and so it is treated.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import socket
 from contextlib import AsyncExitStack, suppress
@@ -78,13 +73,10 @@ async def serve(
     Raises errors that are not transient, such as a database with another schema.
     """
     counted = TimekeeperMetrics(metrics)
-    sessions = itertools.count()
     async with asyncio.TaskGroup() as group:
         group.create_task(
             supervision.keep_running(
-                lambda: _keep_time(settings, stopping, failpoint, counted, after_outage=next(sessions) > 0),
-                stopping,
-                _log,
+                lambda: _keep_time(settings, stopping, failpoint, counted), stopping, _log
             )
         )
         if metrics is not NO_METRICS:
@@ -94,12 +86,7 @@ async def serve(
 
 
 async def _keep_time(
-    settings: Settings,
-    stopping: asyncio.Event,
-    failpoint: Failpoint,
-    metrics: TimekeeperMetrics,
-    *,
-    after_outage: bool,
+    settings: Settings, stopping: asyncio.Event, failpoint: Failpoint, metrics: TimekeeperMetrics
 ) -> None:
     """Run one session of a worker, on one connection. Returns if it is declared dead; the next session is another
     worker."""
@@ -122,9 +109,7 @@ async def _keep_time(
         await topics.refuse_other(connection, TopicNames(settings.topic_prefix).frames)
         await claims.register(connection, registration)
         log = await stack.enter_async_context(SettlementLog(settings, metrics))
-        timekeeper = Timekeeper(
-            settings, connection, log, registration, failpoint, metrics, after_outage=after_outage
-        )
+        timekeeper = Timekeeper(settings, connection, log, registration, failpoint, metrics)
         _log.info("timekeeper.started", worker=registration.worker_id)
         await timekeeper.run(stopping)
         with suppress(psycopg.Error):
@@ -142,10 +127,7 @@ class Timekeeper:
         registration: claims.Registration,
         failpoint: Failpoint,
         metrics: TimekeeperMetrics,
-        *,
-        after_outage: bool = False,
     ) -> None:
-        """`after_outage`: others may have been cut off until now, and have time to go on."""
         self._metrics = metrics
         self._limits = TimeLimits.of(settings)
         self._every = settings.timekeeper_every_secs
@@ -154,8 +136,6 @@ class Timekeeper:
         self._registration = registration
         self._failpoint = failpoint
         self._partitions = Partitions()
-        if after_outage:
-            self._partitions.outage()
         self._purged_at = float("-inf")
 
     async def run(self, stopping: asyncio.Event) -> None:
