@@ -109,6 +109,23 @@ def test_the_version_alone_is_read_under_the_same_conditions_as_the_context(fill
     with_app(filled, ask)
 
 
+@pytest.mark.regression("gateway 109")
+@pytest.mark.parametrize("query", ["", "?version=3", "?form=openai"])
+def test_the_version_alone_comes_without_a_length_that_the_context_does_not_have(filled, query):
+    async def ask(http):
+        head, whole = [
+            await http.request(method, f"{path_of('barge-in')}{query}") for method in ("HEAD", "GET")
+        ]
+        assert head.headers.get("content-length", whole.headers["content-length"]) == str(len(whole.content))
+        # The others are those of the context.
+        names = {"content-length"}
+        assert {k: v for k, v in head.headers.items() if k not in names} == {
+            k: v for k, v in whole.headers.items() if k not in names
+        }
+
+    with_app(filled, ask)
+
+
 @pytest.mark.parametrize("known", [{}, {"If-None-Match": '"9", W/"22"'}, {"If-None-Match": '"9"'}])
 @pytest.mark.parametrize(
     "path",

@@ -106,7 +106,10 @@ async def _head(dependencies: Dependencies, request: Request) -> Response:
     found = await _head_of(dependencies, request)
     if answers.is_known(request, tag(found)):
         return _unchanged(found)
-    return Response(status_code=200, media_type=JSON, headers={**REVALIDATED, "ETag": tag(found)})
+    response = Response(status_code=200, media_type=JSON, headers={**REVALIDATED, "ETag": tag(found)})
+    # It would be the length of the context (RFC 9110, 8.6), which is not read for this.
+    del response.headers["Content-Length"]
+    return response
 
 
 async def _context(dependencies: Dependencies, request: Request) -> Response:
