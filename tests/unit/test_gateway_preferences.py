@@ -36,6 +36,25 @@ def test_an_answer_that_cannot_come_at_once_is_waited_for(prefer, seconds):
     assert preferences.wait_seconds(request, 10, can_be_async=False) == seconds
 
 
+@pytest.mark.regression("gateway 113")
+@pytest.mark.parametrize(
+    ("prefer", "at_once", "waited"),
+    [
+        ((), None, None),
+        (("return=minimal",), None, None),
+        (("wait=soon",), None, None),
+        (("wait=2",), "wait", "wait"),
+        (("respond-async",), "respond-async", None),
+        (("Respond-Async", 'WAIT="2"; strict'), "respond-async, wait", "wait"),
+    ],
+)
+def test_an_answer_names_the_preferences_that_it_was_asked_to_honour_and_did(prefer, at_once, waited):
+    request = Request({"type": "http", "headers": [(b"prefer", one.encode()) for one in prefer]})
+    for is_stored, applied in ((False, at_once), (True, waited)):
+        expected = {} if applied is None else {"Preference-Applied": applied}
+        assert preferences.applied(request, is_stored=is_stored) == expected
+
+
 @pytest.mark.regression("gateway 112")
 @pytest.mark.parametrize(
     ("accept", "is_preferred"),

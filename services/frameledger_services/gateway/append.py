@@ -272,7 +272,10 @@ def _created(
             newest=newest,
             frames=frames,
         )
-    headers = {"Location": request.url.path.removesuffix("/frames"), "Preference-Applied": "wait"}
+    headers = {
+        "Location": request.url.path.removesuffix("/frames"),
+        **preferences.applied(request, is_stored=True),
+    }
     if newest is not None:
         headers["ETag"] = answers.etag(newest)
     return answers.json_answer(answer, status=201, headers=headers)

@@ -43,12 +43,12 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             outcome = await dependencies.database.read(client_outcomes.stored, context_id, published)
             if outcome is None:
                 return accepted(request, context_id, published, "They are not stored yet.")
-            return answers.json_answer(appended(context_id, outcome))
+            return _known(request, context_id, outcome)
         try:
             stored = await dependencies.client.until_stored(context_id, published, within=seconds)
         except NotVisibleError as error:
             return accepted(request, context_id, published, str(error))
-        return answers.json_answer(appended(context_id, stored))
+        return _known(request, context_id, stored)
 
     return [
         DescribedRoute(
@@ -130,7 +130,7 @@ def accepted(
     }
     path = request.url.path.removesuffix("/outcomes")
     again = "&".join(f"id={quote(one.frame_id, safe='')}" for one in published[:20])
-    headers = {"Location": f"{path}?{again}", "Preference-Applied": "respond-async"}
+    headers = {"Location": f"{path}?{again}", **preferences.applied(request, is_stored=False)}
     return answers.json_answer(about, status=202, headers=headers)
 
 
@@ -152,6 +152,11 @@ def appended(context_id: str, stored: Sequence[PublishedFrame], **also: Any) -> 
             for one in stored
         ],
     }
+
+
+def _known(request: Request, context_id: str, stored: Sequence[PublishedFrame]) -> Response:
+    headers = preferences.applied(request, is_stored=True)
+    return answers.json_answer(appended(context_id, stored), headers=headers)
 
 
 async def _published(request: Request, topic: str) -> list[PublishedFrame]:

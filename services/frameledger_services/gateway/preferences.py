@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -13,22 +14,42 @@ from frameledger_services.gateway.problems import ProblemError
 WAIT_SECONDS = 5.0
 """How long an append waits for its frames to be stored, by default."""
 
+_WAIT = "wait"
+_AT_ONCE = "respond-async"
+
 _QUALITY = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?", re.ASCII)
 _TAG = re.compile(r'(?:W/)?"(\d{1,18})(?:\.[\w.]*)?"', re.ASCII)
+"""Also a weak one, which RFC 9110 (13.1.1) compares with nothing: proxies that compress a context make its tag weak,
+and the fold compares the version that it names, not bytes."""
 
 
 def wait_seconds(request: Request, most: float, *, can_be_async: bool = True) -> float:
     """Returns the seconds to wait for published frames: those of `wait`, else 0 for `respond-async` if the answer
     `can_be_async`. Ignores preferences that it cannot read or honour (RFC 7240)."""
     default = WAIT_SECONDS
-    for preference in ",".join(request.headers.getlist("prefer")).split(","):
-        name, _, value = (part.strip().lower() for part in preference.partition(";")[0].partition("="))
-        if name == "respond-async" and can_be_async:
+    for name, value in _preferences(request):
+        if name == _AT_ONCE and can_be_async:
             # With `wait` it applies only after that time (RFC 7240, 4.3).
             default = 0.0
-        if name == "wait" and value.strip('"').isascii() and value.strip('"').isdigit():
-            return min(float(value.strip('"')), most)
+        if name == _WAIT:
+            return min(float(value), most)
     return min(default, most)
+
+
+def applied(request: Request, *, is_stored: bool) -> dict[str, str]:
+    """Returns the header that names the preferences of a request which its answer honours (RFC 7240, 3), if it has any.
+    `is_stored`: the answer says what became of the frames, so that it did not come at once."""
+    honoured = {name for name, _ in _preferences(request) if not (is_stored and name == _AT_ONCE)}
+    return {"Preference-Applied": ", ".join(sorted(honoured))} if honoured else {}
+
+
+def _preferences(request: Request) -> Iterator[tuple[str, str]]:
+    """Yields those preferences of a request that routes know, with the value of `wait`, which is digits."""
+    for preference in ",".join(request.headers.getlist("prefer")).split(","):
+        name, _, value = (part.strip().lower() for part in preference.partition(";")[0].partition("="))
+        seconds = value.strip('"')
+        if name == _AT_ONCE or (name == _WAIT and seconds.isascii() and seconds.isdigit()):
+            yield name, seconds
 
 
 def prefers(headers: Headers, media_type: str) -> bool:
