@@ -300,6 +300,28 @@ def test_a_gateway_that_stays_away_is_an_error_with_the_seconds_that_it_asks_for
     use([problem(429, "too-many", "Retry-After: 7")], work)
 
 
+@pytest.mark.regression("gateway 114")
+@pytest.mark.parametrize("secs", ["86400", "9" * 400])
+def test_whoever_follows_or_reads_frames_is_not_sent_away_for_days(use, monkeypatch, secs):
+    monkeypatch.setattr(http_client, "MOST_PAUSE_SECONDS", 0.01, raising=False)
+
+    async def follow(client, _):
+        return await first(client, 2)
+
+    async def read(client, _):
+        async with aclosing(client.frames("a")) as frames:
+            return [frame.version async for frame in frames]
+
+    busy = problem(503, "draining", f"Retry-After: {secs}")
+    assert use([STREAM + event(1), busy, STREAM + event(2)], follow)[0] == [1, 2]
+    # The answer that broke off announced more than there is of it.
+    broken = answer(200, stored(1) + b"\n", http_client.NDJSON).replace(
+        b"Content-Length: ", b"Content-Length: 9"
+    )
+    lines = [answer(200, stored(2) + b"\n", http_client.NDJSON), answer(200, b"", http_client.NDJSON)]
+    assert use([broken, busy, *lines], read)[0] == [1, 2]
+
+
 def test_the_token_is_in_a_header_and_nowhere_else(use):
     async def work(client, _):
         await client.context("acme/1 \u00fc", 3)

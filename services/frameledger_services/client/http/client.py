@@ -41,6 +41,9 @@ READ_SECONDS = 5.0
 SHORT_SECONDS = 1.0
 """A stream that ends sooner is reopened after a pause."""
 
+MOST_PAUSE_SECONDS = 60.0
+"""The longest pause before a stream is opened again: `Retry-After` may be that of anything before the gateway."""
+
 NDJSON = "application/x-ndjson"
 
 
@@ -185,7 +188,7 @@ class HttpClient(Conversations):
                 return
             except GatewayUnavailableError as error:
                 self._check_open()
-                pause = max(backoff.next(), error.retry_after)
+                pause = _pause(backoff, error.retry_after)
                 if after_version == before and _now() + pause >= deadline:
                     raise
                 await asyncio.sleep(pause)
@@ -237,7 +240,7 @@ class HttpClient(Conversations):
             if _now() - began >= SHORT_SECONDS:
                 backoff.reset()
             else:
-                await asyncio.sleep(max(backoff.next(), retry_after))
+                await asyncio.sleep(_pause(backoff, retry_after))
 
     async def goes_on(self, context_id: str) -> tuple[bool, int]:
         """Returns whether a run of the conversation is open, or a call that it waits for, and the conversation's
@@ -290,6 +293,10 @@ class HttpClient(Conversations):
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("This client is closed.")
+
+
+def _pause(backoff: Backoff, retry_after: float) -> float:
+    return max(backoff.next(), min(retry_after, MOST_PAUSE_SECONDS))
 
 
 def _now() -> float:
