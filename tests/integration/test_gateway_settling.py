@@ -1,13 +1,15 @@
 """What a person does over HTTP: answer a waiting call, resolve an ambiguous one, erase a conversation."""
 
 import asyncio
+from contextlib import ExitStack
 
 import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.support.gateway import with_app
 from tests.support.killable import projector
-from tests.support.road import histories, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.polling import look_again
+from tests.support.road import Raw, histories, road_of_its_own  # noqa: F401  # a fixture
 
 START = {
     "type": "FunctionCallInProgressFrame",
@@ -166,3 +168,31 @@ def test_an_erased_conversation_leaves_a_receipt(road):
         road.until_idle(running)
         with_app(reading(road), erase)
         assert running.stop() == 0
+
+
+@pytest.mark.regression("gateway 115")
+def test_who_erases_again_before_it_is_done_gets_the_receipt_of_what_was_deleted(road):
+    """No projector runs, so that the client that is told to send its request again does."""
+
+    async def erase(http):
+        path = "/v1/contexts/gone"
+        asked = [asyncio.create_task(http.delete(path, params={"why": "first"}))]
+        while len(await asyncio.to_thread(road.records)) < 2:
+            await look_again()
+        asked.append(asyncio.create_task(http.delete(path, params={"why": "again"})))
+        while len(await asyncio.to_thread(road.records)) < 3:
+            await look_again()
+        last = await asyncio.to_thread(stack.enter_context, projector(road.settings))
+        receipts = [(await one).json() for one in asked]
+        assert [(one["why"], one["frame_count"]) for one in receipts] == [("first", 1)] * 2
+        gone = (await http.get(path)).json()
+        assert (gone["receipt"]["why"], gone["receipt"]["frames"]) == ("first", 1)
+        return last
+
+    with projector(road.settings) as running, ExitStack() as stack:
+        road.publish([Raw(b"gone", b'{"type":"LLMRunFrame"}')])
+        road.until_idle(running)
+        assert running.stop() == 0
+        last = with_app(reading(road), erase)
+        road.until_idle(last)
+        assert last.stop() == 0

@@ -232,19 +232,18 @@ def _check_version(context_id: str, found: ContextHead) -> None:
 
 async def missing(dependencies: Dependencies, context_id: str) -> Exception:
     """Returns why a conversation is not there: it was erased, or never was."""
-    receipts = await dependencies.database.read(erasures.receipts, context_id)
-    if not receipts:
+    receipt = await dependencies.database.read(erasures.newest_receipt, context_id)
+    if receipt is None:
         return NoSuchContextError(context_id)
-    newest = receipts[0]
     return ProblemError(
         "erased",
-        f"The conversation was erased at version {newest.version}.",
+        f"The conversation was erased at version {receipt.version}.",
         context_id=context_id,
         receipt={
-            "erased_at": newest.erased_at.isoformat(),
-            "version": newest.version,
-            "frames": newest.frame_count,
-            "why": newest.why,
-            "requested_by": newest.requested_by,
+            "erased_at": receipt.erased_at.isoformat(),
+            "version": receipt.version,
+            "frames": receipt.frame_count,
+            "why": receipt.why,
+            "requested_by": receipt.requested_by,
         },
     )

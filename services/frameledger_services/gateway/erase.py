@@ -15,6 +15,7 @@ from frameledger_services.gateway.dependencies import Dependencies
 from frameledger_services.gateway.media_types import JSON
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, bound
+from frameledger_services.store import erasures
 
 WHY = parameters.required(
     parameters.text("why", "The reason; the receipt keeps it.", most=1_000), "request 8113"
@@ -56,4 +57,8 @@ async def _erase(dependencies: Dependencies, request: Request) -> Response:
             raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error
         finally:
             dependencies.kept.drop(context_id)
+    if not receipt.frame_count:
+        # An earlier erasure, which was still on the log, deleted everything.
+        newest = await dependencies.database.read(erasures.newest_receipt, context_id)
+        receipt = receipt if newest is None else newest
     return answers.json_answer(receipt, headers={"Cache-Control": "no-store"})

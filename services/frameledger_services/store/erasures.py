@@ -224,6 +224,21 @@ async def receipts(connection: Connection, context_id: str) -> list[Receipt]:
         return [_receipt(row) for row in await cursor.fetchall()]
 
 
+async def newest_receipt(connection: Connection, context_id: str) -> Receipt | None:
+    """Returns the receipt of the newest erasure of a conversation; None if it was never erased. Of consecutive erasures
+    without a frame between them it is the first, which deleted the rows; the others come from somebody who asked again
+    before it was done. One without a frame, of erase(), is none of them: what it says of the log does not hold for the
+    others."""
+    newest: Receipt | None = None
+    for older in await receipts(connection, context_id):
+        if newest is not None and (
+            newest.frame_count or older.version != newest.version - 1 or older.frame_id is None
+        ):
+            break
+        newest = older
+    return newest
+
+
 def _receipt(row: dict[str, Any]) -> Receipt:
     # Of a receipt from before it was kept, it is not known where the records lie.
     return Receipt(**row | {"places": tuple(Places(**one) for one in row["places"] or ())})

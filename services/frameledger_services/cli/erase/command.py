@@ -111,15 +111,10 @@ async def _looked_up(settings: Settings, context: str, *, force: bool) -> Erasab
 
 
 async def _newest(settings: Settings, context: str) -> Receipt:
-    """Returns the newest receipt of an erased conversation. Of consecutive erasures without a frame between them it is
-    the first, which deleted the rows; the others come from a command that was interrupted and run again. One without a
-    frame, of erase(), is none of them: what it says of the log does not hold for the others."""
-    newest, *older = await backend.query(settings, erasures.receipts, context)
-    for receipt in older:
-        if newest.frame_count or receipt.version != newest.version - 1 or receipt.frame_id is None:
-            break
-        newest = receipt
-    return newest
+    """Returns the newest receipt of a conversation, which was erased."""
+    receipt = await backend.query(settings, erasures.newest_receipt, context)
+    assert receipt is not None
+    return receipt
 
 
 async def _erase(
