@@ -74,5 +74,5 @@ def _not_visible(last: PublishedFrame, how: str, why: str) -> str:
     return (
         f"Published, but not in the tables {how}: the last frame is at offset {last.offset} of {last.topic}, "
         f"partition {last.partition}, and {why} Published frames are stored later, or rejected. They need not be "
-        "published again; with `frames` of this error that is harmless."
+        "published again; under the same ids that is harmless."
     )

@@ -204,7 +204,7 @@ KINDS: Mapping[str, Kind] = {
         503,
         "Not stored yet",
         "The frames are on the log, but no projector has stored them in time.",
-        "Check again later; do not publish anything again.",
+        "Check again later. There is no need to send anything again; the same result of a call may be sent again.",
     ),
     "draining": Kind(503, "Gateway stopping", "It accepts no new requests.", _AGAIN),
 }
