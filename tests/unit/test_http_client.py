@@ -300,6 +300,15 @@ def test_a_gateway_that_stays_away_is_an_error_with_the_seconds_that_it_asks_for
     use([problem(429, "too-many", "Retry-After: 7")], work)
 
 
+@pytest.mark.regression("gateway 117")
+@pytest.mark.parametrize("tag", ['"7"', '"7.2"', 'W/"7"', 'W/"7.n9"'])
+def test_the_newest_version_is_read_of_a_tag_that_a_proxy_made_weak_too(use, tag):
+    async def work(client, _):
+        return await client.newest_version("a")
+
+    assert use([answer(200, b"", "application/json", f"ETag: {tag}")], work)[0] == 7
+
+
 @pytest.mark.regression("gateway 114")
 @pytest.mark.parametrize("secs", ["86400", "9" * 400])
 def test_whoever_follows_or_reads_frames_is_not_sent_away_for_days(use, monkeypatch, secs):

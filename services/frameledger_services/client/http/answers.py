@@ -48,8 +48,8 @@ class Answer:
 
 
 def newest_version(response: Answer) -> int:
-    """Returns the version of a conversation that its entity tag names."""
-    tag = response.headers.get("etag", "").strip('"').partition(".")[0]
+    """Returns the version of a conversation that its entity tag names, also if a proxy that compresses made it weak."""
+    tag = response.headers.get("etag", "").removeprefix("W/").strip('"').partition(".")[0]
     if not tag.isdigit():
         raise GatewayAnswerError(f"{response.url} answered no version: is it a gateway?")
     return int(tag)
