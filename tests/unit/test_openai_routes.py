@@ -8,7 +8,7 @@ from starlette.requests import Request
 from tests.support.gateway import AWAY, app_of
 
 from frameledger_services.client import NoSuchContextError
-from frameledger_services.gateway import append, parameters
+from frameledger_services.gateway import append, call_results, parameters
 from frameledger_services.gateway.access import caller, tokens
 from frameledger_services.gateway.access.caller import Caller
 from frameledger_services.gateway.live import hub
@@ -210,6 +210,18 @@ def test_a_cause_that_is_no_text_is_refused():
     assert append.CAUSE.of(request({"Frameledger-Causation-Id": "caf%C3%A9"})) == "café"
     with pytest.raises(ProblemError, match="Frameledger-Causation-Id"):
         append.CAUSE.of(request({"Frameledger-Causation-Id": "caf%E9"}))
+
+
+@pytest.mark.regression("gateway 118")
+def test_what_is_no_utf_8_is_told_as_that():
+    with pytest.raises(
+        ProblemError, match=r"^Frameledger-Causation-Id: percent-encoded UTF-8 is expected\.$"
+    ):
+        append.CAUSE.of(request({"Frameledger-Causation-Id": "caf%E9"}))
+    asked = request()
+    asked.scope["path_params"] = {"call": "caf%E9"}
+    with pytest.raises(ProblemError, match=r"^call: percent-encoded UTF-8 is expected\.$"):
+        call_results.CALL.in_path_of(asked)
 
 
 def test_a_conversation_that_the_caller_may_not_see_is_not_there():

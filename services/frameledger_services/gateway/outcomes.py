@@ -87,7 +87,7 @@ ACCEPTED: dict[str, Any] = {
 PREFER = parameters.header(
     "Prefer",
     "How long to wait until the frames are stored. `wait=10`: at most 10 seconds, and no more than the gateway's "
-    "limit; 202 if they are not stored by then. `respond-async`: 202 at once. Default: `wait=5`.",
+    "limit; 202 if they are not stored by then. `respond-async`: not at all. Default: `wait=5`.",
 )
 
 EXAMPLE = {"frames": [{"id": "0198d3c2-7a55-7c11-9b7d-0d3f3a1c9f52", "place": "llm.frames:1:0:17"}]}

@@ -47,14 +47,18 @@ class Parameter(Generic[_T]):
         try:
             return self.read(text)
         except ValueError as error:
-            raise ProblemError("bad-parameter", f"{self.name}: {error}", param=self.name) from None
+            raise self._refused(error) from None
 
     def in_path_of(self, request: Request) -> _T:
         """Returns its value as a segment of the path, decoded. Raises `bad-parameter`."""
         try:
             return self.read(unquote_to_bytes(request.path_params[self.name]).decode())
         except ValueError as error:
-            raise ProblemError("bad-parameter", f"{self.name}: {error}", param=self.name) from None
+            raise self._refused(error) from None
+
+    def _refused(self, error: ValueError) -> ProblemError:
+        why = "percent-encoded UTF-8 is expected." if isinstance(error, UnicodeDecodeError) else error
+        return ProblemError("bad-parameter", f"{self.name}: {why}", param=self.name)
 
     def described(self) -> dict[str, Any]:
         """Returns it as OpenAPI has it."""
