@@ -11,6 +11,11 @@ A frame that comes alone comes at a fixed pace, the same on both sides. A frame 
 done would measure the pause before it as well: our publisher waits until it knows, the bare road only for the COMMIT,
 and after 3 ms of rest all processes are so much slower that the bare road takes half as long again.
 
+At `RATE` the processor is what is waited for on a machine with two cores: the bare road takes more than half of both,
+ours, with its publisher, the broker, the projector and its session, three quarters to nine tenths, and our projector
+takes as many frames in a batch as have come meanwhile. The ratio there is largely that of two queues, and other load of
+the machine raises it. Processor time per frame says more about a change than a single run of this.
+
 The time until the publisher itself knows (`publish(..., wait=True)`) is reported without a goal: the bare road has no
 counterpart, because the process that publishes is the one that commits.
 """
