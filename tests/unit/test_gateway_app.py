@@ -240,6 +240,33 @@ def test_a_client_made_from_the_document_can_ask_for_several_frames():
     )
 
 
+def parts_of(value, place=""):
+    """Yields every object of a document, with its place."""
+    if isinstance(value, dict):
+        yield place, value
+    named = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in named:
+        yield from parts_of(part, f"{place}/{name}")
+
+
+@pytest.mark.regression("gateway 119")
+def test_a_client_made_from_the_document_has_every_body():
+    """Generators leave out what has no schema, and routes with arrays that do not say of what they are, or with
+    enumerations of true and false."""
+    parts = dict(parts_of(ask("/openapi.json").json()))
+    media_types = [
+        one for place, part in parts.items() if place.endswith("/content") for one in part.values()
+    ]
+    assert media_types
+    assert all("schema" in one for one in media_types)
+    arrays = {place: one for place, one in parts.items() if "array" in one.get("type", ())}
+    assert "/components/schemas/ResponseRequest/properties/input" in arrays
+    assert [place for place, one in arrays.items() if "items" not in one] == []
+    enumerations = {place: one["enum"] for place, one in parts.items() if isinstance(one.get("enum"), list)}
+    assert enumerations
+    assert [place for place, values in enumerations.items() if True in values or False in values] == []
+
+
 @pytest.mark.regression("gateway 100")
 def test_of_each_body_the_document_says_how_it_may_be_refused():
     for path, operations in ask("/openapi.json").json()["paths"].items():

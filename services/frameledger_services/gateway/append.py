@@ -62,7 +62,10 @@ def routes(dependencies: Dependencies) -> list[BaseRoute]:
             parameters=[parameters.CONTEXT, *HEADERS],
             body={
                 "required": True,
-                "content": {JSON: {"schema": _BODY, "example": EXAMPLE}, NDJSON: {}},
+                "content": {
+                    JSON: {"schema": _BODY, "example": EXAMPLE},
+                    NDJSON: {"schema": {"type": "string"}},
+                },
             },
             answers={
                 201: outcomes.APPENDED

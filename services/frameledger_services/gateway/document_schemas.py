@@ -207,11 +207,15 @@ SCHEMAS = {
                 "description": "What is new: text, or items (message, function_call, function_call_output, "
                 "item_reference).",
                 "type": ["string", "array"],
+                "items": {"type": "object"},
             },
             "instructions": {**_MAYBE_TEXT, "description": "The system instruction of this response."},
             "model": _MODEL,
             "stream": _STREAM,
-            "store": {"description": "Every response is stored.", "enum": [True, None]},
+            "store": {
+                "type": ["boolean", "null"],
+                "description": "Every response is stored: `false` is refused.",
+            },
             "metadata": {
                 "description": "Up to 16 texts by their names, returned with the response.",
                 "type": ["object", "null"],
