@@ -13,20 +13,9 @@ from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Call
 from frameledger.evolve.text import Text
 from frameledger.frames import (
-    AnyFrame,
     FunctionCallInProgressFrame,
     FunctionCallResultFrame,
-    FunctionCallsStartedFrame,
-    HeardFrame,
-    LLMContextFrame,
-    LLMMessageRewriteFrame,
-    LLMMessagesAppendFrame,
-    LLMMessagesUpdateFrame,
-    LLMSetToolsFrame,
-    LLMThoughtEndFrame,
-    LLMThoughtTextFrame,
-    TextFrame,
-    TranscriptionFrame,
+    KnownFrame,
 )
 from frameledger.json_values import size
 
@@ -62,13 +51,13 @@ def fits(draft: Draft, need: Need, *, anew: bool = False) -> bool:
     )
 
 
-def refusal(draft: Draft, frame: AnyFrame) -> Reason | None:
+def refusal(draft: Draft, frame: KnownFrame) -> Reason | None:
     """`context_full` if there is no room for what this frame adds, else None. A start and a final result of a call, and
     a text that was heard, settle more than they add: their own rules ask `fits`."""
     if not is_limited(draft):
         return None
     need = _need(draft, frame)
-    anew = isinstance(frame, LLMMessagesUpdateFrame | LLMContextFrame)
+    anew = frame.type in ("LLMMessagesUpdateFrame", "LLMContextFrame")
     return None if need is None or fits(draft, need, anew=anew) else "context_full"
 
 
@@ -85,41 +74,39 @@ def of_result(frame: FunctionCallResultFrame) -> Need:
     return 0, CHARACTER * (size(frame.result) + size(frame.tool_call_id)) + ENVELOPE
 
 
-def _need(draft: Draft, frame: AnyFrame) -> Need | None:
-    match frame:
-        case TranscriptionFrame():
+def _need(draft: Draft, frame: KnownFrame) -> Need | None:
+    match frame.type:
+        case "TranscriptionFrame":
             return _words(frame.text, None if draft.turn is None else draft.turn.words)
-        case HeardFrame():
-            return None
-        case TextFrame():
+        case "TextFrame" | "LLMTextFrame" | "VisionTextFrame":
             response = draft.speech.response
             if response is None or not frame.append_to_context:
                 return None
             return _words(frame.text, response.text)
-        case LLMThoughtTextFrame():
+        case "LLMThoughtTextFrame":
             thought = draft.speech.thought
             return None if thought is None or thought.llm is None else _words(frame.text, thought.text)
-        case LLMThoughtEndFrame():
+        case "LLMThoughtEndFrame":
             thought = draft.speech.thought
             if thought is None or thought.llm is None or frame.signature is None:
                 return None
             first = thought.text is None
             return int(first), CHARACTER * size(frame.signature) + first * ENVELOPE
-        case LLMMessagesAppendFrame() | LLMMessagesUpdateFrame():
+        case "LLMMessagesAppendFrame" | "LLMMessagesUpdateFrame":
             return len(frame.messages), sum(map(size, frame.messages))
-        case LLMMessageRewriteFrame():
+        case "LLMMessageRewriteFrame":
             return None if frame.message is None else (0, size(frame.message))
-        case LLMContextFrame():
+        case "LLMContextFrame":
             return len(frame.context.messages), sum(map(size, frame.context.messages))
-        case FunctionCallsStartedFrame():
+        case "FunctionCallsStartedFrame":
             return OF_A_CALL * len(frame.function_calls), OF_A_CALL * ENVELOPE * len(frame.function_calls)
-        case FunctionCallResultFrame():
+        case "FunctionCallResultFrame":
             if frame.settled_as == "resolved" or (
                 frame.properties is not None and not frame.properties.is_final
             ):
                 return 1, of_result(frame)[1]
             return None
-        case LLMSetToolsFrame():
+        case "LLMSetToolsFrame":
             return 1, size(frame.tools) + size(draft.terms.tools) + ENVELOPE
         case _:
             return None

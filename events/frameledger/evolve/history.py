@@ -45,7 +45,7 @@ def has_changed(draft: Draft, expected: int | None) -> bool:
 def refusal(draft: Draft, frame: ContextFrames) -> Reason | None:
     """Why what a client says about the context does not count: another mirror keeps its history by now (RA5.mirror), or
     the context is not what the client knows (RA5.expected)."""
-    if not isinstance(frame, LLMMirrorFrame) and is_for_another_mirror(draft, frame):
+    if frame.type != "LLMMirrorFrame" and is_for_another_mirror(draft, frame):
         return "mirror_superseded"
     return "context_changed" if has_changed(draft, frame.expected_version) else None
 

@@ -13,10 +13,10 @@ from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Announced, Pace
 from frameledger.frames import (
-    AnyFrame,
     BotStartedSpeakingFrame,
     FunctionCallsStartedFrame,
     HeardFrame,
+    KnownFrame,
     LLMSetLimitsFrame,
     OfContext,
     TextFrame,
@@ -43,9 +43,9 @@ def of(frame: LLMSetLimitsFrame) -> dict[str, float]:
     return {name: value for name in NAMES if (value := getattr(frame, name)) is not None}
 
 
-def refusal(draft: Draft, frame: AnyFrame, logged_at: datetime | None) -> Reason | None:
+def refusal(draft: Draft, frame: KnownFrame, logged_at: datetime | None) -> Reason | None:
     """Whether this frame is more than the conversation takes: in this second (R8.5), or at all (R8.4)."""
-    if draft.terms.recording or isinstance(frame, LLMSetLimitsFrame):
+    if draft.terms.recording or frame.type == "LLMSetLimitsFrame":
         return None
     most = draft.terms.limits.get("frames_per_second")
     if most is not None and logged_at is not None and _is_counted(frame):
@@ -55,7 +55,7 @@ def refusal(draft: Draft, frame: AnyFrame, logged_at: datetime | None) -> Reason
     return capacity.refusal(draft, frame)
 
 
-def count(draft: Draft, frame: AnyFrame, logged_at: datetime | None) -> None:
+def count(draft: Draft, frame: KnownFrame, logged_at: datetime | None) -> None:
     """Count a frame that was applied (R8.5)."""
     if logged_at is None or draft.terms.recording or "frames_per_second" not in draft.terms.limits:
         return
@@ -65,7 +65,7 @@ def count(draft: Draft, frame: AnyFrame, logged_at: datetime | None) -> None:
         draft.pace = Pace(pace.rounds, pace.round_of, second, frames)
 
 
-def _is_counted(frame: AnyFrame) -> bool:
+def _is_counted(frame: KnownFrame) -> bool:
     """Whether a frame counts: it comes neither from a run nor from a call, and ends nothing."""
     if isinstance(frame, OfContext | UserStartedSpeakingFrame | BotStartedSpeakingFrame | HeardFrame):
         return True
