@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from frameledger.frames.base import (
     INT64_MAX,
@@ -10,6 +10,7 @@ from frameledger.frames.base import (
     Count,
     DataFrame,
     Frame,
+    FromPython,
     Id,
     JsonObject,
     JsonObjects,
@@ -272,7 +273,7 @@ class LLMContextFrame(OfContext):
     type: Literal["LLMContextFrame"] = "LLMContextFrame"
 
     # In memory this also takes what has a `to_wire()`, as `frameledger.context.LLMContext` does.
-    context: Annotated[ContextSnapshot, BeforeValidator(wire_form)]
+    context: Annotated[ContextSnapshot, FromPython(wire_form)]
     """The context. In memory, an `LLMContext` may be given."""
 
     run_llm: bool | None = None

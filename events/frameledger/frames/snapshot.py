@@ -1,9 +1,11 @@
 """A whole context as a value in a frame, and the conversation and version that it was copied from."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import Field, GetCoreSchemaHandler, StringConstraints
+from pydantic_core import CoreSchema, core_schema
 
 from frameledger.context import LLMContext, LLMContextMessage
 from frameledger.frames.base import (
@@ -30,23 +32,24 @@ def _tools(value: Any) -> Any:
 ToolDefinitions = Annotated[JsonObjects, FromPython(_tools)]
 
 
-def _empty_object(value: Any) -> Any:
-    return {} if value is None else value
+@dataclass(frozen=True)
+class NullIs:
+    """Annotates a field that may also be null, with what makes the value that null is. What is not null is validated as
+    if this were not there, and as fast."""
+
+    make: Callable[[], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        nullable = core_schema.nullable_schema(handler(source))
+        return core_schema.no_info_after_validator_function(self._value, nullable)
+
+    def _value(self, value: Any) -> Any:
+        return self.make() if value is None else value
 
 
-def _empty_list(value: Any) -> Any:
-    return () if value is None else value
-
-
-_ObjectOrNull = Annotated[
-    JsonObject, BeforeValidator(_empty_object, json_schema_input_type=dict[str, Any] | None)
-]
-_ListOrNull = Annotated[
-    JsonObjects, BeforeValidator(_empty_list, json_schema_input_type=list[dict[str, Any]] | None)
-]
-_ToolsOrNull = Annotated[
-    ToolDefinitions, BeforeValidator(_empty_list, json_schema_input_type=list[dict[str, Any]] | None)
-]
+_ObjectOrNull = Annotated[JsonObject, NullIs(dict)]
+_ListOrNull = Annotated[JsonObjects, NullIs(tuple)]
+_ToolsOrNull = Annotated[ToolDefinitions, NullIs(tuple)]
 
 
 class ContextSnapshot(Value):
