@@ -163,6 +163,27 @@ def test_it_continues_when_its_database_session_is_terminated(road, settings):
         assert keeping.stop() == 0
 
 
+@pytest.mark.regression("fault 220")
+def test_runs_have_time_to_be_taken_over_when_it_begins(road, settings):
+    """As on a machine that was off or suspended: the workers have lost their leases too."""
+    an_hour = settings.model_copy(update={"timekeeper_run_silent_secs": 3_600})
+    with projector(road.settings) as projecting:
+        road.publish(records("ctx", ask(), start(run_of("ctx")), *tokens("It is", run=run_of("ctx"))))
+        road.publish(records("speaking", speak()))
+        road.until_idle(projecting)
+        with psycopg.connect(road.address) as connection:
+            # The archive does not allow that.
+            connection.execute("ALTER TABLE frames DISABLE TRIGGER keep_frames")
+            connection.execute("UPDATE frames SET recorded_at = recorded_at - interval '2 hours'")
+            connection.execute("ALTER TABLE frames ENABLE TRIGGER keep_frames")
+            connection.execute("UPDATE runs SET opened_at = opened_at - interval '2 hours'")
+        with timekeeper(an_hour) as keeping:
+            # A limit that it waits for in any case is over, so it has judged.
+            road.until("SELECT turn_opened_version IS NULL FROM contexts WHERE context_id = 'speaking'")
+            assert ask_for(road, "SELECT status FROM runs WHERE context_id = 'ctx'") == "open"
+            assert keeping.stop() == 0
+
+
 def test_during_an_outage_of_the_broker_it_sends_heartbeats_and_then_continues(road, settings, kafka):
     with projector(road.settings) as projecting, timekeeper(settings) as keeping:
         road.publish(records("ctx", speak()))

@@ -8,7 +8,14 @@ from frameledger_services.timekeeper.partitions import Partitions
 
 LIMITS = TimeLimits.of(Settings())
 STORED = {0: 5, 1: 5, 2: 5}
-START = 1_000.0
+START = 2_000.0
+
+
+def running():
+    """The partitions of a timekeeper that began long ago."""
+    partitions = Partitions()
+    partitions.looked({}, 0.0)
+    return partitions
 
 
 def look(partitions, now, *, reached=STORED, away=()):
@@ -26,14 +33,14 @@ def judged(partitions, now, reached=STORED):
 
 
 def test_a_partition_is_judged_once_it_is_stored_up_to_the_end_of_the_look_before():
-    partitions = Partitions()
+    partitions = running()
     assert judged(partitions, START) == (set(), set())
     look(partitions, START)
     assert judged(partitions, START + 1, {0: 5, 1: 4, 2: 6}) == ({0, 2}, set())
 
 
 def test_after_an_outage_everything_has_time_again():
-    partitions = Partitions()
+    partitions = running()
     look(partitions, START)
     partitions.outage()
     assert judged(partitions, START + 1) == (set(), set())
@@ -42,9 +49,18 @@ def test_after_an_outage_everything_has_time_again():
     assert judged(partitions, START + 10 + AFTER_OUTAGE_SECONDS) == ({0, 1, 2}, set())
 
 
+@pytest.mark.regression("fault 220")
+def test_what_was_before_the_timekeeper_began_counts_as_an_outage():
+    partitions = Partitions()
+    look(partitions, START)
+    assert judged(partitions, START + 1) == ({0, 1, 2}, {0, 1, 2})
+    look(partitions, START + 2)
+    assert judged(partitions, START + AFTER_OUTAGE_SECONDS) == ({0, 1, 2}, set())
+
+
 @pytest.mark.regression("fault 108")
 def test_a_partition_without_a_leader_is_away_alone_and_has_time_when_it_is_back():
-    partitions = Partitions()
+    partitions = running()
     assert look(partitions, START) == set()
     assert look(partitions, START + 1, away=[1]) == {1}
     assert look(partitions, START + 2, away=[1]) == set()
@@ -57,7 +73,7 @@ def test_a_partition_without_a_leader_is_away_alone_and_has_time_when_it_is_back
 
 @pytest.mark.regression("fault 108")
 def test_a_partition_that_was_away_at_the_first_look_has_time_when_it_is_back():
-    partitions = Partitions()
+    partitions = running()
     assert look(partitions, START, away=[1]) == {1}
     look(partitions, START + 1)
     assert judged(partitions, START + 2) == ({0, 1, 2}, {1})
@@ -65,7 +81,7 @@ def test_a_partition_that_was_away_at_the_first_look_has_time_when_it_is_back():
 
 @pytest.mark.regression("fault 108")
 def test_a_partition_that_loses_its_leader_while_its_effects_are_held_has_time_when_it_is_back():
-    partitions = Partitions()
+    partitions = running()
     look(partitions, START)
     held = {0: 5, 2: 5}
     assert look(partitions, START + 1, reached=held, away=[1]) == {1}
@@ -79,7 +95,7 @@ def test_a_partition_that_loses_its_leader_while_its_effects_are_held_has_time_w
 @pytest.mark.regression("fault 117")
 def test_a_partition_whose_log_is_shorter_than_what_is_stored_is_not_judged():
     """Nobody folds what it has by now, such as the end of a run, nor what the timekeeper would publish."""
-    partitions = Partitions()
+    partitions = running()
     longer = {0: 5, 1: 7, 2: 5}
     assert look(partitions, START, reached=longer) == {1}
     assert judged(partitions, START + 1, longer) == ({0, 2}, set())
@@ -92,7 +108,7 @@ def test_a_partition_whose_log_is_shorter_than_what_is_stored_is_not_judged():
 
 @pytest.mark.regression("fault 122")
 def test_a_partition_whose_newest_records_are_hidden_is_not_judged_and_not_away():
-    partitions = Partitions()
+    partitions = running()
     look(partitions, START)
     partitions.stored(STORED, START + 1)
     assert partitions.looked(STORED, START + 1, {1}) == set()
@@ -115,7 +131,7 @@ def applied(partitions, now, partition=1, reached=STORED):
 
 @pytest.mark.regression("fault 110")
 def test_what_nobody_took_is_judged_when_it_could_be_taken_for_the_whole_limit():
-    partitions = Partitions()
+    partitions = running()
     held = {0: 5, 2: 5}
     look(partitions, START, reached=held)
     released = START + 1_000
@@ -133,7 +149,7 @@ def test_what_nobody_took_is_judged_when_it_could_be_taken_for_the_whole_limit()
 
 @pytest.mark.regression("fault 110")
 def test_each_time_the_effects_of_a_partition_are_held_the_time_to_take_its_work_begins_anew():
-    partitions = Partitions()
+    partitions = running()
     look(partitions, START)
     later = START + 1_000
     assert applied(partitions, later) == (set(NOBODY), True)
@@ -145,14 +161,14 @@ def test_each_time_the_effects_of_a_partition_are_held_the_time_to_take_its_work
 
 @pytest.mark.regression("fault 110")
 def test_a_timekeeper_that_has_just_started_counts_from_then():
-    partitions = Partitions()
+    partitions = running()
     look(partitions, START)
     assert applied(partitions, START + 1) == (set(), True)
     assert applied(partitions, START + LIMITS.call_unstarted) == (set(NOBODY), True)
 
 
 def test_a_partition_whose_effects_are_held_is_not_judged():
-    partitions = Partitions()
+    partitions = running()
     look(partitions, START)
     assert judged(partitions, START + 1, {0: 5, 2: 5}) == ({0, 2}, set())
     partitions.stored({0: 0, 2: 0}, START + 2)

@@ -38,8 +38,8 @@ class TimeLimits:
     keep_workers_days: float | None
 
     def after_outage(self, answers_secs: float) -> Self:
-        """Returns the limits while the log answers for this long since its last outage. Rules that judge by what is not
-        on the log are off until whoever was cut off had time to publish it."""
+        """Returns the limits while the log answers for this long since its last outage, or since the timekeeper began.
+        Rules that judge by what is not on the log are off until whoever was cut off had time to publish it."""
         if answers_secs >= AFTER_OUTAGE_SECONDS:
             return self
         return replace(

@@ -3,8 +3,10 @@ judged. Pure.
 
 While a partition catches up with its log, its effects are held and no worker may take its work. Then the work is
 requested all at once, and some of it was stored long before. So rules for work that nobody took also count from the
-first sweep that saw the partition released (`TimeLimits.after_release`). A timekeeper that has just started does not
-know since when a partition is released, and counts from its own first sweep.
+first sweep that saw the partition released (`TimeLimits.after_release`).
+
+A timekeeper that has just started knows neither since when a partition is released nor what was away before, and
+counts from its own first sweep: of the outage of a broker or a database, of a machine that was off or suspended.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ class Partitions:
         self._away: set[int] = set()
         """Partitions that did not answer at the last look, or with another log than the one that was stored."""
 
-        self._answers_since: float | None = float("-inf")
-        """When the last outage of the broker ended; None while it is away."""
+        self._answers_since: float | None = None
+        """When the last outage of the broker ended, or this timekeeper first reached it; None while it is away."""
 
         self._back_since: dict[int, float] = {}
         """When each partition came back that had been away alone."""

@@ -10,9 +10,12 @@ publishes it once the broker is back, and the timekeeper sees a run of which not
 first on the log wins. If it were the timekeeper, the run would be closed, its worker told to stop, and its later frames
 ignored (`run_over`): nothing doubled, but half an answer lost although nobody failed. So rules that judge by what is
 not on the log are off for a while after an outage (`TimeLimits.after_outage`). A partition without a leader is away
-alone: the others are judged meanwhile, and it has the same time once it is back. Two races remain, with the same
-outcome: a worker that alone is cut off for longer than the limit is silent for everybody else; and a timekeeper that
-starts just when the broker is back knows nothing of the outage.
+alone: the others are judged meanwhile, and it has the same time once it is back.
+
+A session of ours that has just begun treats what was before it as an outage: the machine was off or suspended, or the
+database was away, and the leases of workers are over as well. Their work is taken over a lease later; until then it is
+as silent as after an outage of the broker. One race remains, with the same outcome: a worker that alone is cut off for
+longer than the limit is silent for everybody else.
 """
 
 from __future__ import annotations
