@@ -82,22 +82,19 @@ def large_numbers() -> list[Frame]:
 def filled(kafka, database_server, migrated_template):
     """Settings of a road with a projector and a model, on which each conversation has a call that waits, and one an
     answer."""
-    with (
-        database(database_server, template=migrated_template) as (_, address),
-        made(kafka.bootstrap_servers, address, None) as road,
-        projector(road.settings) as projecting,
-        answerer(road.settings),
-    ):
-        road.publish([Raw(name.encode(), waiting_call()) for name in CONVERSATIONS])
-        run = derived.run_id(ContextId(PAINTED), Version(2))
-        left = [brought("paint"), append("Make it blue.", run_llm=True), *committed("paint", run=run)]
-        road.publish([Raw(PAINTED.encode(), encode_frame(frame)) for frame in left])
-        road.publish([Raw(LARGE.encode(), encode_frame(frame)) for frame in large_numbers()])
-        ask(road, ASKED, "Is the desk open?")
-        until_closed(road, ASKED)
-        road.until_idle(projecting)
-        yield road.settings
-        assert projecting.stop() == 0
+    with database(database_server, template=migrated_template) as (_, address):
+        road = made(kafka.bootstrap_servers, address, None)
+        with projector(road.settings) as projecting, answerer(road.settings):
+            road.publish([Raw(name.encode(), waiting_call()) for name in CONVERSATIONS])
+            run = derived.run_id(ContextId(PAINTED), Version(2))
+            left = [brought("paint"), append("Make it blue.", run_llm=True), *committed("paint", run=run)]
+            road.publish([Raw(PAINTED.encode(), encode_frame(frame)) for frame in left])
+            road.publish([Raw(LARGE.encode(), encode_frame(frame)) for frame in large_numbers()])
+            ask(road, ASKED, "Is the desk open?")
+            until_closed(road, ASKED)
+            road.until_idle(projecting)
+            yield road.settings
+            assert projecting.stop() == 0
 
 
 @pytest.fixture(scope="module")

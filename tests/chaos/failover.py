@@ -109,10 +109,10 @@ def test_what_a_failover_loses_is_not_done_again(kafka, reference, tmp_path):
     for number, draw in rounds("failover"):
         with pair(tmp_path / f"servers-{number}") as servers:
             migration.migrate(servers.primary.dsn)
-            with made(kafka.bootstrap_servers, servers.address, reference) as road:
-                _fail_over(servers, road, draw, number, tmp_path / f"effects-{number}.sqlite")
-                finish(road)
-                road.check(every=20)
+            road = made(kafka.bootstrap_servers, servers.address, reference)
+            _fail_over(servers, road, draw, number, tmp_path / f"effects-{number}.sqlite")
+            finish(road)
+            road.check(every=20)
 
 
 def _fail_over(servers, road, draw, number, path):
@@ -161,10 +161,8 @@ def end(workers, plans) -> None:
 
 def test_deaths_that_no_conversation_caused_park_none(kafka, reference, tmp_path):
     for number, draw in rounds("deaths"):
-        with (
-            crashing(tmp_path / f"server-{number}") as server,
-            made(kafka.bootstrap_servers, server.address, reference) as road,
-        ):
+        with crashing(tmp_path / f"server-{number}") as server:
+            road = made(kafka.bootstrap_servers, server.address, reference)
             _execute(
                 server, f"CREATE ROLE {LIMITED} LOGIN PASSWORD '{LIMITED}' IN ROLE frameledger_projector"
             )
@@ -212,10 +210,10 @@ def _execute(server, statement):
 
 def test_readers_that_are_cut_off_without_a_word_read_each_frame_once(kafka, reference):
     for number, draw in rounds("readers"):
-        with made(kafka.bootstrap_servers, reference(), reference) as road:
-            asyncio.run(_cut_off(road, draw, number))
-            finish(road)
-            road.check(every=20)
+        road = made(kafka.bootstrap_servers, reference(), reference)
+        asyncio.run(_cut_off(road, draw, number))
+        finish(road)
+        road.check(every=20)
 
 
 async def _cut_off(road, draw, number):

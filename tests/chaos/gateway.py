@@ -89,9 +89,9 @@ def test_every_stream_has_each_version_once_though_all_that_serves_it_is_killed(
     print(f"\nCHAOS_SEED={SEED} CHAOS_APPENDS={APPENDS} CHAOS_STREAMS={STREAMS}")
     with (
         crashing(tmp_path / "server") as server,
-        made(kafka.bootstrap_servers, server.address, reference) as road,
         ExitStack() as stack,
     ):
+        road = made(kafka.bootstrap_servers, server.address, reference)
         stage = Stage(road, stack)
         writers = Writers("followed", WRITERS, stage.port, FOLLOWED_APPENDS // WRITERS, SEED)
         audience = Audience(stage.port, writers.context_ids, STREAMS)

@@ -52,8 +52,8 @@ FROZEN_AT = ("before load", "after load", "after commit", "after send")
 
 def test_a_topic_that_was_made_anew_is_not_gone_on_with_until_somebody_recovers(kafka, reference, run):  # noqa: F811
     for number, draw in rounds("topic"):
-        with made(kafka.bootstrap_servers, reference(), reference) as road:
-            _make_anew(road, run, draw, number)
+        road = made(kafka.bootstrap_servers, reference(), reference)
+        _make_anew(road, run, draw, number)
 
 
 def _make_anew(road, run, draw, number):
@@ -105,9 +105,9 @@ def _make_anew(road, run, draw, number):
 
 def test_of_projectors_of_one_name_one_goes_on(kafka, reference):  # noqa: F811
     for number, draw in rounds("name"):
-        with made(kafka.bootstrap_servers, reference(), reference) as road:
-            _be_named_alike(road, draw, number)
-            road.check(every=20)
+        road = made(kafka.bootstrap_servers, reference(), reference)
+        _be_named_alike(road, draw, number)
+        road.check(every=20)
 
 
 def _be_named_alike(road, draw, number):
@@ -161,10 +161,10 @@ def test_calls_are_run_once_while_half_of_the_partitions_have_no_leader(referenc
     with two_brokers(tmp_path / "brokers") as cluster:
         for number, draw in rounds("leaders"):
             asyncio.run(_until_both_are_there(cluster))
-            with made(cluster.bootstrap_servers, reference(), reference) as road:
-                _be_without_leaders(cluster, road, draw, number, tmp_path / f"effects-{number}.sqlite")
-                finish(road)
-                road.check(every=20)
+            road = made(cluster.bootstrap_servers, reference(), reference)
+            _be_without_leaders(cluster, road, draw, number, tmp_path / f"effects-{number}.sqlite")
+            finish(road)
+            road.check(every=20)
 
 
 async def _until_both_are_there(cluster):

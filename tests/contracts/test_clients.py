@@ -71,19 +71,17 @@ class Servers:
 
 @pytest.fixture(scope="module")
 def servers(kafka, database_server, migrated_template):
-    with (
-        database(database_server, template=migrated_template) as (_, address),
-        made(kafka.bootstrap_servers, address, None) as road,
-        projector(road.settings) as projecting,
-    ):
-        also = {
-            "gateway_port": str(ports.choose(0)),
-            "gateway_requests_per_sec": "1000000",
-            "gateway_burst": "1000000",
-        }
-        with running(road.settings, **also) as gateway:
-            yield Servers(road, projecting, gateway.address)
-        assert projecting.stop() == 0
+    with database(database_server, template=migrated_template) as (_, address):
+        road = made(kafka.bootstrap_servers, address, None)
+        with projector(road.settings) as projecting:
+            also = {
+                "gateway_port": str(ports.choose(0)),
+                "gateway_requests_per_sec": "1000000",
+                "gateway_burst": "1000000",
+            }
+            with running(road.settings, **also) as gateway:
+                yield Servers(road, projecting, gateway.address)
+            assert projecting.stop() == 0
 
 
 @pytest.fixture(params=[Client, HttpClient])

@@ -83,7 +83,7 @@ def a_road(kafka, database_server, migrated_template):
         def another_database():
             return kept.enter_context(databases.made(database_server, template=migrated_template))[1]
 
-        yield kept.enter_context(made(kafka.bootstrap_servers, another_database(), another_database))
+        yield made(kafka.bootstrap_servers, another_database(), another_database)
 
 
 @pytest.fixture(scope="module", name="road")
@@ -447,7 +447,7 @@ def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
         offline = make_conninfo(postgres.dsn, dbname="offline")
-        road = kept.enter_context(made(kafka.bootstrap_servers, postgres.dsn, lambda: offline))
+        road = made(kafka.bootstrap_servers, postgres.dsn, lambda: offline)
         running = kept.enter_context(projector(road.settings))
         lives = {"quick": lasting(road), "lost": doomed(road)}
         served = {"quick": {"quick": False}, "lost": {"lost": False, "lost_safe": True}}

@@ -33,8 +33,7 @@ def servers(tmp_path):
 
 @pytest.fixture
 def road(kafka, servers):
-    with made(kafka.bootstrap_servers, servers.address, lambda: servers.address) as made_road:
-        yield made_road
+    return made(kafka.bootstrap_servers, servers.address, lambda: servers.address)
 
 
 def steady(road, **update):

@@ -39,24 +39,22 @@ KNOWN = ("barge-in-x", "parallel-tools-x", "acme/1")
 @pytest.fixture(scope="module")
 def gateway(kafka, database_server, migrated_template) -> Iterator[Gateway]:
     """A gateway on real servers with some conversations, and a projector that stores what is appended."""
-    with (
-        database(database_server, template=migrated_template) as (_, address),
-        made(kafka.bootstrap_servers, address, None) as road,
-        projector(road.settings) as projecting,
-    ):
-        records = histories("x", ["barge-in", "parallel-tools"])
-        road.publish([*records, Raw(b"acme/1", b'{"type":"LLMRunFrame"}')])
-        road.until_idle(projecting)
-        also = {
-            "gateway_port": str(ports.choose(0)),
-            "gateway_requests_per_sec": "1000000",
-            "gateway_burst": "1000000",
-        }
-        # A gateway needs to read the tables and no more, whatever it is asked for: what it changes is on the log.
-        also["database_url"] = make_conninfo(address, options="-crole=frameledger_reader")
-        with running(road.settings, **also) as gateway:
-            yield gateway
-        assert projecting.stop() == 0
+    with database(database_server, template=migrated_template) as (_, address):
+        road = made(kafka.bootstrap_servers, address, None)
+        with projector(road.settings) as projecting:
+            records = histories("x", ["barge-in", "parallel-tools"])
+            road.publish([*records, Raw(b"acme/1", b'{"type":"LLMRunFrame"}')])
+            road.until_idle(projecting)
+            also = {
+                "gateway_port": str(ports.choose(0)),
+                "gateway_requests_per_sec": "1000000",
+                "gateway_burst": "1000000",
+            }
+            # A gateway needs to read the tables and no more, whatever it is asked for: what it changes is on the log.
+            also["database_url"] = make_conninfo(address, options="-crole=frameledger_reader")
+            with running(road.settings, **also) as gateway:
+                yield gateway
+            assert projecting.stop() == 0
 
 
 def test_every_answer_is_one_that_the_document_names(gateway):

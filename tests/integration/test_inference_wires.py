@@ -95,7 +95,7 @@ def stage(kafka, database_server, migrated_template):
         def database():
             return stack.enter_context(databases.made(database_server, template=migrated_template))[1]
 
-        made = stack.enter_context(road.made(kafka.bootstrap_servers, database(), database))
+        made = road.made(kafka.bootstrap_servers, database(), database)
         projecting = stack.enter_context(projector(made.settings))
         settings = made.settings.model_copy(update={**STEADY, "inference_retries": 2})
         # Bound and not listening: refused, and nobody else's.

@@ -77,7 +77,6 @@ def test_lost_tables_come_back_from_a_dump_and_from_the_log(road: Road, make_dat
             operator.follow(below(way))
             again = Road(road.settings.model_copy(update={"database_url": SecretStr(addresses[name])}), None)
             again.until_idle()
-            again.close()
         finally:
             operator.close()
         operator.follow(below("Compare"))

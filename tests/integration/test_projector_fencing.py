@@ -148,7 +148,7 @@ def test_a_database_and_a_broker_that_start_again_are_waited_for(tmp_path):
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
         offline = make_conninfo(postgres.dsn, dbname="offline")
-        road = kept.enter_context(made(kafka.bootstrap_servers, postgres.dsn, lambda: offline))
+        road = made(kafka.bootstrap_servers, postgres.dsn, lambda: offline)
         with projector(road.settings) as running:
             road.publish(mixed("1", FEW))
             road.until_idle(running)

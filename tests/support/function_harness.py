@@ -58,15 +58,13 @@ _services = itertools.count(1)
 @contextmanager
 def stage(kafka, database_server, template):
     """Yields settings for servers on which a projector runs. In the end all that services said has a cause."""
-    with (
-        databases.made(database_server, template=template) as (_, address),
-        made(kafka.bootstrap_servers, SecretStr(address), None) as road,
-        projector(road.settings),
-    ):
-        databases.judging_at_once(address)
-        yield road.settings.model_copy(update=QUICK)
-        with psycopg.connect(address) as connection:
-            assert without_origin(connection) == []
+    with databases.made(database_server, template=template) as (_, address):
+        road = made(kafka.bootstrap_servers, SecretStr(address), None)
+        with projector(road.settings):
+            databases.judging_at_once(address)
+            yield road.settings.model_copy(update=QUICK)
+            with psycopg.connect(address) as connection:
+                assert without_origin(connection) == []
     # So that what aiokafka left behind (CONNECTIONS_LEFT_OPEN) is found here, and not by a later test.
     gc.collect()
 

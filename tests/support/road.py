@@ -20,6 +20,8 @@ import confluent_kafka
 import psycopg
 import pytest
 from aiokafka import TopicPartition
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its own page imports it so
 from tests.bounds import ON_SERVERS, ONE_ANSWER
 from tests.support.batches import HISTORIES, dump, rows_of, value_of
 from tests.support.causes import without_origin
@@ -53,15 +55,12 @@ _prefixes = itertools.count(1)
 @pytest.fixture(name="road")
 def road_of_its_own(kafka, database, make_database, migrated_template):
     """Topics and a database of this test's own. In the end all that services said has a cause."""
-    with made(
-        kafka.bootstrap_servers, database, lambda: make_database(template=migrated_template)
-    ) as made_road:
-        yield made_road
-        with psycopg.connect(made_road.address) as connection:
-            assert without_origin(connection) == []
+    road = made(kafka.bootstrap_servers, database, lambda: make_database(template=migrated_template))
+    yield road
+    with psycopg.connect(road.address) as connection:
+        assert without_origin(connection) == []
 
 
-@contextmanager
 def made(bootstrap_servers, database, another_database):
     """A road on these servers, with its topics."""
     settings = Settings(
@@ -72,10 +71,7 @@ def made(bootstrap_servers, database, another_database):
     )
     road = Road(settings, another_database)
     road.make_topics()
-    try:
-        yield road
-    finally:
-        road.close()
+    return road
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +92,10 @@ class Road:
         self.names = TopicNames(settings.topic_prefix)
         self.address: str = settings.database_url.get_secret_value()
         self._another_database = another_database
-        self._watermarks = self._client()
+        self._admin = self._client()
 
-    def _client(self) -> confluent_kafka.Consumer:
-        return confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": self.settings.kafka_bootstrap_servers,
-                "group.id": "watermarks",
-                "log_level": 0,
-            }
-        )
-
-    def close(self) -> None:
-        self._watermarks.close()
+    def _client(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": str(self.settings.kafka_bootstrap_servers), "log_level": 0})
 
     def make_topics(self) -> None:
         async def make():
@@ -226,22 +213,22 @@ class Road:
 
     def ends(self) -> dict[int, int]:
         """Where each partition of the frames ends, markers of transactions included."""
-        return {partition: self._end(partition) for partition in range(PARTITIONS)}
-
-    def _end(self, partition: int) -> int:
-        place = confluent_kafka.TopicPartition(self.names.frames, partition)
+        places = [confluent_kafka.TopicPartition(self.names.frames, one) for one in range(PARTITIONS)]
         until = time.monotonic() + ON_SERVERS
         while True:
+            asked = self._admin.list_offsets(
+                dict.fromkeys(places, OffsetSpec.latest()),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=ONE_ANSWER,
+            )
             try:
-                end: int = self._watermarks.get_watermark_offsets(place, timeout=ONE_ANSWER)[1]
-                return end
+                return {place.partition: answer.result().offset for place, answer in asked.items()}
             except confluent_kafka.KafkaException as error:
-                # The partition has no leader: it was just made, or the broker is away.
+                # A partition has no leader: it was just made, or the broker is away.
                 if time.monotonic() > until:
-                    raise AssertionError(f"the end of partition {partition} is not told") from error
+                    raise AssertionError("the ends of the topic are not told") from error
                 # A client may go on asking a leader that it knew before the broker was away.
-                self._watermarks.close()
-                self._watermarks = self._client()
+                self._admin = self._client()
 
     def records(self, topic: str | None = None) -> list[Record]:
         """All that a topic has by now and that was committed, partition by partition."""
