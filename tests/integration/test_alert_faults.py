@@ -179,8 +179,8 @@ def one_stack(kafka, database_server, migrated_template):
     with (
         pytest.MonkeyPatch.context() as quick,
         databases.made(database_server, template=migrated_template) as (_, address),
-        road_made(kafka.bootstrap_servers, SecretStr(address), None) as road,
     ):
+        road = road_made(kafka.bootstrap_servers, SecretStr(address), None)
         quick.setattr(work_to_do, "EVERY_SECONDS", 0.05)
         quick.setattr(health, "CHECK_SECONDS", scaled(1.0))
         quick.setattr(health, "KEPT_SECONDS", 0.0)

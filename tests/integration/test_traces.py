@@ -64,10 +64,8 @@ def environment(kafka, database_server, migrated_template, tmp_path, collector):
     """That of services with a road of their own, which send their spans to the collector; and its settings."""
     bootstrap_servers = kafka.bootstrap_servers
     (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
-    with (
-        databases.made(database_server, template=migrated_template) as (_, address),
-        road_made(bootstrap_servers, address, None) as road,
-    ):
+    with databases.made(database_server, template=migrated_template) as (_, address):
+        road = road_made(bootstrap_servers, address, None)
         said = {
             "kafka_bootstrap_servers": bootstrap_servers,
             "database_url": address,

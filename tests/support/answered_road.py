@@ -92,28 +92,28 @@ def made(
     settings of both."""
     path = folder / "script.json"
     path.write_text(json.dumps(script))
-    with (
-        databases.made(database_server, template=template) as (_, address),
-        road_made(bootstrap_servers, address, None) as road,
-        projector(road.settings),
-    ):
-        set_here = {
-            "kafka_bootstrap_servers": bootstrap_servers,
-            "database_url": address,
-            "topic_prefix": road.settings.topic_prefix,
-            "data_dir": folder,
-            **also,
-        }
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-        environment = inherited | {f"{PREFIX}{name.upper()}": str(value) for name, value in set_here.items()}
-        words = ("run", "inference", "--provider", "scripted", "--script", str(path), *options)
-        with (
-            running(environment, *words) as inference,
-            running(environment, "run", "functions", "--module", "frameledger_services.demo.tools"),
-        ):
-            answered = AnsweredRoad(road.settings.model_copy(update=also), environment, path, inference)
-            answered.until("SELECT count(*) = 2 FROM live_workers()")
-            yield answered
+    with databases.made(database_server, template=template) as (_, address):
+        road = road_made(bootstrap_servers, address, None)
+        with projector(road.settings):
+            set_here = {
+                "kafka_bootstrap_servers": bootstrap_servers,
+                "database_url": address,
+                "topic_prefix": road.settings.topic_prefix,
+                "data_dir": folder,
+                **also,
+            }
+            inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+            environment = inherited | {
+                f"{PREFIX}{name.upper()}": str(value) for name, value in set_here.items()
+            }
+            words = ("run", "inference", "--provider", "scripted", "--script", str(path), *options)
+            with (
+                running(environment, *words) as inference,
+                running(environment, "run", "functions", "--module", "frameledger_services.demo.tools"),
+            ):
+                answered = AnsweredRoad(road.settings.model_copy(update=also), environment, path, inference)
+                answered.until("SELECT count(*) = 2 FROM live_workers()")
+                yield answered
 
 
 @contextmanager

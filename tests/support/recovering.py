@@ -30,10 +30,9 @@ def machine_with_power(tmp_path_factory):
 @pytest.fixture(name="cut_road")
 def road_with_power_cuts(machine, database, make_database, migrated_template):
     """A road on a broker that may lose its power."""
-    with roads.made(
+    return roads.made(
         machine.server.bootstrap_servers, database, lambda: make_database(template=migrated_template)
-    ) as made_road:
-        yield made_road
+    )
 
 
 @pytest.fixture(name="run")

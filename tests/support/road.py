@@ -61,7 +61,7 @@ def road_of_its_own(kafka, database, make_database, migrated_template):
         assert without_origin(connection) == []
 
 
-def made(bootstrap_servers, database, another_database):
+def made(bootstrap_servers: str | None, database: Any, another_database: Any) -> Road:
     """A road on these servers, with its topics."""
     settings = Settings(
         kafka_bootstrap_servers=bootstrap_servers,
