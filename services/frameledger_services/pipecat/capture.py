@@ -37,14 +37,16 @@ Item = tuple[int, int, str, Any, Model | None]
 USER, ASSISTANT, LLM, OUTPUT = "user", "assistant", "llm", "output"
 
 MOST_CAPTURED = 50_000
-"""Maximum items that wait for the thread. It takes them every 20 ms, so the limit is reached only if it is dead."""
+"""Maximum items that wait for the thread. It takes them every 20 to 50 ms, so the limit is reached only if it is
+dead."""
 
 # Frames that are taken at certain processors; all others are taken at the first processor that sees them.
 _ANSWER = {"LLMFullResponseEndFrame", "LLMThoughtStartFrame", "LLMThoughtTextFrame", "LLMThoughtEndFrame"}
 _ANSWER |= {"LLMAssistantPushAggregationFrame", "FunctionCallResultFrame", "FunctionCallCancelFrame"}
-_WORDS, _TOKENS = "TextFrame", "LLMTextFrame"
+_WORDS, TOKENS = "TextFrame", "LLMTextFrame"
 _START, _END, _ASKED = "LLMFullResponseStartFrame", "LLMFullResponseEndFrame", "LLMContextFrame"
-_ANSWER_TEXT = {_START, _TOKENS}
+_ANSWER_TEXT = {_START, TOKENS}
+_STREAMED = {TOKENS, "LLMThoughtTextFrame"}
 _INTERRUPTION, _SETTINGS = "InterruptionFrame", "LLMUpdateSettingsFrame"
 _FROM_THE_MODEL = {"MetricsFrame", "ErrorFrame", "FunctionCallsStartedFrame", "FunctionCallInProgressFrame"}
 _VOICE = {"BotStartedSpeakingFrame", "BotStoppedSpeakingFrame", _WORDS}
@@ -56,7 +58,7 @@ _NOW -= {"MetricsFrame"}
 # Frequent frames that never change the context.
 _WRITES_NOTHING = {
     _WORDS,
-    _TOKENS,
+    TOKENS,
     "LLMThoughtTextFrame",
     "InterimTranscriptionFrame",
     "MetricsFrame",
@@ -78,15 +80,18 @@ Handlers = tuple[Handler | None, Handler | None]
 NO_HANDLERS: Handlers = (None, None)
 
 
-class HandlersByClass(dict[type, Handlers]):
+class HandlersByClass:
     """The handlers of one processor by the class of the frame, which are chosen once per class, not for every token."""
 
     def __init__(self, choose: Callable[[type], Handlers]) -> None:
-        super().__init__()
         self._choose = choose
+        self.chosen: dict[type, Handlers] = {}
+        """Those that are chosen. The interpreter has a fast path for a plain dict."""
 
-    def __missing__(self, kind: type) -> Handlers:
-        handlers = self[kind] = self._choose(kind)
+    def __getitem__(self, kind: type) -> Handlers:
+        handlers = self.chosen.get(kind)
+        if handlers is None:
+            handlers = self.chosen[kind] = self._choose(kind)
         return handlers
 
 
@@ -121,6 +126,10 @@ class Capture:
         self._terms = Terms()
         self._seen: set[int] = set()
         self._seen_before: set[int] = set()
+        self._places: list[tuple[str, bool]] = []
+        """The places at which frames are seen, and whether they are pushed there."""
+
+        self._handlers: list[HandlersByClass] = []
 
     def follow(
         self, context: Any, mirror: Mirror | None = None, tools: Any = None, tool_choice: Any = None
@@ -150,7 +159,13 @@ class Capture:
                 self._note_failure(error)
                 return NO_HANDLERS
 
-        return HandlersByClass(choose)
+        handlers = HandlersByClass(choose)
+        self._places.append((at, pushes))
+        self._handlers.append(handlers)
+        for others in self._handlers:
+            # What is to be done with a frame depends on where else it is seen.
+            others.chosen.clear()
+        return handlers
 
     def sync(self) -> None:
         """Compare the context with its copy and add the differences."""
@@ -183,6 +198,8 @@ class Capture:
         elif self._is_taken(at, name, pushes=pushes):
             # A frame that an LLM service processes is none of its own.
             before = self._taking(kind, name, at, service if pushes else None)
+            if name in _STREAMED and self._is_taken_once(name):
+                before = self._noting(at, before)
         writes = not pushes and at != LLM and _WRITES_NOTHING.isdisjoint(one.__name__ for one in kind.__mro__)
         return before, self._comparing() if writes else None
 
@@ -199,6 +216,10 @@ class Capture:
         if name in _ANSWER or name in _ANSWER_TEXT or name == _WORDS:
             return at == ASSISTANT and not pushes
         return True
+
+    def _is_taken_once(self, name: str) -> bool:
+        """Whether these frames are taken at one place only."""
+        return sum(self._is_taken(at, name, pushes=pushes) for at, pushes in self._places) == 1
 
     def _asking(self, service: ModelService, then: Handler) -> Handler:
         """Returns the handler of what asks an LLM service for an answer: it is taken where it reaches the service. The
@@ -264,7 +285,7 @@ class Capture:
 
         What an LLM service pushes while it answers another context is not taken. Of that, and of answers that no voice
         speaks, start and text are taken at the aggregator, if they reach it."""
-        place = GENERATED if at == LLM and name == _TOKENS else at
+        place = GENERATED if at == LLM and name == TOKENS else at
         is_noted_only = name not in _NOW and kind.__name__ != _INTERRUPTION
         taken_at = service or ModelService()
         is_text_of_model = service is not None and name in _ANSWER_TEXT
@@ -295,6 +316,22 @@ class Capture:
                 self._note_failure(error)
 
         return take
+
+    def _noting(self, at: str, otherwise: Handler) -> Handler:
+        """Returns the handler of streamed text that is taken at one place, where it cannot have been seen before. This
+        is what nearly all frames of an answer are, so it does only what they need."""
+        items, append, next_sequence = self.items, self.items.append, self._sequence.__next__
+
+        def note(frame: Any) -> None:
+            try:
+                if frame.metadata or len(items) > MOST_CAPTURED:
+                    otherwise(frame)
+                else:
+                    append((next_sequence(), time_ns(), at, frame, None))
+            except Exception as error:
+                self._note_failure(error)
+
+        return note
 
     def _take(self, at: str, frame: Any, name: str, model: Model | None) -> None:
         if ON_THE_LOG in frame.metadata:
