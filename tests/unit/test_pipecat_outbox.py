@@ -1,16 +1,17 @@
-"""The end of a recording whose broker does not answer."""
+"""The thread that publishes: what shares a frame, and the end of a recording whose broker does not answer."""
 
 import asyncio
 import threading
 from collections import deque
+from dataclasses import dataclass
 from uuid import UUID
 
 import pytest
 from tests.bounds import IN_PROCESS, scaled
 
-from frameledger_services.pipecat.capture import CHANGES
+from frameledger_services.pipecat.capture import ASSISTANT, CHANGES
 from frameledger_services.pipecat.mirror import Mirror
-from frameledger_services.pipecat.outbox import Outbox
+from frameledger_services.pipecat.outbox import AT_ONCE, Outbox
 
 
 class Silent:
@@ -46,3 +47,37 @@ def test_two_who_wait_for_the_end_stop_the_thread_once_and_its_client_is_closed(
 
     asyncio.run(both())
     assert client.is_closed
+
+
+@dataclass
+class LLMTextFrame:
+    """Has the name and the attributes of Pipecat's."""
+
+    text: str
+    append_to_context: bool = True
+    skip_tts: bool | None = None
+    includes_inter_frame_spaces: bool = True
+
+
+class Keeping:
+    """A client that keeps the frames."""
+
+    def __init__(self):
+        self.texts = []
+
+    async def publish(self, context_id, *frames, within):
+        self.texts += [one.frame.text for one in frames]
+
+    async def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("waiting", "frames"), [(AT_ONCE, AT_ONCE), (AT_ONCE + 1, 1)])
+def test_tokens_share_a_frame_only_if_more_wait_than_are_published_at_once(waiting, frames):
+    client = Keeping()
+    items = deque((number, number, ASSISTANT, LLMTextFrame(f"{number} "), None) for number in range(waiting))
+    outbox = Outbox("call-7", UUID(int=7), items, lambda: client)
+    outbox.start()
+    asyncio.run(outbox.finish(IN_PROCESS))
+    assert len(client.texts) == frames
+    assert "".join(client.texts) == "".join(f"{number} " for number in range(waiting))
