@@ -267,7 +267,10 @@ async def kept(desk, settings, broker_of):
     stopping = asyncio.Event()
     broker = broker_of(stopping)
     metrics = TimekeeperMetrics(NO_METRICS)
-    await Timekeeper(settings, desk.connection, broker, KEEPER, failpoints.none, metrics).run(stopping)
+    keeper = Timekeeper(settings, desk.connection, broker, KEEPER, failpoints.none, metrics)
+    # It began an hour ago: what was before that counts as an outage.
+    keeper._partitions.looked({}, asyncio.get_running_loop().time() - 3_600)
+    await keeper.run(stopping)
     return broker
 
 
