@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,18 @@ ANSWERS = [
 ]
 
 
+class Items(deque[Any]):
+    """Captured items, and what is to be done once each is there."""
+
+    def then(self, captured: Any) -> None:
+        """Nothing, until a bot has begun."""
+
+    def append(self, item: Any) -> None:
+        super().append(item)
+        _, _, _, captured, _ = item
+        self.then(captured)
+
+
 def run(
     settings: Settings, context_id: str, dies_at: int | None, flushed: bool, book: str, said: Any
 ) -> None:
@@ -40,17 +53,16 @@ async def _run(
     settings: Settings, context_id: str, dies_at: int | None, flushed: bool, book: Path, said: Any
 ) -> None:
     ledger = FrameledgerObserver(context_id, settings)
+    outbox = ledger._outbox
+    items = ledger._capture.items = outbox._items = Items()
     context = await ledger.restore(within=ON_SERVERS)
     bot = Bot(ANSWERS, True, context, [ledger])
-    capture, outbox = ledger._capture, ledger._outbox
-    append = capture._append
     words: list[str] = []
     asked: list[str] = []
     count = 0
 
-    def appended(at, captured, *rest):
+    def appended(captured):
         nonlocal count
-        append(at, captured, *rest)
         count += 1
         kind = type(captured).__name__
         if kind == "TTSTextFrame":
@@ -63,7 +75,7 @@ async def _run(
             said.send((words, asked))
             os.kill(os.getpid(), signal.SIGKILL)
 
-    vars(capture)["_append"] = appended
+    vars(items)["then"] = appended
 
     async def order(params):
         with book.open("a") as lines:
