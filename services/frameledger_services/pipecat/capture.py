@@ -80,18 +80,15 @@ Handlers = tuple[Handler | None, Handler | None]
 NO_HANDLERS: Handlers = (None, None)
 
 
-class HandlersByClass:
+class HandlersByClass(dict[type, Handlers]):
     """The handlers of one processor by the class of the frame, which are chosen once per class, not for every token."""
 
     def __init__(self, choose: Callable[[type], Handlers]) -> None:
+        super().__init__()
         self._choose = choose
-        self.chosen: dict[type, Handlers] = {}
-        """Those that are chosen. The interpreter has a fast path for a plain dict."""
 
-    def __getitem__(self, kind: type) -> Handlers:
-        handlers = self.chosen.get(kind)
-        if handlers is None:
-            handlers = self.chosen[kind] = self._choose(kind)
+    def __missing__(self, kind: type) -> Handlers:
+        handlers = self[kind] = self._choose(kind)
         return handlers
 
 
@@ -164,7 +161,7 @@ class Capture:
         self._handlers.append(handlers)
         for others in self._handlers:
             # What is to be done with a frame depends on where else it is seen.
-            others.chosen.clear()
+            others.clear()
         return handlers
 
     def sync(self) -> None:

@@ -69,13 +69,8 @@ def _event_handler(handlers: HandlersByClass, place: int) -> Callable[[Any, Any]
 def _processing(
     process_frame: Callable[..., Awaitable[None]], handlers: HandlersByClass
 ) -> Callable[..., Awaitable[None]]:
-    chosen = handlers.chosen
-
     def intercepted(frame: Any, direction: Any) -> Awaitable[None]:
-        try:
-            before, after = chosen[type(frame)]
-        except KeyError:
-            before, after = handlers[type(frame)]
+        before, after = handlers[type(frame)]
         if before is not None:
             before(frame)
         if after is not None:
@@ -93,16 +88,9 @@ async def _followed(processed: Awaitable[None], after: Handler, frame: Any) -> N
 def _queueing(
     queue_frame: Callable[..., Awaitable[None]], handlers: HandlersByClass, way: Any, default: Any
 ) -> Callable[..., Awaitable[None]]:
-    chosen = handlers.chosen
-
     def intercepted(frame: Any, direction: Any = default, callback: Any = None) -> Awaitable[None]:
-        if direction is way:
-            try:
-                before, _ = chosen[type(frame)]
-            except KeyError:
-                before, _ = handlers[type(frame)]
-            if before is not None:
-                before(frame)
+        if direction is way and (before := handlers[type(frame)][0]) is not None:
+            before(frame)
         return queue_frame(frame, direction, callback)
 
     return intercepted

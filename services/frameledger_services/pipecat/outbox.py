@@ -202,12 +202,11 @@ class Outbox:
 
     async def _pass_on(self) -> None:
         """Encode and publish some items, and rest until there may be others."""
-        is_crowded = self._is_crowded
-        self._encode()
+        was_crowded = self._encode()
         if self._pending:
             await self._publish()
         if self._is_in_no_hurry:
-            await self._rest(self._pause(is_crowded))
+            await self._rest(self._pause(was_crowded))
             return
         if self._items or self._pending:
             return
@@ -236,10 +235,6 @@ class Outbox:
             self._resting.set_result(None)
 
     @property
-    def _is_crowded(self) -> bool:
-        return len(self._items) > AT_ONCE
-
-    @property
     def _is_in_no_hurry(self) -> bool:
         return not self._closing and not self._hurried
 
@@ -253,11 +248,12 @@ class Outbox:
         if self._thread is not None:
             self._thread.join(AT_EXIT_SECONDS)
 
-    def _encode(self) -> None:
-        """Encode the oldest items, or all of them if somebody waits for them."""
+    def _encode(self) -> bool:
+        """Encode the oldest items, or all of them if somebody waits for them. Returns whether more waited than are
+        encoded at once; then tokens share frames."""
         items = self._items
         left = AT_ONCE if self._is_in_no_hurry else len(items)
-        is_crowded = self._is_crowded
+        is_crowded = len(items) > AT_ONCE
         while items and left:
             left -= 1
             try:
@@ -269,6 +265,7 @@ class Outbox:
                 self._retell()
                 if self.failures == 1:
                     logger.exception("a captured frame of %s could not be encoded", self._context_id)
+        return is_crowded
 
     def _instead(self, rejected: Waiting, error: FramesRefusedError) -> Waiting | None:
         """Returns the frame that replaces one that the broker rejects, with its size and hash."""

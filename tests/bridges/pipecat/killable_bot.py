@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,16 @@ ANSWERS = [
 
 
 class Items(deque[Any]):
-    """Captured items, and what is to be done once each is there."""
+    """Captured items."""
 
-    def then(self, captured: Any) -> None:
-        """Nothing, until a bot has begun."""
+    then: Callable[[Any], None] | None = None
+    """What is to be done with each once it is there."""
 
     def append(self, item: Any) -> None:
         super().append(item)
         _, _, _, captured, _ = item
-        self.then(captured)
+        if self.then is not None:
+            self.then(captured)
 
 
 def run(
@@ -75,7 +77,7 @@ async def _run(
             said.send((words, asked))
             os.kill(os.getpid(), signal.SIGKILL)
 
-    vars(items)["then"] = appended
+    items.then = appended
 
     async def order(params):
         with book.open("a") as lines:
