@@ -1,27 +1,11 @@
 """What the handlers of captured frames do with streamed text."""
 
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any
-
 import pytest
+from tests.support.pipecat_frames import LLMTextFrame
 
 from frameledger_services.pipecat import capture
 from frameledger_services.pipecat.capture import ASSISTANT, LLM, ON_THE_LOG, Capture
 from frameledger_services.pipecat.captured_frame import GENERATED, ModelService
-
-numbers = count()
-
-
-@dataclass
-class LLMTextFrame:
-    """Has the name and the attributes of Pipecat's."""
-
-    text: str
-    skip_tts: bool | None = None
-    id: int = field(default_factory=lambda: next(numbers))
-    broadcast_sibling_id: int | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 def fails(error: BaseException) -> None:

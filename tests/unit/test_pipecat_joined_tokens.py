@@ -6,6 +6,7 @@ from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.pipecat_frames import LLMTextFrame
 
 from frameledger_services.pipecat.capture import ASSISTANT, CHANGES, FIELDS, Item
 from frameledger_services.pipecat.captured_frame import GENERATED
@@ -17,16 +18,6 @@ from frameledger_services.pipecat.joined_tokens import (
 )
 from frameledger_services.pipecat.mirror import Appended
 from frameledger_services.pipecat.outgoing import Encoder
-
-
-@dataclass
-class LLMTextFrame:
-    """Has the name and the attributes of Pipecat's."""
-
-    text: object
-    append_to_context: bool = True
-    skip_tts: bool | None = None
-    includes_inter_frame_spaces: bool = True
 
 
 @dataclass

@@ -3,11 +3,11 @@
 import asyncio
 import threading
 from collections import deque
-from dataclasses import dataclass
 from uuid import UUID
 
 import pytest
 from tests.bounds import IN_PROCESS, scaled
+from tests.support.pipecat_frames import LLMTextFrame
 
 from frameledger_services.pipecat.capture import ASSISTANT, CHANGES
 from frameledger_services.pipecat.mirror import Mirror
@@ -47,16 +47,6 @@ def test_two_who_wait_for_the_end_stop_the_thread_once_and_its_client_is_closed(
 
     asyncio.run(both())
     assert client.is_closed
-
-
-@dataclass
-class LLMTextFrame:
-    """Has the name and the attributes of Pipecat's."""
-
-    text: str
-    append_to_context: bool = True
-    skip_tts: bool | None = None
-    includes_inter_frame_spaces: bool = True
 
 
 class Keeping:
