@@ -25,7 +25,7 @@ from tests.support import java_archive
 from tests.support.databases import migrated_template, shared_database  # noqa: F401
 from tests.support.servers import database_server, kafka, postgres  # noqa: F401
 
-pytest_plugins = ["tests.costs", "tests.leftovers"]
+pytest_plugins = ["tests.costs", "tests.leftovers", "tests.shared_broker"]
 
 ROOT = Path(__file__).resolve().parent.parent
 # Material of the project that is no part of this repository: conformance samples and real conversations. It

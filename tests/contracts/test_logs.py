@@ -5,9 +5,7 @@ named at the test, and fails if it can.
 """
 
 import asyncio
-import itertools
 from contextlib import AsyncExitStack, asynccontextmanager
-from os import getpid
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition, errors
@@ -15,6 +13,7 @@ from tests.bounds import ON_SERVERS
 from tests.support import log_in_memory
 from tests.support.brokers_in_memory import ABORT, COMMIT, Brokers
 from tests.support.feeds import TOPIC, Taking
+from tests.support.topic_prefixes import topic_prefix
 
 from frameledger.record import Record
 from frameledger_services.event_log import broker
@@ -24,7 +23,6 @@ from frameledger_services.event_log.topics import TopicSpec
 from frameledger_services.settings import Settings
 
 PARTITIONS = 3
-_numbers = itertools.count(1)
 
 
 class InMemory:
@@ -99,7 +97,7 @@ class OverKafka(OverClient):
 
     def __init__(self, request):
         self._servers = request.getfixturevalue("kafka").bootstrap_servers
-        self.topic = f"contract-{getpid()}-{next(_numbers)}"
+        self.topic = f"{topic_prefix()}contract"
         self._producers = {}
 
     async def __aenter__(self):

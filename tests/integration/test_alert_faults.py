@@ -18,13 +18,13 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
-from tests.integration.test_timekeeper_service import broker_of
 from tests.support import databases
 from tests.support.function_harness import CONNECTIONS_LEFT_OPEN, QUICK, Conversation, called
 from tests.support.metric_series import series_of
 from tests.support.polling import NOTIFICATION_SECONDS
 from tests.support.road import Raw
 from tests.support.road import made as road_made
+from tests.support.tcp_proxy import redirected, wire
 from tests.unit.rules.dsl import answer, ask, speak
 from tests.unit.test_alerts import NAME, queries
 
@@ -214,13 +214,14 @@ def test_a_broker_that_is_away_shows_in_what_each_process_says_of_itself(stack, 
         return stack.health.value("frameledger_ready", check=check)
 
     stack.until(lambda: ready("log") == 1 and ready("database") == 1)
-    broker = broker_of(kafka)
-    broker.suspend()
-    try:
+    with wire(kafka.port) as to_kafka, redirected((kafka.port, to_kafka.port)):
+        stack.stop("health")
+        stack.start("health")
+        stack.until(lambda: ready("log") == 1)
+        to_kafka.cut()
         stack.until(lambda: ready("log") == 0 and ready("database") == 1)
-    finally:
-        broker.resume()
-    stack.until(lambda: ready("log") == 1)
+        to_kafka.mend()
+        stack.until(lambda: ready("log") == 1)
 
 
 def test_a_database_that_is_away_shows_there_and_in_the_answers_of_the_gateway(stack):

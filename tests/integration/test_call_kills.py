@@ -288,17 +288,16 @@ def test_workers_come_and_go_while_calls_run_and_each_is_run_once(road, effects,
 
 
 def test_a_worker_that_is_cut_off_from_kafka_keeps_its_call_and_reports_when_it_is_back(
-    road, effects, effects_path
+    road, kafka, effects, effects_path
 ):
-    broker = int(road.settings.kafka_bootstrap_servers.rpartition(":")[2])
-    with wire(broker) as to_kafka, ExitStack() as stack:
+    with wire(kafka.port) as to_kafka, ExitStack() as stack:
         cut_off = stack.enter_context(
             tools(
                 lasting(road).model_copy(update={"kafka_bootstrap_servers": f"127.0.0.1:{to_kafka.port}"}),
                 {"kafka": False},
                 effects_path,
                 "kafka",
-                Plan(holds=True, broker=(broker, to_kafka.port)),
+                Plan(holds=True, broker=(kafka.port, to_kafka.port)),
             )
         )
         [kept] = ask_for(road, "kafka-kept", "kafka")

@@ -21,6 +21,7 @@ from tests.integration.test_embedded_up import Folder, servers_of_this_run, work
 from tests.support.causes import not_as_promised, without_origin
 from tests.support.projecting import make_topics, projecting
 from tests.support.tiers import long
+from tests.support.topic_prefixes import topic_prefix
 
 from frameledger.frames import (
     FRAME_TYPES,
@@ -42,7 +43,6 @@ from frameledger_services.store.connections import connect
 README = Path(__file__).resolve().parents[2] / "README.md"
 PICTURE = README.parent / "infra" / "docs" / "demo.svg"
 QUICKLY = ("demo", "--speed", "20")
-_prefixes = itertools.count(1)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def folder(tmp_path):
 def test_stopped_by_ctrl_c_it_leaves_nothing_and_goes_on_with_the_servers_that_are_set(
     tmp_path, kafka, empty_database
 ):
-    folder = Folder(tmp_path, **servers_of_this_run(kafka, empty_database, "demo-stopped."))
+    folder = Folder(tmp_path, **servers_of_this_run(kafka, empty_database))
     stopped_in_the_middle(folder, signal.SIGINT)
     assert {path.name for path in (tmp_path / ".frameledger").iterdir()}.isdisjoint({"kafka", "postgres"})
 
@@ -104,7 +104,7 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
     tmp_path, kafka, empty_database
 ):
     """The servers of that `up` are those of this run, which are no others to the demo."""
-    settings = servers_of_this_run(kafka, empty_database, "demo-beside.")
+    settings = servers_of_this_run(kafka, empty_database)
     folder = Folder(
         tmp_path, **settings, FRAMELEDGER_INFERENCE_PROVIDER="scripted", FRAMELEDGER_GATEWAY_OPENAI="true"
     )
@@ -170,7 +170,7 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
 @pytest.mark.long
 def test_a_real_model_says_what_it_likes_and_the_proof_is_the_same(tmp_path, kafka, empty_database):
     with model_server() as address:
-        settings = servers_of_this_run(kafka, empty_database, "demo-real.")
+        settings = servers_of_this_run(kafka, empty_database)
         folder = Folder(tmp_path, **settings, OPENAI_API_KEY="k", OPENAI_BASE_URL=f"{address}/v1")
         shown = folder.run(*QUICKLY, "--provider", "openai", "--model", "a-model")
     assert shown.returncode == 0, shown.stdout + shown.stderr
@@ -208,7 +208,7 @@ def test_every_difference_between_sql_and_the_log_is_found_and_all_that_is_left_
         data_dir=tmp_path,
         kafka_bootstrap_servers=kafka.bootstrap_servers,
         database_url=database,
-        topic_prefix=f"demo{next(_prefixes)}.",
+        topic_prefix=topic_prefix(),
         topic_partitions=4,
     )
     asyncio.run(find_differences(settings))

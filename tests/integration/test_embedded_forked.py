@@ -17,7 +17,7 @@ SERVICES = ("projector", "timekeeper", "gateway")
 
 @pytest.fixture
 def folder(kafka, database, tmp_path):
-    with working(tmp_path, **servers_of_this_run(kafka, database, "forked-up.")) as made:
+    with working(tmp_path, **servers_of_this_run(kafka, database)) as made:
         up = made.run("up", "--detach")
         assert up.returncode == 0, up.stdout + up.stderr
         yield made

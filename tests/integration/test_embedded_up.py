@@ -20,6 +20,7 @@ from tests.bounds import PROGRAM
 from tests.support.polling import pause
 from tests.support.shared_memory import segments_of
 from tests.support.tiers import long
+from tests.support.topic_prefixes import topic_prefix
 from typer.testing import CliRunner
 
 from frameledger_services import data_directory
@@ -126,12 +127,12 @@ def assert_ready(process):
     assert 'frameledger_ready{check="database"} 1.0' in answered(process["metrics"]).decode()
 
 
-def servers_of_this_run(kafka, database, prefix):
+def servers_of_this_run(kafka, database):
     """Settings by which `up` has only services to start."""
     return {
         "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "FRAMELEDGER_DATABASE_URL": database,
-        "FRAMELEDGER_TOPIC_PREFIX": prefix,
+        "FRAMELEDGER_TOPIC_PREFIX": topic_prefix(),
         "FRAMELEDGER_TOPIC_PARTITIONS": "4",
     }
 

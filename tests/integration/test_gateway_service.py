@@ -113,7 +113,7 @@ def test_it_does_not_begin_where_it_cannot_work(road):
 
 @pytest.fixture
 def folder(kafka, database, tmp_path):
-    settings = servers_of_this_run(kafka, database, "gateway-up.")
+    settings = servers_of_this_run(kafka, database)
     with working(tmp_path, **settings) as made:
         yield made
 

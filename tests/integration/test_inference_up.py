@@ -9,7 +9,7 @@ from tests.integration.test_embedded_up import Folder, assert_ready, servers_of_
 
 @pytest.fixture
 def folder(kafka, database, tmp_path):
-    settings = servers_of_this_run(kafka, database, "inference-up.")
+    settings = servers_of_this_run(kafka, database)
     with working(tmp_path, **settings, FRAMELEDGER_INFERENCE_PROVIDER="scripted") as made:
         yield made
 

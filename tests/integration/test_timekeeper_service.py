@@ -5,7 +5,6 @@ import logging
 import signal
 from contextlib import contextmanager
 
-import psutil
 import psycopg
 import pytest
 from pydantic import SecretStr
@@ -13,6 +12,7 @@ from tests.bounds import ON_SERVERS
 from tests.support.batches import value_of
 from tests.support.killable import projector
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.tcp_proxy import wire
 from tests.support.tiers import long
 from tests.support.timekeeper_process import timekeeper
 from tests.unit.rules.dsl import ask, begin, committed, hear, interim, interrupt, speak, start, stop, tokens
@@ -69,16 +69,6 @@ def conversations(count):
         found += records(speaking, ask(), speak(), interim(), interrupt())
         found += records(waiting, speak(), hear("and"), interim(), stop())
     return found
-
-
-def broker_of(kafka):
-    """The process of the broker that this test run has started."""
-    port = int(kafka.bootstrap_servers.rpartition(":")[2])
-    return next(
-        process
-        for process in psutil.Process().children(recursive=True)
-        if any(one.laddr.port == port and one.status == "LISTEN" for one in process.net_connections())
-    )
 
 
 def mark_dead(road):
@@ -185,16 +175,17 @@ def test_runs_have_time_to_be_taken_over_when_it_begins(road, settings):
 
 
 def test_during_an_outage_of_the_broker_it_sends_heartbeats_and_then_continues(road, settings, kafka):
-    with projector(road.settings) as projecting, timekeeper(settings) as keeping:
+    with (
+        projector(road.settings) as projecting,
+        wire(kafka.port) as to_kafka,
+        timekeeper(settings, broker=(kafka.port, to_kafka.port)) as keeping,
+    ):
         road.publish(records("ctx", speak()))
         road.until("SELECT count(*) > 0 FROM frames WHERE type = 'UserStoppedSpeakingFrame'")
-        broker = broker_of(kafka)
-        broker.suspend()
-        try:
-            # More than the broker has for an answer: the look failed, and it is still heard of.
-            road.until("SELECT max(heartbeat_at) > min(started_at) + interval '6 s' FROM workers")
-        finally:
-            broker.resume()
+        to_kafka.cut()
+        # More than the broker has for an answer: the look failed, and it is still heard of.
+        road.until("SELECT max(heartbeat_at) > min(started_at) + interval '6 s' FROM workers")
+        to_kafka.mend()
         road.publish(records("later", speak()))
         road.until(
             "SELECT count(*) > 0 FROM frames WHERE context_id = 'later' AND type = 'UserStoppedSpeakingFrame'"

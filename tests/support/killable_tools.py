@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from aiokafka.conn import AIOKafkaConnection
 from tests.bounds import ON_SERVERS, scaled
 from tests.support.killable_worker import quick_to_notice
 from tests.support.polling import POLL_SECONDS, pause
 from tests.support.processes import CONTEXT, Process, preload, reaching
+from tests.support.tcp_proxy import redirected
 
 from frameledger_services import process
 from frameledger_services.claims import unclaimed
@@ -168,7 +168,8 @@ def _serve(
             await functions.run(stopping)
             telling.cancel()
 
-    process.run_service(serve)
+    with redirected(plan.broker):
+        process.run_service(serve)
 
 
 async def _tell_alive(functions: FunctionService, said: Any) -> None:
@@ -195,7 +196,7 @@ def _reaching(plan: Plan, say: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _wrap(plan: Plan, reach: Callable[[str], None]) -> None:
-    send, connect = Sender.send, AIOKafkaConnection.connect
+    send = Sender.send
 
     async def send_and_tell(self: Any, topic: str, partition: int, record: Any, answered: Any) -> Any:
         kind = json.loads(record.value)["type"]
@@ -204,16 +205,10 @@ def _wrap(plan: Plan, reach: Callable[[str], None]) -> None:
         future.add_done_callback(lambda _: reach(f"sent {kind}"))
         return future
 
-    async def connect_elsewhere(self: Any) -> Any:
-        if plan.broker is not None and self._port == plan.broker[0]:
-            self._port = plan.broker[1]
-        return await connect(self)
-
     async def hear_nothing(*_: Any) -> None:
         await asyncio.Event().wait()
 
     setattr(Sender, "send", send_and_tell)  # noqa: B010  # mypy knows that it is a method
-    AIOKafkaConnection.connect = connect_elsewhere
     vars(effect_consumer)["consumer"] = quick_to_notice
     if plan.deaf:
         vars(session)["follow"] = hear_nothing

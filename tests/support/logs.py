@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import count
-from os import getpid
 from typing import Any
 
 import pytest
@@ -12,24 +10,24 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from tests.bounds import ON_SERVERS
+from tests.support.run_broker import Broker
+from tests.support.topic_prefixes import topic_prefix
 
 from frameledger.record import Record
-from frameledger_services.embedded.kafka import KafkaServer
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.event_log.topics import TopicNames, topic_specs
 from frameledger_services.settings import Settings
 
 PARTITIONS = 4
-_numbers = count(1)
 
 
 @pytest.fixture
-def log_settings(kafka: KafkaServer) -> Settings:
+def log_settings(kafka: Broker) -> Settings:
     """Settings for the broker under test, with a prefix of this test's own. No topic is there yet."""
     return Settings(
         kafka_bootstrap_servers=kafka.bootstrap_servers,
-        topic_prefix=f"test-{getpid()}-{next(_numbers)}.",
+        topic_prefix=topic_prefix(),
         topic_partitions=PARTITIONS,
     )
 

@@ -15,10 +15,10 @@ from tests.support import answered_road
 from tests.support.answered_road import AnsweredRoad
 from tests.support.answerers import QUICK
 from tests.support.gateway import running
+from tests.support.run_broker import Broker
 from tests.support.scripted_replies import REPLIES
 
 from frameledger_services.embedded import ports
-from frameledger_services.embedded.kafka import KafkaServer
 
 SCRIPT = {
     "pace": 60,
@@ -116,7 +116,7 @@ class Stage:
 
 @pytest.fixture(scope="module", name="stage")
 def openai_stage(
-    kafka: KafkaServer, database_server: str, migrated_template: str, tmp_path_factory: pytest.TempPathFactory
+    kafka: Broker, database_server: str, migrated_template: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("openai")
     servers = (kafka.bootstrap_servers, database_server, migrated_template)

@@ -1,20 +1,18 @@
 """A projector of this process on topics of its own."""
 
 import asyncio
-import itertools
 from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
+from tests.support.topic_prefixes import topic_prefix
 
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.topics import topic_specs
 from frameledger_services.projector import service
 from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL
-
-_prefixes = itertools.count(1)
 
 
 @pytest.fixture(name="settings")
@@ -23,7 +21,7 @@ def settings_of_its_own(kafka, database):
     return Settings(
         kafka_bootstrap_servers=kafka.bootstrap_servers,
         database_url=database,
-        topic_prefix=f"road{next(_prefixes)}.",
+        topic_prefix=topic_prefix(),
         topic_partitions=4,
     )
 

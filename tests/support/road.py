@@ -26,6 +26,7 @@ from tests.bounds import ON_SERVERS, ONE_ANSWER
 from tests.support.batches import HISTORIES, dump, rows_of, value_of
 from tests.support.causes import without_origin
 from tests.support.polling import NOTIFICATION_SECONDS, pause
+from tests.support.topic_prefixes import topic_prefix
 
 from frameledger import derived
 from frameledger.effects import to_wire
@@ -49,7 +50,7 @@ from frameledger_services.store.projections import CHANNEL
 
 PARTITIONS = 4
 
-_prefixes = itertools.count(1)
+_owners = itertools.count(1)
 
 
 @pytest.fixture(name="road")
@@ -66,7 +67,7 @@ def made(bootstrap_servers: str | None, database: Any, another_database: Any) ->
     settings = Settings(
         kafka_bootstrap_servers=bootstrap_servers,
         database_url=database,
-        topic_prefix=f"chaos{next(_prefixes)}.",
+        topic_prefix=topic_prefix(),
         topic_partitions=PARTITIONS,
     )
     road = Road(settings, another_database)
@@ -415,7 +416,7 @@ def die(database: str, topic: str, partition: int, attempt: str = "batch") -> No
 
     async def run():
         async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
-            taken = await projections.assign(connection, topic, partition, f"who died {next(_prefixes)}")
+            taken = await projections.assign(connection, topic, partition, f"who died {next(_owners)}")
             await projections.note_attempt(connection, topic, attempt, {partition: taken.epoch})
             return connection.info.backend_pid
 

@@ -1,4 +1,5 @@
-"""The real servers of a test run: each is started when a test first asks for it, once, and is gone afterwards.
+"""The real servers of a test run: each is started once, when a test first asks for it or, with xdist, when the run
+begins (`tests.shared_broker`), and is gone afterwards.
 
 Gone also after Ctrl-C (pytest ends its fixtures then) and, on Linux, after pytest was killed: the kernel tells
 the servers. A test gets a database of its own and topics of its own, never a server of its own, unless it
@@ -10,23 +11,21 @@ import gc
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import psycopg
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from psycopg import sql
-from tests.support import databases, java_archive
-from tests.support.formatted import formatted
+from tests.support import databases, run_broker
+from tests.support.run_broker import Broker
+from tests.support.topic_prefixes import of_this_process
 
-from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
-from frameledger_services.embedded.kafka import KafkaServer
 from frameledger_services.embedded.postgres import PostgresServer
 
-HOUR_MS = "3600000"
-
-_brokers: list[KafkaServer] = []
-"""The one of this process, once a test has asked for it."""
+_brokers: list[Broker] = []
+"""The one that this process uses, once a test has asked for it."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,7 +47,9 @@ async def _delete_topics(bootstrap_servers: str) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
     await admin.start()
     try:
-        await admin.delete_topics([name for name in await admin.list_topics() if not name.startswith("__")])
+        await admin.delete_topics(
+            [one for one in await admin.list_topics() if one.startswith(of_this_process())]
+        )
     finally:
         await admin.close()
 
@@ -80,22 +81,11 @@ def database_server(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[KafkaServer]:
-    """The embedded Kafka. Its jars come from the user's cache; the first run ever fetches them."""
-    # As rarely as by default it tells itself that it lives: nobody kills this one. Nor does it write twice a second
-    # that there is nothing new, which is half of what a broker costs while nobody uses it, nor look each second at
-    # hundreds of partitions for what is not on a disk that it has only for as long as it lives.
-    rarely = {
-        "broker.session.timeout.ms": "9000",
-        "broker.heartbeat.interval.ms": "2000",
-        "metadata.max.idle.interval.ms": "0",
-        "log.flush.scheduler.interval.ms": HOUR_MS,
-        "replica.high.watermark.checkpoint.interval.ms": HOUR_MS,
-    }
-    with (
-        java_archive.made(pytestconfig),
-        embedded_kafka.running(formatted(tmp_path_factory.mktemp("kafka")), settings=rarely) as server,
-    ):
-        _brokers.append(server)
-        yield server
-        _brokers.remove(server)
+def kafka(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Broker]:
+    """The embedded Kafka: that of the whole run, or of this process if it runs alone."""
+    of_this_run = run_broker.of_this_run(pytestconfig)
+    own = run_broker.running(tmp_path_factory.mktemp("kafka"), pytestconfig)
+    with nullcontext(of_this_run) if of_this_run is not None else own as broker:
+        _brokers.append(broker)
+        yield broker
+        _brokers.remove(broker)

@@ -8,12 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from aiokafka.conn import AIOKafkaConnection
 from tests.bounds import ON_SERVERS
 
 CHUNK = 65_536
+
+
+@contextmanager
+def redirected(ports: tuple[int, int] | None) -> Iterator[None]:
+    """Let every connection that aiokafka makes in this block to a broker at the first of these ports go to the second
+    one. A wire's port in the settings is not enough: a broker tells its clients where it listens itself."""
+    connect = AIOKafkaConnection.connect
+
+    async def connect_elsewhere(self: Any) -> Any:
+        if ports is not None and self._port == ports[0]:
+            self._port = ports[1]
+        return await connect(self)
+
+    AIOKafkaConnection.connect = connect_elsewhere
+    try:
+        yield
+    finally:
+        AIOKafkaConnection.connect = connect
 
 
 class Wire:

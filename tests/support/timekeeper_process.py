@@ -7,6 +7,7 @@ import signal
 from typing import Any
 
 from tests.support.processes import Process, preload, reaching
+from tests.support.tcp_proxy import redirected
 
 from frameledger_services.settings import Settings
 from frameledger_services.timekeeper import service
@@ -14,12 +15,25 @@ from frameledger_services.timekeeper import service
 preload(__name__)
 
 
-def timekeeper(settings: Settings, *, dies_at: str | None = None, lease_secs: float | None = None) -> Process:
-    """Its process for as long as a block lasts. With a short lease it judges soon who is dead."""
-    return Process(_keep_time, settings, dies_at, lease_secs)
+def timekeeper(
+    settings: Settings,
+    *,
+    dies_at: str | None = None,
+    lease_secs: float | None = None,
+    broker: tuple[int, int] | None = None,
+) -> Process:
+    """Its process for as long as a block lasts. With a short lease it judges soon who is dead. Connections to the first
+    port of `broker` go to the second one."""
+    return Process(_keep_time, settings, dies_at, lease_secs, broker)
 
 
-def _keep_time(settings: Settings, dies_at: str | None, lease_secs: float | None, _: Any) -> None:
+def _keep_time(
+    settings: Settings,
+    dies_at: str | None,
+    lease_secs: float | None,
+    broker: tuple[int, int] | None,
+    _: Any,
+) -> None:
     if lease_secs is not None:
         vars(service)["LEASE_SECONDS"] = lease_secs
 
@@ -33,4 +47,5 @@ def _keep_time(settings: Settings, dies_at: str | None, lease_secs: float | None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
         await service.serve(settings, stopping, failpoint=failpoint)
 
-    asyncio.run(life())
+    with redirected(broker):
+        asyncio.run(life())

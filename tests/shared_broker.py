@@ -1,0 +1,60 @@
+"""One broker for all processes of a run with xdist, from before they are started until they have ended.
+
+Half of what a broker of tests costs is to start and to get warm, which a broker for each process pays again and again.
+"""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from tests.support import java_archive
+from tests.support.run_broker import TOLD, running, tell
+
+
+class ForOthers:
+    """The plug-in of the first process."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._over = Event()
+        # A daemon: if this process does not come to its end in order, the kernel stops the broker as it goes.
+        self._thread = Thread(target=self._run, daemon=True)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self) -> None:
+        temporary = self._config._tmp_path_factory  # type: ignore[attr-defined]  # pytest has no public name for it
+        self._folder = Path(temporary.mktemp("broker"))
+        java_archive.use(self._config)
+        self._thread.start()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput[TOLD] = str(self._file)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        self._over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / "told.json"
+
+    def _run(self) -> None:
+        try:
+            with running(self._folder, self._config) as broker:
+                tell(self._file, {"bootstrap_servers": broker.bootstrap_servers})
+                self._over.wait()
+        except Exception:
+            tell(self._file, {"failed": traceback.format_exc()})
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Only where processes of xdist are going to be started."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ForOthers(config))
