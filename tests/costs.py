@@ -1,8 +1,9 @@
 """What each module of the suite costs, and that those that take longest begin first.
 
 `pytest --costs` ends with a table: how long each module took, the processor time of the test's own process, and that
-of all that it started, servers included. `--costs-kept` also writes the seconds of the longest ones to `costs.tsv`, by
-which every run with xdist is ordered: a long module that begins last has one core idle until it ends.
+of all that it started, servers included but for the broker that all processes share. `--costs-kept` also writes the
+seconds of the longest ones to `costs.tsv`, by which every run with xdist is ordered: a long module that begins last has
+one core idle until it ends.
 """
 
 from __future__ import annotations

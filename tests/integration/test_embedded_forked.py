@@ -35,7 +35,7 @@ def test_services_are_forked_from_one_process_and_look_as_if_they_had_been_start
         assert service.name() == os.path.basename(sys.executable)
         environment = service.environ()
         assert process["metrics"].endswith(f":{environment['FRAMELEDGER_METRICS_PORT']}/metrics")
-        assert environment["FRAMELEDGER_TOPIC_PREFIX"] == "forked-up."
+        assert environment["FRAMELEDGER_TOPIC_PREFIX"] == folder.environment["FRAMELEDGER_TOPIC_PREFIX"]
         assert service.cwd() == str(folder.path)
         assert os.getsid(service.pid) == service.pid
         log = folder.path / ".frameledger" / "logs" / f"{name}.log"

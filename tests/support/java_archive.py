@@ -51,7 +51,11 @@ def made(config: pytest.Config) -> Iterator[None]:
     if file is None or file.exists():
         yield
         return
-    making = subprocess.Popen([sys.executable, "-m", __name__, str(file)], cwd=config.rootpath)
+    # What its clients say while topics are being made is for whoever looks why there is no file.
+    with file.with_suffix(".log").open("wb") as log:
+        making = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(file)], cwd=config.rootpath, stdout=log, stderr=log
+        )
     try:
         yield
     finally:
