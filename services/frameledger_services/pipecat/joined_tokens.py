@@ -12,7 +12,7 @@ from typing import Any
 from frameledger_services.pipecat.capture import TOKENS, Item
 from frameledger_services.pipecat.translate import name_of
 
-MOST_JOINED = 20
+MOST_JOINED = 50
 MOST_CHARACTERS = 4_000
 """A token that cannot be stored, or that the broker rejects, takes no more text with it."""
 
@@ -24,12 +24,14 @@ def take_joined(items: deque[Item]) -> Item:
     """Removes and returns the oldest item. A token comes with those directly behind it that differ from it in nothing
     but their text, as one that has the number and the time of the first."""
     sequence, ns, at, token, model = item = items.popleft()
-    form = _form(item)
-    if form is None:
+    if not _is_joinable(token):
         return item
+    kind = type(token)
     texts, characters = [token.text], len(token.text)
-    while items and len(texts) < MOST_JOINED and _form(items[0]) == form:
-        _, later_ns, _, later, _ = items[0]
+    while items and len(texts) < MOST_JOINED:
+        _, later_ns, later_at, later, _ = items[0]
+        if type(later) is not kind or later_at != at or not _are_alike(token, later):
+            break
         characters += len(later.text)
         if later_ns - ns > WITHIN_NS or characters > MOST_CHARACTERS:
             break
@@ -42,11 +44,18 @@ def take_joined(items: deque[Item]) -> Item:
     return sequence, ns, at, joined, model
 
 
-def _form(item: Item) -> tuple[Any, ...] | None:
-    """Returns what tokens of one frame have in common; None for an item that is no token. Words that do not bring their
-    spaces are not joined: it depends on their reader what is put between them."""
-    _, _, at, frame, _ = item
+def _is_joinable(frame: Any) -> bool:
+    """Returns whether it is a token that brings its spaces: what is put between others depends on their reader."""
     kind: type = type(frame)
-    if name_of(kind) != TOKENS or type(frame.text) is not str or not frame.includes_inter_frame_spaces:
-        return None
-    return at, kind, frame.append_to_context, frame.skip_tts
+    return name_of(kind) == TOKENS and type(frame.text) is str and bool(frame.includes_inter_frame_spaces)
+
+
+def _are_alike(token: Any, later: Any) -> bool:
+    """Returns whether another token of its class differs from a joinable one in its text at most. It is asked for each
+    token of a crowd."""
+    return (
+        type(later.text) is str
+        and bool(later.includes_inter_frame_spaces)
+        and later.append_to_context == token.append_to_context
+        and later.skip_tts == token.skip_tts
+    )
