@@ -15,8 +15,8 @@ from tests.support import java_archive
 from tests.support.run_broker import TOLD, running, tell
 
 
-class ForOthers:
-    """The plug-in of the first process."""
+class SharedBroker:
+    """The plug-in of the first process, which owns it."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -57,4 +57,4 @@ class ForOthers:
 def pytest_configure(config: pytest.Config) -> None:
     """Only where processes of xdist are going to be started."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(ForOthers(config))
+        config.pluginmanager.register(SharedBroker(config))
