@@ -35,8 +35,8 @@ class SharedBroker:
     def pytest_configure_node(self, node: Any) -> None:
         node.workerinput[TOLD] = str(self._file)
 
-    @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
+        """After xdist's own, which is registered later, and before pytest deletes the folder of this run."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -51,6 +51,8 @@ class SharedBroker:
                 tell(self._file, {"bootstrap_servers": broker.bootstrap_servers})
                 self._over.wait()
         except Exception:
+            if self._over.is_set():
+                raise
             tell(self._file, {"failed": traceback.format_exc()})
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,7 +121,8 @@ def test_an_answer_says_what_it_used_and_why_it_ended():
     async def scenario():
         ledger = Recorded()
         hooks = FrameledgerRunHooks("s", ledger)
-        await App(SQLiteSession("s"), hooks).turn("call", "Where is it?")
+        with closing(SQLiteSession("s")) as session:
+            await App(session, hooks).turn("call", "Where is it?")
         await hooks.flush(IN_PROCESS)
         return ledger.told()
 
