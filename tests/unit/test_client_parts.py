@@ -8,6 +8,7 @@ import json
 import math
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from types import MappingProxyType
 from uuid import UUID
@@ -16,13 +17,24 @@ import pytest
 from tests.bounds import IN_PROCESS
 
 from frameledger.context import LLMContext
-from frameledger.frames import LLMRunFrame, LLMTextFrame, UnknownFrame
-from frameledger.record import decode
+from frameledger.frames import (
+    ContextSnapshot,
+    ForkedFrom,
+    LLMContextFrame,
+    LLMRunFrame,
+    LLMTextFrame,
+    UnknownFrame,
+    encode_frame,
+)
+from frameledger.ids import ContextId
+from frameledger.record import MAX_VALUE_BYTES, decode, outgoing
 from frameledger_services import client
 from frameledger_services.client import (
     Client,
+    ForkRefusedError,
     MisspelledWarning,
     SyncClient,
+    forking,
     frame_inputs,
     spelling,
     with_defaults,
@@ -466,3 +478,28 @@ def test_a_client_that_was_never_used_is_closed_twice():
             await anext(client.follow("ctx-1"))
 
     asyncio.run(closed())
+
+
+@pytest.mark.regression("fault 233")
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_fork_begins_with_a_frame_that_can_be_published_as_it_is_then(beyond):
+    origin = ForkedFrom(context_id="old", version=3, chain="00" * 32)
+
+    def opening(characters):
+        messages = ({"role": "user", "content": "x" * characters},)
+        snapshot = ContextSnapshot(messages=messages)
+        return LLMContextFrame(
+            id=str(UUID(int=1)),
+            produced_at="2026-05-01T10:00:00.123+00:00",
+            context=snapshot,
+            forked_from=origin,
+        )
+
+    room = MAX_VALUE_BYTES - len(encode_frame(opening(0)))
+    # With a time of its own, and with the one that it gets when it is published.
+    whole = opening(room + beyond)
+    for frame in (whole, whole.model_copy(update={"produced_at": None})):
+        with pytest.raises(ForkRefusedError, match="earlier version") if beyond else nullcontext():
+            forking.check_size(frame, origin)
+        with pytest.raises(ValueError, match="too_large") if beyond else nullcontext():
+            outgoing(with_defaults(frame), ContextId("new"), source="s")

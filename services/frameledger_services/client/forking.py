@@ -41,6 +41,7 @@ from frameledger.ids import ToolCallId
 from frameledger.record import MAX_VALUE_BYTES
 from frameledger.values import value
 from frameledger_services.database_types import Connection
+from frameledger_services.event_log.frame_defaults import with_defaults
 from frameledger_services.store import contexts, forks
 from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.forks import ForkedCall
@@ -146,12 +147,14 @@ def opening(origin: ForkedFrom, context_id: str, snapshot: ContextSnapshot) -> L
 
 
 def check_size(opening: LLMContextFrame, origin: ForkedFrom) -> None:
-    """Raise `ForkRefusedError` if the frame that begins a fork is larger than a frame may be, as with many images."""
-    size = len(encode_frame(opening))
+    """Raise `ForkRefusedError` if the frame that begins a conversation with the context of this one is larger than a
+    frame may be, as with many images."""
+    # As it is published: with an id and a time.
+    size = len(encode_frame(with_defaults(opening)))
     if size > MAX_VALUE_BYTES:
         raise ForkRefusedError(
-            f"The context of {origin.context_id!r} at version {origin.version} has {size:,} bytes, and a fork begins "
-            f"with a frame of at most {MAX_VALUE_BYTES:,}. Fork an earlier version."
+            f"The context of {origin.context_id!r} at version {origin.version} has {size:,} bytes, and another "
+            f"conversation begins with a frame of at most {MAX_VALUE_BYTES:,}. Choose an earlier version."
         )
 
 

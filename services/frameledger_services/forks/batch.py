@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
+from frameledger_services.exception_groups import sole
 from frameledger_services.store import reruns
 from frameledger_services.store.connections import Connections
 
@@ -52,19 +53,22 @@ async def in_order(
     jobs: int,
 ) -> None:
     """Call `rerun` for each moment, at most `jobs` at once, and `report` with each result, in the order of the moments.
-    The first error cancels the others."""
+    The first error, of `report` too, cancels the others and is raised."""
     waiting: deque[asyncio.Task[_T]] = deque()
-    async with asyncio.TaskGroup() as tasks:
+    try:
+        async with asyncio.TaskGroup() as tasks:
 
-        async def rerun_one(moment: RunAt) -> _T:
-            return await rerun(moment)
+            async def rerun_one(moment: RunAt) -> _T:
+                return await rerun(moment)
 
-        async for moment in moments:
-            if len(waiting) == jobs:
+            async for moment in moments:
+                if len(waiting) == jobs:
+                    report(await waiting.popleft())
+                waiting.append(tasks.create_task(rerun_one(moment)))
+            while waiting:
                 report(await waiting.popleft())
-            waiting.append(tasks.create_task(rerun_one(moment)))
-        while waiting:
-            report(await waiting.popleft())
+    except BaseExceptionGroup as errors:
+        raise sole(errors) from None
 
 
 async def _runs(connections: Connections, context_id: str) -> AsyncIterator[RunAt]:

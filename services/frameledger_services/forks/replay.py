@@ -142,18 +142,20 @@ class Replayer:
 
 
 def _opening(copies: Copies, first: int, moment: ForkPoint) -> list[AnyFrame]:
+    """Returns what a copy begins with. Raises `ForkRefusedError`."""
+
     def derived_id(kind: str) -> str:
         return derived.copy_id(kind, copies.context_id, str(first), copies.copy)
 
     stored = moment.stored
-    frames: list[AnyFrame] = [
-        LLMContextFrame(
-            id=derived_id("replay opening"),
-            context=ContextSnapshot(**stored.context.to_wire()),
-            react=copies.live,
-            forked_from=moment.origin,
-        )
-    ]
+    begins = LLMContextFrame(
+        id=derived_id("replay opening"),
+        context=ContextSnapshot(**stored.context.to_wire()),
+        react=copies.live,
+        forked_from=moment.origin,
+    )
+    forking.check_size(begins, moment.origin)
+    frames: list[AnyFrame] = [begins]
     if stored.mirror is not None:
         frames.append(LLMMirrorFrame(id=derived_id("replay mirror"), mirror=stored.mirror, react=copies.live))
     return frames

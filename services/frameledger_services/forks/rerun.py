@@ -46,6 +46,7 @@ from frameledger.frames import (
     LLMTextFrame,
     Usage,
 )
+from frameledger_services.client import forking
 from frameledger_services.forks.answer import AnswerCall, ModelAnswer, UsedTokens
 from frameledger_services.forks.original import Original
 from frameledger_services.forks.recorded_results import NOT_AVAILABLE, RecordedResults
@@ -70,7 +71,8 @@ class Rerunner:
         self._publish = publish
 
     async def rerun(self, original: Original) -> ModelAnswer:
-        """Ask once. A provider that fails is an answer with an error. Raises what publishing raises."""
+        """Ask once. A provider that fails is an answer with an error. Raises `ForkRefusedError` for a context that no
+        frame holds, before anything is asked or published, and what publishing raises."""
         experiment = _Experiment(self._model, self._publish, original, f"rerun-{secrets.token_hex(6)}")
         return await experiment.run()
 
@@ -92,6 +94,7 @@ class _Experiment:
         self._answer = ModelAnswer(context_id=context_id)
 
     async def run(self) -> ModelAnswer:
+        forking.check_size(self._opening, self._original.origin)
         [self._cause] = await self._append([self._opening], None)
         positions = [position for position, _ in self._folding.messages.rows()]
         self._answers = dict(zip(positions, self._original.stored.answers, strict=False))

@@ -39,6 +39,9 @@ class Summary:
     calls_not_available: int = 0
     """Calls that the original did not make."""
 
+    left_out: int = 0
+    """Runs whose context does not fit into the frame with which a rerun begins."""
+
     unpriced: set[str] = field(default_factory=set)
     """Models that the price list, if there is one, does not have: what they cost is in no sum."""
 
@@ -72,6 +75,7 @@ class Summary:
             "calls_differ": self.calls_differ,
             "failed": self.failed,
             "calls_not_available": self.calls_not_available,
+            "left_out": self.left_out,
             "unpriced": sorted(self.unpriced),
             "recorded": side_to_json(self.recorded.tokens, self.recorded.seconds, self.recorded.price),
             "rerun": side_to_json(self.rerun.tokens, self.rerun.seconds, self.rerun.price),

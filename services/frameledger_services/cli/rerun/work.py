@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import typer
 
 from frameledger_services.cli.rerun import render, report, to_json
-from frameledger_services.cli.rerun.desk import RerunOptions, desk_with
+from frameledger_services.cli.rerun.desk import Desk, RerunOptions, desk_with
 from frameledger_services.cli.terminal import moment, output
+from frameledger_services.cli.terminal.whole_file import writable
+from frameledger_services.client import ForkRefusedError
 from frameledger_services.database_types import Connection
 from frameledger_services.forks import batch
 from frameledger_services.forks.compared import ComparedAnswers
 from frameledger_services.forks.summary import Summary
 from frameledger_services.store import reruns
+from frameledger_services.store.contexts import NoSuchContextError, NoSuchVersionError
 
 
 async def rerun_one(options: RerunOptions, context_id: str, at: moment.At | None, as_json: bool) -> bool:
@@ -38,39 +42,48 @@ async def rerun_all(
     as_json: bool,
 ) -> bool:
     """Rerun every completed run of these conversations, and of those with a frame `since`, and write the report.
-    Returns whether all answers are equal."""
+    Returns whether all answers are equal. A run whose context no frame holds is left out and named; one of a
+    conversation that was erased meanwhile is passed over."""
     totals, console = Summary(), output.console()
-    try:
-        with report.writing(path) as written:
+    with writable(path), report.writing(path) as written:
 
-            def tell(answers: ComparedAnswers) -> None:
-                totals.add(answers)
-                result = to_json.compared(answers)
-                written.add(result)
-                if as_json:
-                    output.print_json_object(result)
-                else:
-                    console.print(render.line(answers))
+        def tell(result: ComparedAnswers | ForkRefusedError | None) -> None:
+            match result:
+                case ComparedAnswers():
+                    totals.add(result)
+                    compared = to_json.compared(result)
+                    written.add(compared)
+                    if as_json:
+                        output.print_json_object(compared)
+                    else:
+                        console.print(render.line(result))
+                case ForkRefusedError():
+                    totals.left_out += 1
+                    typer.echo(f"Left out: {result}", err=True)
 
-            async with desk_with(options) as desk:
-                runs = batch.answered_runs(
-                    desk.connections, context_ids, None if since is None else since.time
-                )
-                await batch.in_order(runs, desk.rerun, tell, jobs)
-            written.end(totals)
-    except OSError as error:
-        output.fail(
-            f"The report {path} cannot be written: {error.strerror}.", "Choose another file with --report."
-        )
+        async with desk_with(options) as desk:
+            runs = batch.answered_runs(desk.connections, context_ids, None if since is None else since.time)
+            await batch.in_order(runs, partial(_rerun_or_why_not, desk), tell, jobs)
+        written.end(totals)
     if as_json:
         output.print_json_object({"summary": totals.to_json(), "report": str(path)})
-    elif not totals.reruns:
+    elif not totals.reruns and not totals.left_out:
         typer.echo("The selected conversations have no completed run. The provider was not called.")
     else:
         console.print()
         render.summary(totals, console)
         console.print(f"\nFull report: {path}", soft_wrap=True)
-    return totals.same == totals.reruns
+    return totals.same == totals.reruns and not totals.left_out
+
+
+async def _rerun_or_why_not(desk: Desk, run: batch.RunAt) -> ComparedAnswers | ForkRefusedError | None:
+    """Returns the reruns of a run, why it has none, or None if its conversation was erased since it was listed."""
+    try:
+        return await desk.rerun(run)
+    except (NoSuchContextError, NoSuchVersionError):
+        return None
+    except ForkRefusedError as refused:
+        return refused
 
 
 async def _version(connection: Connection, context_id: str, at: moment.At | None) -> int:
