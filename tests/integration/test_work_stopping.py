@@ -142,6 +142,35 @@ def test_work_that_does_not_stop_is_cancelled_when_the_time_is_over(office, monk
     asyncio.run(scenario())
 
 
+@pytest.mark.regression("worker 154")
+def test_work_that_does_not_stop_is_cancelled_also_if_its_claim_was_lost_and_made_again(office, monkeypatch):
+    monkeypatch.setattr(in_flight, "CANCEL_AGAIN_SECONDS", 0.1)
+    begun = asyncio.Semaphore(0)
+    cancelled = []
+
+    async def stubborn(job, session):
+        begun.release()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(job.claimed.attempt)
+
+    async def scenario():
+        hasty = office.settings.model_copy(update={"work_drain_secs": 0.1, "work_grace_secs": 0.1})
+        async with working(Worker(hasty, RUNS, stubborn, service="s", serves_all=True)):
+            await office.ask("a")
+            await begun.acquire()
+            # As a database leaves it that lost its latest commits, or a worker that had it meanwhile.
+            await office.rows(
+                "UPDATE claims SET token = DEFAULT, released_at = clock_timestamp() RETURNING effect_id"
+            )
+            await office.until("SELECT attempt FROM claims WHERE released_at IS NULL", expected=[(2,)])
+        # The second one was withdrawn: it waited for its turn.
+        assert cancelled == [1]
+
+    asyncio.run(scenario())
+
+
 def test_jobs_that_wait_for_their_turn_are_released_at_once_when_the_worker_drains(office):
     async def scenario():
         desk = Desk()

@@ -33,7 +33,6 @@ class InFlightJob(Generic[C]):
     def __init__(self, job: Job[C]) -> None:
         self.job = job
         self.ticket: Ticket | None = None
-        self.task: asyncio.Task[Any] | None = None
 
     @property
     def claim(self) -> str:
@@ -65,6 +64,9 @@ class InFlight(Generic[C]):
         self._grace_secs = grace_secs
         self._failpoint = failpoint
         self._jobs: dict[str, InFlightJob[C]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """Those of all jobs that have begun, also of one whose claim was lost and is another job's."""
+
         self._ended: dict[tuple[str, str], Ending] = {}
         self._all_settled = asyncio.Event()
         self._to_settle = asyncio.Event()
@@ -99,7 +101,9 @@ class InFlight(Generic[C]):
             job.release_order = entry.ticket.release_order
 
     async def _run(self, entry: InFlightJob[C], _: Ticket) -> None:
-        entry.task = asyncio.current_task()
+        task = asyncio.current_task()
+        assert task is not None, "the executor runs each job in a task"
+        self._tasks.add(task)
         ending: Ending = "release"
         try:
             with job_span(entry.job.claimed, self._source, self._session.worker_id) as span:
@@ -117,6 +121,7 @@ class InFlight(Generic[C]):
                 reason=transient.reason(error),
             )
         finally:
+            self._tasks.discard(task)
             self._on_end(entry, ending)
 
     def _on_end(self, entry: InFlightJob[C], ending: Ending) -> None:
@@ -174,12 +179,11 @@ class InFlight(Generic[C]):
                 await self._executor.join()
         except TimeoutError:
             _log.warning(
-                "worker.jobs_cancelled", worker=self._session.worker_id, why=why, jobs=len(self._jobs)
+                "worker.jobs_cancelled", worker=self._session.worker_id, why=why, jobs=len(self._tasks)
             )
             while self._executor.is_busy:
-                for entry in tuple(self._jobs.values()):
-                    if entry.task is not None:
-                        entry.task.cancel()
+                for task in tuple(self._tasks):
+                    task.cancel()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(CANCEL_AGAIN_SECONDS):
                         await self._executor.join()
