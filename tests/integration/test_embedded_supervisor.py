@@ -252,6 +252,24 @@ def test_a_step_that_fails_is_an_error_with_its_words_and_one_that_succeeds_is_d
     assert asyncio.run(scenario()) is State.DONE
 
 
+@pytest.mark.regression("journey 119")
+@pytest.mark.parametrize("is_step", [True, False])
+def test_a_start_that_fails_is_told_without_what_earlier_starts_logged(program, tmp_path, is_step):
+    (tmp_path / "bad.log").write_text("FATAL: No space left on device\n", "ascii")
+
+    async def scenario():
+        async with supervised() as (supervisor, _):
+            bad = program("bad", DIES, is_ready=lambda: False)
+            await (supervisor.run_once if is_step else supervisor.keep)(bad)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(scenario())
+    [error] = raised.value.exceptions
+    assert error.problem.endswith(":\n  no schema\n")
+    # Nor is it the remedy of what failed then.
+    assert error.remedy == f"Its full output is in {tmp_path / 'bad.log'}."
+
+
 def test_a_step_that_hangs_is_an_error_and_is_ended(program):
     async def scenario():
         async with supervised() as (supervisor, _):

@@ -133,6 +133,7 @@ def _format(home: Path, software: java.Software, log: Path) -> None:
     command = _java(home, software, "kafka.tools.StorageTool", *arguments, "--standalone")
     try:
         with log.open("ab") as output:
+            began = output.tell()
             result = subprocess.run(
                 command,
                 cwd=home,
@@ -143,7 +144,7 @@ def _format(home: Path, software: java.Software, log: Path) -> None:
                 check=False,
             )
         if result.returncode != 0:
-            raise failed("Kafka", f"could not create its files in {home}", log)
+            raise failed("Kafka", f"could not create its files in {home}", log, began)
         (home / "VERSION").write_text(software.kafka + "\n", encoding="ascii")
         unfinished.rename(home / "data")
     finally:

@@ -162,11 +162,14 @@ def _make_cluster(directory: Path, place: ClusterLocation, version: int) -> None
     )
     try:
         with program.log.open("ab") as log:
+            began = log.tell()
             result = subprocess.run(
                 program.command(), cwd=program.directory, stdout=log, stderr=log, timeout=120, check=False
             )
         if result.returncode != 0:
-            raise failed("PostgreSQL", f"could not create its files in {place.data.parent}", program.log)
+            raise failed(
+                "PostgreSQL", f"could not create its files in {place.data.parent}", program.log, began
+            )
         _write_secret(
             _password_file(directory), f"{ports.HOST}:*:*:{USER}:{password}\n*:*:*:{USER}:{password}\n"
         )

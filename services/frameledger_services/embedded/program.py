@@ -146,10 +146,10 @@ def rotated(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
 
 
-def failed(name: str, what: str, log: Path) -> EmbeddedError:
-    """Returns the error for a program that failed, with the end of its log, and a remedy if the log has a known
-    error."""
-    output = last_lines(log)
+def failed(name: str, what: str, log: Path, since: int = 0) -> EmbeddedError:
+    """Returns the error for a program that failed, with the end of its log, and a remedy if that has a known error.
+    Only the log from the byte `since` on counts, because the rest belongs to earlier processes."""
+    output = last_lines(log, since)
     known = (remedy for words, remedy in REMEDIES.items() if words in output)
     remedy = next(known, f"Its full output is in {log}.")
     return EmbeddedError(f"{name} {what}:\n{output}\n" if output else f"{name} {what}.", remedy)
@@ -168,11 +168,11 @@ def cause(log: Path, since: int = 0) -> str:
     return next((line for line in reversed(output) if FATAL.search(line)), output[-1] if output else "")
 
 
-def last_lines(log: Path) -> str:
-    """Returns the end of a log file for an error message; empty if there is no log."""
+def last_lines(log: Path, since: int = 0) -> str:
+    """Returns the end of a log file, from the byte `since` on, for an error message; empty if there is no log."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - LOOKED_AT))
+            file.seek(max(since, log.stat().st_size - LOOKED_AT))
             lines = file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return ""

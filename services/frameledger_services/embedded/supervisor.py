@@ -100,13 +100,13 @@ class Supervisor:
             async with asyncio.timeout(program.ready_within):
                 code = await process.wait()
         except TimeoutError:
-            failure = failed(program.name, f"took longer than {program.ready_within:.0f} s", program.log)
+            failure = self._failed(program, f"took longer than {program.ready_within:.0f} s")
             await self._stop(program, process)
             raise failure from None
         self._running.pop(program.name, None)
         if code != 0:
             self._set(program.name, state=State.STOPPED, pid=None)
-            raise failed(program.name, f"ended with exit code {code}", program.log)
+            raise self._failed(program, f"ended with exit code {code}")
         self._set(program.name, state=State.DONE, pid=None)
 
     async def keep(self, *programs: Program) -> None:
@@ -175,7 +175,7 @@ class Supervisor:
             what = f"ended with {_meaning(await process.wait())}"
         if not ready.is_set():
             # Before it is stopped: what it logs then is not the cause.
-            failure = failed(program.name, what, program.log)
+            failure = self._failed(program, what)
             await self._stop(program, process)
             raise failure
         await self._end(program, process)
@@ -243,6 +243,9 @@ class Supervisor:
         self._running.pop(program.name, None)
         if self._claim is None or self._claim.is_held():
             await asyncio.to_thread(program.sweep)
+
+    def _failed(self, program: Program, what: str) -> EmbeddedError:
+        return failed(program.name, what, program.log, self._log_began[program.name])
 
     def _set(self, name: str, **changes: object) -> None:
         before = self._processes.get(name) or Process(name=name)
