@@ -185,11 +185,14 @@ def test_a_range_without_a_version_is_a_wrong_argument(command, name, end):
 
 
 @pytest.mark.regression("journey 39")
-def test_a_time_that_is_none_is_answered_with_the_form_of_one(command):
-    said = command("export", "--all", "--since", "tomorrow")
+@pytest.mark.regression("journey 121")
+@pytest.mark.parametrize("words", [["export", "--all"], ["rerun", "--all-runs"]])
+@pytest.mark.parametrize("time", ["tomorrow", "12"])
+def test_a_time_that_is_none_is_answered_with_the_form_of_one(command, words, time):
+    said = command(*words, "--since", time)
     assert said.exit_code == 2
     assert "--since" in said.stderr
-    assert "a time such as 2026-05-01" in said.stderr
+    assert "a time such as 2026-05-01" in " ".join(said.stderr.replace("│", " ").split())
     assert "version" not in said.stderr
 
 

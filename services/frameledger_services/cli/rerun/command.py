@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -81,9 +82,9 @@ def rerun(
         ),
     ] = None,
     since: Annotated[
-        moment.At | None,
+        datetime | None,
         typer.Option(
-            parser=moment.parse,
+            parser=moment.parse_time,
             metavar="TIME",
             help="With --all-runs: all conversations with a frame since this time.",
             show_default=False,
@@ -139,12 +140,10 @@ def rerun(
         raise typer.Exit(1)
 
 
-def _check_many(names: Sequence[str], at: moment.At | None, since: moment.At | None) -> None:
+def _check_many(names: Sequence[str], at: moment.At | None, since: datetime | None) -> None:
     """Raise `BadParameter` for options that do not select the runs of whole conversations."""
     if at is not None:
         raise typer.BadParameter("it cannot be used with --all-runs", param_hint="--at")
-    if since is not None and since.time is None:
-        raise typer.BadParameter("give a time such as 2026-05-01", param_hint="--since")
     if not names and since is None:
         raise typer.BadParameter(
             "select conversations with CONTEXT, --context or --since", param_hint="--all-runs"

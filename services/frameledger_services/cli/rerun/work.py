@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -36,35 +37,39 @@ async def rerun_one(options: RerunOptions, context_id: str, at: moment.At | None
 async def rerun_all(
     options: RerunOptions,
     context_ids: Sequence[str],
-    since: moment.At | None,
+    since: datetime | None,
     jobs: int,
     path: Path,
     as_json: bool,
 ) -> bool:
     """Rerun every completed run of these conversations, and of those with a frame `since`, and write the report.
     Returns whether all answers are equal. A run whose context no frame holds is left out and named; one of a
-    conversation that was erased meanwhile is passed over."""
+    conversation that was erased meanwhile is passed over. Ends the command if one of these conversations does not
+    exist."""
     totals, console = Summary(), output.console()
-    with writable(path), report.writing(path) as written:
 
-        def tell(result: ComparedAnswers | ForkRefusedError | None) -> None:
-            match result:
-                case ComparedAnswers():
-                    totals.add(result)
-                    compared = to_json.compared(result)
-                    written.add(compared)
-                    if as_json:
-                        output.print_json_object(compared)
-                    else:
-                        console.print(render.line(result))
-                case ForkRefusedError():
-                    totals.left_out += 1
-                    typer.echo(f"Left out: {result}", err=True)
+    def tell(result: ComparedAnswers | ForkRefusedError | None) -> None:
+        match result:
+            case ComparedAnswers():
+                totals.add(result)
+                compared = to_json.compared(result)
+                written.add(compared)
+                if as_json:
+                    output.print_json_object(compared)
+                else:
+                    console.print(render.line(result))
+            case ForkRefusedError():
+                totals.left_out += 1
+                typer.echo(f"Left out: {result}", err=True)
 
-        async with desk_with(options) as desk:
-            runs = batch.answered_runs(desk.connections, context_ids, None if since is None else since.time)
+    async with desk_with(options) as desk:
+        for context_id in context_ids:
+            # A mistyped id has no run, so `--check` would pass.
+            await desk.connections.read(moment.find, context_id, None)
+        with writable(path), report.writing(path) as written:
+            runs = batch.answered_runs(desk.connections, context_ids, since)
             await batch.in_order(runs, partial(_rerun_or_why_not, desk), tell, jobs)
-        written.end(totals)
+            written.end(totals)
     if as_json:
         output.print_json_object({"summary": totals.to_json(), "report": str(path)})
     elif not totals.reruns and not totals.left_out:

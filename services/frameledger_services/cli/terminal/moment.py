@@ -41,6 +41,21 @@ def parse(written: str) -> At:
     return At(time=time if time.tzinfo is not None else time.replace(tzinfo=UTC))
 
 
+def parse_time(written: str) -> datetime:
+    """Parses the text of an option that takes a time only. Returns it in UTC."""
+    try:
+        time = parse(written).time
+    except typer.BadParameter:
+        time = None
+    if time is None:
+        raise typer.BadParameter(f"{written!r} is not a time such as 2026-05-01 or 2026-05-01T12:00:00+02:00")
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        # In UTC it is before the year 1, or after the year 9999, where no frame is: as far as a time goes.
+        return (datetime.min if time.year == 1 else datetime.max).replace(tzinfo=UTC)
+
+
 def checked(written: str | None) -> str | None:
     """Typer callback that validates an argument, which stays text: the help shows an argument's type."""
     if written is not None:

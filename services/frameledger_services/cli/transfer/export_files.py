@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -42,8 +42,9 @@ def export(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All conversations.")] = False,
     since: Annotated[
-        str | None,
+        datetime | None,
         typer.Option(
+            parser=moment.parse_time,
             metavar="TIME",
             help="With --all: only conversations with a frame since this time.",
             show_default=False,
@@ -83,10 +84,9 @@ def export(
     if as_json and out is None:
         raise typer.BadParameter("use it with -o FILE: standard output has the export", param_hint="--json")
     _check_format(format_, named, out, at)
-    from_time = None if since is None else _time(since)
     summary = Summary(str(format_), file=None if out is None else str(out))
     with backend.exit_on_error(), _named_if_missing():
-        _write(Settings.from_env(), format_, named, from_time, out, at, summary)
+        _write(Settings.from_env(), format_, named, since, out, at, summary)
     if as_json:
         typer.echo(json.dumps(asdict(summary)))
     elif out is not None:
@@ -151,19 +151,3 @@ def _name(left_out: Sequence[str]) -> None:
         f"{'it goes' if is_single else 'they go'} on after an erasure: {which}.\n{_EARLIER_LIFE}",
         err=True,
     )
-
-
-def _time(written: str) -> datetime:
-    try:
-        time = moment.parse(written).time
-    except typer.BadParameter:
-        time = None
-    if time is None:
-        raise typer.BadParameter(
-            f"{written!r} is not a time such as 2026-05-01 or 2026-05-01T12:00:00+02:00", param_hint="--since"
-        )
-    try:
-        return time.astimezone(UTC)
-    except OverflowError:
-        # In UTC it is before the year 1, or after the year 9999, where no frame is: as far as a time goes.
-        return (datetime.min if time.year == 1 else datetime.max).replace(tzinfo=UTC)
