@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -18,7 +19,13 @@ from tests.support.batches import (
 )
 from tests.support.tiers import every
 
-from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
+from frameledger.frames import (
+    FunctionCallFromLLM,
+    FunctionCallsStartedFrame,
+    LLMMessagesAppendFrame,
+    LLMRunFrame,
+    encode_frame,
+)
 from frameledger_services.cli.terminal.output import WIDTH_OF_A_FILE
 from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.projector import batch_fold
@@ -80,6 +87,53 @@ def test_what_is_not_there_is_said_with_what_to_do(filled, command):
     refused(command(filled, "unpark", "nobody"), "not parked", "frameledger parked")
     refused(command(filled, "dlq", "show", "0:99"), "There is no dead letter", "dlq list")
     assert command(filled, "dlq", "show", "here").exit_code == 2
+
+
+@pytest.mark.regression("journey 117")
+@pytest.mark.parametrize("words", [["nobody"], ["--context", "nobody", "--since", "2020-01-01"]])
+def test_all_runs_of_a_conversation_that_is_not_there_pass_no_check(filled, command, tmp_path, words):
+    report = tmp_path / "report.json"
+    rerun = ("rerun", *words, "--all-runs", "--check", "--provider", "scripted", "--report", report)
+    refused(command(filled, *rerun), "no context 'nobody'", "frameledger list")
+    assert not list(tmp_path.glob("report*"))
+
+
+@pytest.mark.regression("journey 118")
+def test_a_call_that_cannot_be_settled_is_said_to_be_what_it_is(filled, command):
+    newest = """
+        SELECT DISTINCT ON (context_id, tool_call_id)
+            CASE WHEN resolved_version IS NULL THEN status ELSE 'resolved' END, context_id, tool_call_id
+        FROM tool_calls ORDER BY context_id, tool_call_id, requested_version DESC
+    """
+    with psycopg.connect(filled) as connection:
+        calls = {status: ids for status, *ids in connection.execute(newest)}
+
+    def refusal(does, *ids):
+        return command(filled, "calls", does, *ids, "--result", "1")
+
+    answer, resolve = (
+        f"frameledger calls {does} {shlex.join(calls[status])} --result JSON"
+        for does, status in (("answer", "waiting"), ("resolve", "ambiguous"))
+    )
+    refused(refusal("resolve", *calls["waiting"]), "is waiting.", f"Answer it with: {answer}\n")
+    refused(refusal("answer", *calls["ambiguous"]), "is ambiguous.", f"Resolve it with: {resolve}\n")
+    for status in ("done", "failed", "resolved", "cancelled"):
+        settled = refusal("answer", *calls[status])
+        refused(
+            settled, f"is settled already: it is {status}.", f"frameledger transcript {calls[status][0]}`"
+        )
+    refused(refusal("answer", BARGE_IN.stem, "c-9"), f"'{BARGE_IN.stem}' has no call 'c-9'.", "calls list")
+    refused(refusal("answer", "nobody", "c-9"), "no context 'nobody'", "frameledger list")
+
+
+@pytest.mark.regression("journey 118")
+def test_a_call_that_has_not_ended_needs_no_person(database, command):
+    log = Log()
+    call = FunctionCallFromLLM(function_name="book", tool_call_id="c-1", arguments={})
+    log.add("ctx", encode_frame(FunctionCallsStartedFrame(function_calls=[call])))
+    project(database, log.records)
+    said = command(database, "calls", "answer", "ctx", "c-1", "--result", "1")
+    refused(said, "c-1 is announced: its function has not ended", "frameledger calls list")
 
 
 def project_barge_in(database):

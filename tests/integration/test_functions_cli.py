@@ -110,7 +110,7 @@ def test_both_examples_serve_their_functions(settings, command, words):
             ]
             again = await asyncio.to_thread(command, *words)
             assert again.exit_code == 1
-            assert "has no waiting call" in again.stderr
+            assert "is settled already: it is done" in again.stderr
 
     with running(settings, *words) as (process, printed):
         asyncio.run(scenario(process))
@@ -182,7 +182,9 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
                 (row["started_version"],),
                 (row["dispatched_version"],),
             ]
-            assert (await asyncio.to_thread(command, *words)).exit_code == 1
+            again = await asyncio.to_thread(command, *words)
+            assert again.exit_code == 1
+            assert "is settled already: it is resolved" in again.stderr
 
     asyncio.run(scenario())
 

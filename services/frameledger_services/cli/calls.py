@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 import typer
 
@@ -142,10 +142,10 @@ def _settle(
             f"The result cannot be encoded as a frame: {error}.", param_hint="--result"
         ) from error
     if outcome is None:
-        output.fail(
-            f"The conversation {context!r} has no {status} call {call!r}.",
-            "`frameledger calls list` lists the open calls.",
-        )
+        with backend.exit_on_error():
+            _fail_unsettleable(
+                context, call, asyncio.run(backend.query(Settings.from_env(), _status, context, call))
+            )
     if as_json:
         became = {"version": outcome.version, "outcome": outcome.outcome, "reason": outcome.reason}
         typer.echo(json.dumps({"context_id": context, "tool_call_id": call} | became))
@@ -167,6 +167,34 @@ def _settle(
             typer.echo(
                 f"The model does not read the result ({outcome.reason}): the history has no place for it."
             )
+
+
+async def _status(connection: Connection, context: str, call: str) -> str | None:
+    await moment.find(connection, context, None)
+    return await tool_calls.status_of(connection, context, call)
+
+
+def _fail_unsettleable(context: str, call: str, status: str | None) -> NoReturn:
+    """End the command with the status of a call that it cannot settle, and what to do instead."""
+    name = escape.printable(call)
+    if status is None:
+        output.fail(
+            f"The conversation {context!r} has no call {call!r}.",
+            "`frameledger calls list` lists the open calls.",
+        )
+    if status in _SETTLE:
+        does, command = _SETTLE[status]
+        settle = format_frame.settle_command(command, context, call)
+        output.fail(f"The call {name} is {status}.", f"{does.capitalize()} with: {settle}")
+    if status in tool_calls.NOT_SETTLED:
+        output.fail(
+            f"The call {name} is {status}: its function has not ended, and no person has to settle it.",
+            "`frameledger calls list` lists the open calls.",
+        )
+    output.fail(
+        f"The call {name} is settled already: it is {status}.",
+        f"`{suggestion.command('transcript', context)}` shows the result that counts.",
+    )
 
 
 async def _published(

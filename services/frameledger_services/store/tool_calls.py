@@ -25,7 +25,10 @@ CallKey = tuple[int, int]
 SETTLES_ALL_THE_SAME = frozenset(("place_replaced", "context_full"))
 """Why a result is ignored that settles its call nevertheless: it is recorded, and the history has no place for it."""
 
-_OPEN = frozenset({"announced", "dispatched", "running", "waiting"})
+NOT_SETTLED = frozenset({"announced", "dispatched", "running"})
+"""The statuses of calls that end without a person or a client."""
+
+_OPEN = NOT_SETTLED | {"waiting"}
 
 
 class FrameOfCall(NamedTuple):
@@ -260,6 +263,23 @@ async def unsettled(
             {"context": context_id, "status": status, "prefix": prefix},
         )
         return await cursor.fetchall()
+
+
+async def status_of(connection: Connection, context_id: str, tool_call_id: str) -> str | None:
+    """Returns the status of the newest call of this id: one of `tool_calls.status`, or `resolved` for an ambiguous call
+    whose result was recorded. None if there is no such call."""
+    cursor = await connection.execute(
+        """
+        SELECT CASE WHEN resolved_version IS NULL THEN status ELSE 'resolved' END
+        FROM tool_calls
+        WHERE context_id = %s AND tool_call_id = %s
+        ORDER BY requested_version DESC
+        LIMIT 1
+        """,
+        (context_id, tool_call_id),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else str(row[0])
 
 
 class Settleable(NamedTuple):
