@@ -419,6 +419,13 @@ def test_a_proof_file_is_verified_by_the_command_without_a_server(filled, comman
         assert command(nowhere, "verify", *wrong).exit_code == 2
 
 
+@pytest.mark.regression("journey 122")
+def test_a_root_without_its_file_is_told_that_there_is_no_such_file(command):
+    mistyped = command("postgresql://nobody@127.0.0.1:1/nothing", "verify", "my.jsonl", "--root", "0" * 64)
+    assert mistyped.exit_code == 2
+    assert "there is no file 'my.jsonl'" in " ".join(mistyped.stderr.replace("│", " ").split())
+
+
 def test_a_file_of_heads_is_verified_without_a_server(filled, command, tmp_path):
     path = tmp_path / "heads.jsonl"
     root = write_heads(command, filled, path)

@@ -3,7 +3,9 @@ command."""
 
 import asyncio
 import json
+import re
 import resource
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -281,6 +283,21 @@ def test_a_long_conversation_is_verified_in_the_memory_of_a_short_one(database):
     assert found["long"].version == frames > 40_000
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 20_000, f"{grown} KiB more"
+
+
+@pytest.mark.regression("journey 120")
+def test_the_command_of_the_page_on_proofs_finds_what_was_changed_after_it_was_verified(stored, command):
+    page = (Path(__file__).resolve().parents[2] / "infra/docs/how-to/prove.md").read_text("utf-8")
+    [words] = re.findall(r"compares links; `frameledger verify ([^`]+)`\s+computes", page)
+    assert command(stored, *words.split()).exit_code == 0
+    changed(
+        stored,
+        "UPDATE frames SET payload = replace(payload::text, 'a', 'b')::json "
+        f"WHERE context_id = '{DESK}' AND type = 'TranscriptionFrame'",
+    )
+    not_read = command(stored, "--all")
+    assert (not_read.exit_code, "not read: see --again" in not_read.stdout) == (0, True)
+    assert command(stored, *words.split()).exit_code == 1
 
 
 @pytest.fixture

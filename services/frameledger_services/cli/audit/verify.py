@@ -107,7 +107,8 @@ def verify(
     if sum((bool(what), everything, against is not None)) != 1:
         raise typer.BadParameter("give one of CONTEXT, FILE, --all or --against FILE", param_hint="CONTEXT")
     if root is not None and not files and against is None:
-        raise typer.BadParameter("use it with a file", param_hint="--root")
+        is_missing = f", and there is no file {what[0]!r}" if what else ""
+        raise typer.BadParameter(f"use it with a file{is_missing}", param_hint="--root")
     if against is not None:
         verify_files.verify_against(against, root, as_json=as_json)
     elif not files:

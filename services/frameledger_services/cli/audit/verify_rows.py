@@ -119,7 +119,8 @@ def _lines(summary: _Summary) -> Iterator[str]:
         more = f" ({differences.count - 1:,} more)" if differences.count > 1 else ""
         name = escape.printable(context_id) or "(no conversation)"
         yield f"{name}  version {first.version:,}  {in_words(first)}{more}"
-    again = f"; {summary.frames_before:,} were verified earlier" if summary.frames_before else ""
+    before = summary.frames_before
+    again = f"; {before:,} were verified earlier and not read: see --again" if before else ""
     yield f"Verified {plural(summary.conversations, 'conversation')}: {plural(summary.frames, 'frame')}{again}."
     yield "  chain   each link computed from the bytes of its frame, up to the head"
     compared = summary.conversations - summary.older
