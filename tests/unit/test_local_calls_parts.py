@@ -1,6 +1,7 @@
 """Calls that a program announces itself, with everything in memory: errors that servers raise at will."""
 
 import asyncio
+import threading
 from contextlib import asynccontextmanager
 from time import monotonic
 
@@ -304,6 +305,77 @@ def test_whoever_waits_for_calls_of_a_service_that_ends_is_told():
             return running.exception()
 
     assert isinstance(asyncio.run(run()), LeaseLostError)
+
+
+@pytest.mark.regression("worker 155")
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_whoever_waits_for_a_plain_function_of_a_service_that_ends_is_told_and_the_service_ends(is_cancelled):
+    """The function cannot be stopped, and would be watched until its deadline."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def waits(params):
+        begun.set()
+        may_end.wait()
+
+    async def plan(call):
+        return CallPlan(Options(), 10 * IN_PROCESS, function=waits)
+
+    async def run():
+        ready = asyncio.get_running_loop().create_future()
+
+        async def serves():
+            async with asyncio.TaskGroup() as tasks:
+                background = BackgroundTasks(tasks)
+                ready.set_result(background)
+                await asyncio.to_thread(begun.wait)
+                if is_cancelled:
+                    await asyncio.Event().wait()
+                await background.end(0.0)
+
+        async with asyncio.timeout(IN_PROCESS):
+            service = asyncio.create_task(serves())
+            calls = LocalCalls(dependencies(await ready, Started()), plan, failpoints.none)
+            waiting = asyncio.create_task(both(calls, OneSession()))
+            await asyncio.to_thread(begun.wait)
+            if is_cancelled:
+                service.cancel()
+            await asyncio.wait([waiting, service])
+        return waiting.exception()
+
+    try:
+        assert isinstance(asyncio.run(run()), LeaseLostError)
+    finally:
+        may_end.set()
+
+
+@pytest.mark.regression("worker 155")
+def test_wherever_a_service_is_cancelled_whoever_waits_for_its_calls_is_told():
+    async def waits(params):
+        await asyncio.Event().wait()
+
+    async def plan(call):
+        return CallPlan(Options(), 10 * IN_PROCESS, function=waits, is_async=True)
+
+    async def told(after):
+        ready = asyncio.get_running_loop().create_future()
+
+        async def serves():
+            async with asyncio.TaskGroup() as tasks:
+                ready.set_result(BackgroundTasks(tasks))
+                await asyncio.Event().wait()
+
+        async with asyncio.timeout(IN_PROCESS):
+            service = asyncio.create_task(serves())
+            calls = LocalCalls(dependencies(await ready, Started()), plan, failpoints.none)
+            waiting = asyncio.create_task(both(calls, OneSession()))
+            await turns(after)
+            service.cancel()
+            await asyncio.wait([waiting, service])
+        return waiting.exception()
+
+    for after in range(25):
+        error = asyncio.run(told(after))
+        assert isinstance(error, LeaseLostError), (after, error)
 
 
 class StartedHere(Started):

@@ -114,7 +114,7 @@ class CallLifecycle:
             if publishing is not None:
                 publishing.cancel()
             if self._handler.outlives_call:
-                deps.background.start(self._handler.reap())
+                deps.background.start_unless_ended(self._handler.reap())
 
     async def _settled_as_taken_over(self, before: CallSnapshot) -> bool:
         """Settle a call that an earlier attempt had started, unless it is to be run again. Returns whether it did.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -65,17 +66,33 @@ class BackgroundTasks:
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
         self._running: set[asyncio.Task[None]] = set()
+        self._has_ended = False
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._tasks.create_task(coroutine)
+        """Raises `LeaseLostError` if the tasks are being ended: the service ends, and nothing more begins."""
+        try:
+            # After the end nobody would cancel it, and the group would wait for it.
+            task = None if self._has_ended else self._tasks.create_task(coroutine)
+        except RuntimeError:
+            # The group was cancelled, or ends by an error.
+            task = None
+        if task is None:
+            coroutine.close()
+            raise LeaseLostError
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
+
+    def start_unless_ended(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """As `start`, for what is left to do when a task ends. If the tasks are being ended, it is not begun."""
+        with suppress(LeaseLostError):
+            self.start(coroutine)
 
     async def end(self, within: float) -> None:
         """Wait for the tasks that still run, for `within` seconds, then cancel the rest."""
         if self._running:
             await asyncio.wait(tuple(self._running), timeout=within)
+        self._has_ended = True
         for task in tuple(self._running):
             task.cancel()
 

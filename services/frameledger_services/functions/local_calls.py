@@ -117,13 +117,7 @@ class LocalCalls:
             group_parallel_tools=group_parallel_tools,
         )
         batch = _Batch(session, context_id, announcement, causation_id)
-        working = self._note_end(batch)
-        try:
-            task = self._deps.background.start(working)
-        except RuntimeError as error:
-            # The service ended while the program waited for it: nothing is announced.
-            working.close()
-            raise work.LeaseLostError from error
+        task = self._deps.background.start(self._note_end(batch))
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:

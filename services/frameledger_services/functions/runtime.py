@@ -87,7 +87,7 @@ class Runtime:
         self._deps = CallDependencies(
             statuses=self.statuses,
             handlers=HandlerExecutor(),
-            cancelled=CancelledHook(self._connections, self.background.start, self._cancelled),
+            cancelled=CancelledHook(self._connections, self.background.start_unless_ended, self._cancelled),
             background=self.background,
             stop_secs=setup.stop_secs,
             notify=setup.notify,
