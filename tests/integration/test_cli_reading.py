@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -311,6 +312,21 @@ def test_parked_lists_them_and_unpark_folds_them(database, command, monkeypatch)
     assert "outbox" in result.stderr
     assert "No conversation" in succeeded(command(database, "parked"))
     refused(command(database, "unpark", "ctx"), "not parked")
+
+
+@pytest.mark.regression("journey 124")
+def test_unpark_names_the_command_that_folds_a_state_again_that_cannot_be_read(database, command):
+    log = Log()
+    log.add("ctx 1", encode_frame(LLMRunFrame()))
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        connection.execute("UPDATE contexts SET state = '{}'")
+    log.add("ctx 1", encode_frame(LLMRunFrame()))
+    project(database, log.records[1:])
+    said = refused(command(database, "unpark", "ctx 1"), "The conversation 'ctx 1' cannot be unparked: ")
+    rebuild = re.search("Run `frameledger (.+?)`, and then this command again", said)[1]
+    succeeded(command(database, *shlex.split(rebuild)))
+    assert "Folded 1 frame of ctx 1" in succeeded(command(database, "unpark", "ctx 1"))
 
 
 def test_a_dead_letter_is_shown_to_the_byte(database, command):

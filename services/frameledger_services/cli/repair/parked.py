@@ -17,6 +17,7 @@ from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.row_sender import RowSender
+from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.recovery.unpark import ContradictoryHeadError, NotParkedError, Unparked
 from frameledger_services.recovery.unpark import unpark as unpark_context
 from frameledger_services.settings import Settings
@@ -118,8 +119,14 @@ def _unparked(context: str, why: str) -> Unparked:
         output.fail(
             f"The conversation {context!r} is not parked.", "`frameledger parked` lists the parked ones."
         )
-    except (ContradictoryHeadError, StoredStateError) as error:
+    except (ContradictoryHeadError, NewerHeadError) as error:
         output.fail(str(error), "Nothing was changed.")
+    except StoredStateError as error:
+        rebuild = suggestion.command("rebuild", options=["--context", context, "--apply"])
+        output.fail(
+            f"The conversation {context!r} cannot be unparked: {error}.",
+            f"Nothing was changed. Run `{rebuild}`, and then this command again.",
+        )
 
 
 async def _unpark(settings: Settings, context: str, why: str) -> Unparked:
