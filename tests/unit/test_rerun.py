@@ -14,6 +14,7 @@ from frameledger.ids import ContextId, Version
 from frameledger.react import react
 from frameledger_services.forks.answer import AnswerCall, ModelAnswer, UsedTokens
 from frameledger_services.forks.compared import compared
+from frameledger_services.forks.comparison import compare
 from frameledger_services.forks.original import Original
 from frameledger_services.forks.rerun import MOST_REQUESTS, Rerunner
 from frameledger_services.forks.rerun_model import Changes
@@ -115,6 +116,19 @@ def test_every_frame_has_a_cause_and_they_lead_to_the_fork_by_way_of_the_calls(t
         "LLMContextFrame",
     ]
     assert {way(frame_id)[-1] for frame_id in types} == {"LLMContextFrame"}
+
+
+@pytest.mark.regression("fault 234")
+@pytest.mark.parametrize("depth", [300, 600, 900, 2_000])
+def test_arguments_in_text_may_be_nested_however_deeply(tmp_path, depth):
+    arguments = '{"a":' * depth + "1" + "}" * depth
+    replies = [
+        {"when": {"user": "weather"}, "say": [{"call": "weather", "arguments": arguments}]},
+        {"when": {"result_of": "weather"}, "say": [{"text": "Rain."}]},
+    ]
+    answer, _ = rerun(tmp_path, replies, moment((arguments, "rain")))
+    assert answer.calls == (AnswerCall("weather", arguments, "recorded"),)
+    assert compare(answer, answer).same
 
 
 def test_each_recorded_result_is_given_once_in_order_and_other_calls_are_refused(tmp_path):

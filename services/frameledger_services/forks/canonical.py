@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 
 def canonical(value: Any) -> str:
     """Returns one text for all that say the same: keys sorted, `1.0` as `1`. Text that is itself JSON of an object is
-    taken for that object, since some providers give arguments as text."""
+    taken for that object, since some providers give arguments as text; not if it is nested too deeply to be read and
+    written, which no other value of a frame is."""
     if isinstance(value, str):
-        try:
+        with suppress(ValueError, RecursionError):
             parsed = json.loads(value)
-        except (ValueError, RecursionError):
-            parsed = None
-        if isinstance(parsed, dict):
-            value = parsed
+            if isinstance(parsed, dict):
+                return _written(parsed)
+    return _written(value)
+
+
+def _written(value: Any) -> str:
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
 
 
