@@ -1,6 +1,8 @@
 """`frameledger verify` of a file that `export` wrote: without any server."""
 
 import json
+import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from typer.testing import CliRunner
 
 from frameledger.chain import first_link
 from frameledger_services.cli import application
+from frameledger_services.transfer.lines import LONGEST_LINE
 
 EXPORTED = Path(__file__).resolve().parents[2] / "infra" / "examples" / "barge-in.jsonl"
 
@@ -43,6 +46,23 @@ def test_a_file_that_ends_early_is_refused(tmp_path):
     short = tmp_path / "short.jsonl"
     short.write_bytes(b"".join(EXPORTED.read_bytes().splitlines(keepends=True)[:-1]))
     assert verify(short).exit_code == 1
+
+
+@pytest.mark.regression("fault 235")
+def test_of_a_line_that_is_too_long_no_more_is_read_than_shows_that(tmp_path):
+    endless = tmp_path / "endless.jsonl"
+    endless.write_bytes(EXPORTED.read_bytes().splitlines(keepends=True)[0])
+    # What is behind the header takes no room on the disk.
+    os.truncate(endless, 5 * LONGEST_LINE)
+    tracemalloc.start()
+    try:
+        result = verify(endless)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert result.exit_code == 1
+    assert "line 2: it is longer than any line of an export" in result.output
+    assert peak < 4 * LONGEST_LINE
 
 
 @pytest.mark.regression("journey 59")

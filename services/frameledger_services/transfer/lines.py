@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 from uuid import UUID
 
 import orjson
@@ -136,6 +136,12 @@ class LineWriter:
         body = orjson.dumps(values)[:-1]
         self._seal = sha256(self._seal + body).digest()
         return body + _SEAL + self._seal.hex().encode() + b'"}\n'
+
+
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yields the lines of a file, and of a line that is too long for an export only as much as shows that."""
+    while line := file.readline(LONGEST_LINE + 2):
+        yield line
 
 
 def read(lines: Iterable[bytes]) -> Iterator[Header | FrameLine]:

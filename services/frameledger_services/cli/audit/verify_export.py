@@ -19,7 +19,7 @@ def verify_export(path: Path, *, as_json: bool) -> None:
     heads: list[lines.Header] = []
     frames = 0
     with named_if_damaged(path), readable(path), path.open("rb") as file:
-        for line in lines.read(file):
+        for line in lines.read(lines.lines_of(file)):
             if isinstance(line, lines.Header):
                 heads.append(line)
             else:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 
@@ -22,7 +22,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, schema
 from frameledger_services.transfer import importing
 from frameledger_services.transfer.importing import Checked, Imported
-from frameledger_services.transfer.lines import LONGEST_LINE
+from frameledger_services.transfer.lines import lines_of
 
 commands = typer.Typer()
 
@@ -92,7 +92,7 @@ async def _import(settings: Settings, path: Path, refolded: list[Checked]) -> Im
             binary_copy.prepare(connection)
             to_do = await _check(connection, path, refolded)
             with path.open("rb") as file, progress.shown("importing", to_do.frames) as advance:
-                return await importing.write(connection, _lines(file), advance)
+                return await importing.write(connection, lines_of(file), advance)
 
 
 async def _check(connection: Connection, path: Path, refolded: list[Checked]) -> Imported:
@@ -103,10 +103,4 @@ async def _check(connection: Connection, path: Path, refolded: list[Checked]) ->
             yield conversation
 
     with path.open("rb") as file, progress.shown("checking") as advance:
-        return await importing.check_free(connection, noted(importing.check(_lines(file), advance)))
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines of a file, and of a line that is too long for an export only as much as shows that."""
-    while line := file.readline(LONGEST_LINE + 2):
-        yield line
+        return await importing.check_free(connection, noted(importing.check(lines_of(file), advance)))
