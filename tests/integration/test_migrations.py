@@ -243,6 +243,31 @@ def test_messages_that_an_older_release_wrote_get_their_times_while_everything_g
         ).fetchone() == (1_000,)
 
 
+@pytest.mark.regression("fault 223")
+@pytest.mark.parametrize("path", ["another", "another, pg_temp, installed"])
+def test_messages_get_their_times_whatever_the_path_of_the_session_is(empty_database, path):
+    """The tables are in a schema that is not on it, or behind tables of others with their names."""
+    installed = "-c search_path=installed"
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA installed; CREATE SCHEMA another")
+        migration.migrate(make_conninfo(empty_database, options=installed))
+        connection.execute("SET search_path = installed")
+        rows.write(
+            connection,
+            "c",
+            [b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"Hello"}]}'],
+        )
+        connection.execute("UPDATE messages SET said_at = NULL")
+        for place in ("another", "pg_temp"):
+            connection.execute(f"CREATE TABLE {place}.messages (LIKE installed.messages)")
+        connection.execute(f"SET search_path = {path}")
+        connection.execute("CALL installed.fill_said_at()")
+        assert connection.execute(
+            "SELECT count(*) FROM installed.messages INNER JOIN installed.frames USING (context_id) "
+            "WHERE said_at = logged_at"
+        ).fetchone() == (1,)
+
+
 def test_of_two_migrations_at_once_one_does_it_and_the_other_finds_it_done(empty_database):
     with ThreadPoolExecutor(2) as threads:
         done = list(threads.map(migration.migrate, [empty_database] * 2))

@@ -216,6 +216,25 @@ def test_a_question_about_one_conversation_reads_nothing_of_the_others(filled, q
     assert fetched <= most_rows
 
 
+@pytest.mark.regression("fault 222")
+@pytest.mark.parametrize(
+    ("query", "most_rows"),
+    [
+        ("SELECT * FROM interruptions LIMIT 10", 100),
+        (f"SELECT * FROM interruptions WHERE context_id IN ('{ONE}', 'context-7')", 60),
+        # Each of its runs once.
+        (
+            f"SELECT * FROM interruptions WHERE context_id = '{LONG}'",
+            LONG_FRAMES / 20 * 3 + LONG_FRAMES / 8 + 10,
+        ),
+    ],
+)
+def test_some_interruptions_are_shown_without_the_runs_of_all_conversations(filled, query, most_rows):
+    scanned, fetched = reads(filled, query)
+    assert scanned == set()
+    assert fetched <= most_rows
+
+
 def test_every_view_that_names_conversations_reads_one_of_them_if_one_is_asked_for(filled):
     """All views that there are, so that none is forgotten."""
     views = filled.execute(

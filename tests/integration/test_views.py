@@ -371,6 +371,30 @@ def test_what_a_client_said_meanwhile_is_not_kept_of_the_answer(database):
         assert connection.execute("SELECT version, kept FROM interruptions").fetchall() == [(5, "So")]
 
 
+@pytest.mark.regression("fault 221")
+@pytest.mark.parametrize("moved", ["interrupted", "dropped"])
+def test_nothing_is_kept_of_an_answer_without_text_wherever_its_row_lies(database, moved):
+    """The interruption closes it and drops the run that was to follow: neither was heard."""
+    run = {"run_id": derived.run_id(ContextId("talk"), Version(1)), "attempt": 1}
+    held = [{"role": "assistant", "content": "One moment"}]
+    log = Log()
+    for frame in (
+        {"type": "LLMRunFrame"},
+        {"type": "LLMFullResponseStartFrame"} | run,
+        {"type": "LLMMessagesAppendFrame", "messages": held, "run_llm": True, "second_input": "coalesce"},
+        {"type": "InterruptionFrame"},
+    ):
+        log.add("talk", json.dumps(frame).encode())
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        closed = "SELECT array_agg(status ORDER BY status) FROM runs WHERE closed_version = 4"
+        assert connection.execute(closed).fetchone() == (["dropped", "interrupted"],)
+        # Its new version lies behind the other row.
+        connection.execute("UPDATE runs SET status = status WHERE status = %s", (moved,))
+        shown = "SELECT version, spoke_s, kept FROM interruptions"
+        assert connection.execute(shown).fetchall() == [(4, None, None)]
+
+
 @pytest.mark.regression("bridge 26")
 def test_an_interruption_of_a_process_that_was_replaced_is_none(database):
     log = Log()
