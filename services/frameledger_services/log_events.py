@@ -83,6 +83,12 @@ EVENTS: Mapping[str, Event] = {
         "A record is larger than its topic allows. It is kept as a dead letter.",
         "`frameledger dlq list`.",
     ),
+    "projector.unreadable_headers": Event(
+        "error",
+        "Somebody wrote headers into a row of the outbox that are not those of a record. The row stays there, and all "
+        "others are published. `of` is its partition, generation, offset and ordinal.",
+        "Correct `headers` of that row, or delete it; the next start of a projector publishes it.",
+    ),
     "projector.announcement_failed": Event(
         "warning",
         "PostgreSQL rejected a NOTIFY. Clients see new frames later.",

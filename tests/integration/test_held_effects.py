@@ -54,7 +54,7 @@ class Held(Projecting):
         for owned in self.owned.values():
             await self.hold(owned.partition, owned.next_offset)
             for page in await held_effects.release(self.connection, TOPICS, owned):
-                rows += await outbox.read(self.connection, page)
+                rows += (await outbox.read(self.connection, page))[0]
         return rows
 
 
@@ -374,7 +374,7 @@ def test_old_calls_of_one_frame_are_closed_together_however_pages_divide_them(da
             for owned in held.owned.values():
                 while owned.held_until == owned.next_offset:
                     for page in await held_effects.release(held.connection, TOPICS, owned):
-                        for closing in await outbox.read(held.connection, page):
+                        for closing in (await outbox.read(held.connection, page))[0]:
                             log.add(closing.key, closing.value, headers=closing.headers)
                             await held.store(log.records[-1:])
                 assert owned.held_until is None, "it waits for a frame that nobody publishes"

@@ -66,7 +66,7 @@ def test_a_page_is_found_by_its_offsets_however_many_rows_are_left(database, pla
         for page in pages[:: len(pages) // 4]:
             explaining = Explaining(connection, prepare=True)
             before = await blocks(connection)
-            rows = await outbox.read(explaining, page)
+            rows, _ = await outbox.read(explaining, page)
             # One for each row, which lies anywhere in the table, and a few of the index.
             assert await blocks(connection) - before <= 1.2 * outbox.PAGE_ROWS
             places = [one.place for one in rows]

@@ -166,10 +166,47 @@ def test_rows_left_in_the_outbox_are_known_by_pages_and_read_without_those_that_
         assert await outbox.left_behind(connection, "frames", 1) == []
         old_runs, runs, calls, more_runs = await outbox.left_behind(connection, "frames", 0)
         await outbox.delete(connection, places[1:2])
-        assert [one.place for one in await outbox.read(connection, old_runs)] == places[:1]
-        assert [one.place for one in await outbox.read(connection, runs)] == places[3:4]
-        assert [one.place for one in await outbox.read(connection, calls)] == places[2:3]
-        assert [one.place for one in await outbox.read(connection, more_runs)] == places[4:]
+        assert [one.place for one in (await outbox.read(connection, old_runs))[0]] == places[:1]
+        assert [one.place for one in (await outbox.read(connection, runs))[0]] == places[3:4]
+        assert [one.place for one in (await outbox.read(connection, calls))[0]] == places[2:3]
+        assert [one.place for one in (await outbox.read(connection, more_runs))[0]] == places[4:]
+
+    on(database, test)
+
+
+@pytest.mark.regression("fault 224")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "7",
+        "null",
+        '{"a": "b"}',
+        '["a", "b"]',
+        '[["a"]]',
+        '[["a", "b", "c"]]',
+        '[[1, "b"]]',
+        '[[null, "b"]]',
+        '[["a", {}]]',
+        '[["a", {"base64": 5}]]',
+        '[["a", {"base64": "a"}]]',
+        r'[["a", "\ud800"]]',
+        r'[["\ud800", "b"]]',
+        "[" * 3_000 + "]" * 3_000,
+    ],
+    ids=lambda headers: headers[:30],
+)
+def test_headers_in_the_outbox_that_nobody_can_read_stay_there_and_hold_up_no_other_row(database, headers):
+    async def test(connection):
+        for offset, written in enumerate(("[]", headers, '[["a", "b"]]')):
+            await connection.execute(
+                'INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, headers) '
+                "VALUES ('frames', 0, %s, 0, 'effect', 'runs', %s)",
+                (offset, written),
+            )
+        [page] = await outbox.left_behind(connection, "frames", 0)
+        found, unreadable = await outbox.read(connection, page)
+        assert [(one.offset, one.headers) for one in found] == [(0, ()), (2, (("a", b"b"),))]
+        assert [one.place for one in unreadable] == [("frames", 0, 1, 1, 0)]
 
     on(database, test)
 

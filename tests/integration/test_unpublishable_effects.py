@@ -127,6 +127,33 @@ def test_who_stops_while_a_topic_refuses_rows_leaves_them_to_the_next_owner(road
     assert [one.value for one in road.records(road.names.dead_letters)] == [b"no frame"]
 
 
+@pytest.mark.regression("fault 224")
+def test_rows_of_the_outbox_that_somebody_wrote_by_hand_stay_there_and_everything_else_goes_on(road):
+    by_hand = [
+        ("no topic", "[]"),
+        ("", "[]"),
+        (road.names.inference, "7"),
+        (road.names.frames, '[["a", {}]]'),
+    ]
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        for ordinal, (to_topic, headers) in enumerate(by_hand):
+            connection.execute(
+                'INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, headers) '
+                "SELECT %s, partition, 1000000, %s, 'effect', %s, %s FROM generate_series(0, %s) AS partition",
+                (road.names.frames, ordinal, to_topic, headers, PARTITIONS - 1),
+            )
+    with projector(road.settings) as running:
+        # What is over before is not asked for.
+        road.until_owned_by(running)
+        road.publish(histories("good", ["barge-in"]))
+        road.until("SELECT count(*) = 1 FROM contexts WHERE ended OR version > 5")
+        road.until('SELECT count(*) = 0 FROM outbox WHERE "offset" < 1000000')
+        assert running.stop() == 0
+    assert road.records(road.names.inference) != []
+    with psycopg.connect(road.address) as connection:
+        assert value_of(connection, "SELECT count(*) FROM outbox") == len(by_hand) * PARTITIONS
+
+
 def owners(road):
     with psycopg.connect(road.address) as connection:
         return {owner for (owner,) in connection.execute("SELECT DISTINCT owner FROM projections")}

@@ -92,7 +92,7 @@ class Outbox:
             and page.first <= (one.generation, one.offset, one.ordinal) <= page.last
         ]
         self.largest = max(self.largest, sum(one.size for one in found))
-        return found
+        return found, []
 
     async def delete(self, _, places):
         self.rows = [one for one in self.rows if one.place not in set(places)]

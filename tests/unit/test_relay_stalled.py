@@ -96,7 +96,7 @@ class Cluster:
             if one.partition == page.partition and page.first <= one.place[2:] <= page.last
         ]
         self.largest = max(self.largest, len(found))
-        return found
+        return found, []
 
     async def _delete(self, _, places):
         await turns(1)

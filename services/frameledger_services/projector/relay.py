@@ -148,12 +148,22 @@ class Relay:
         self._sent += (row.place for row in rows)
 
     async def _read(self, page: OutboxPage) -> list[OutboxRow]:
-        """Returns the rows of a page that are still to be sent."""
+        """Returns the rows of a page that are still to be sent. Those that nobody can read stay in the outbox, for who
+        corrects them: no other row waits for them."""
         # What was acknowledged by now is not deleted yet. What is being deleted is so before the page is read.
         sent = set(self._sent)
-        rows = [row for row in await outbox.read(self._connection, page) if row.place not in sent]
+        found, unreadable = await outbox.read(self._connection, page)
+        rows = [row for row in found if row.place not in sent]
         # Perhaps none of them is sent now, and the page is all that `until_drained` waits for.
         self._wake.set()
+        for one in unreadable:
+            _log.error(
+                "projector.unreadable_headers",
+                kind=one.kind,
+                to=one.to_topic,
+                of=one.place[1:],
+                reason=one.reason,
+            )
         return rows
 
     async def _keep_as_dead_letters(self, too_large: Sequence[OutboxRow]) -> None:

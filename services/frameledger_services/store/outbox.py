@@ -53,6 +53,16 @@ class OutboxRow:
         return [*_all_but_headers(self), headers_as_json(self.headers)]
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableHeaders:
+    """A row of `outbox` whose headers are not those of a record: somebody wrote them by hand."""
+
+    place: OutboxPlace
+    kind: str
+    to_topic: str
+    reason: str
+
+
 Position = tuple[int, int, int]
 """Generation, offset and ordinal: where a row lies in its partition."""
 
@@ -169,14 +179,15 @@ async def delete(connection: Connection, places: Sequence[OutboxPlace]) -> None:
     )
 
 
-async def read(connection: Connection, page: OutboxPage) -> list[OutboxRow]:
-    """Returns the rows of a page that are still in the outbox, in the order of their places."""
+async def read(connection: Connection, page: OutboxPage) -> tuple[list[OutboxRow], list[UnreadableHeaders]]:
+    """Returns the rows of a page that are still in the outbox, in the order of their places, and instead of those that
+    cannot be read what is wrong with them."""
     generation, first_offset, first_ordinal = page.first
     _, last_offset, last_ordinal = page.last
     # The plain range of offsets tells the planner how few rows a page is; it does not estimate ranges of places.
     cursor = await connection.execute(
         f"""
-        SELECT {_COLUMNS}
+        SELECT {_COLUMNS}::text
         FROM outbox
         WHERE topic = %s AND partition = %s AND to_topic = %s AND generation = %s
             AND "offset" BETWEEN %s AND %s
@@ -196,7 +207,15 @@ async def read(connection: Connection, page: OutboxPage) -> list[OutboxRow]:
             last_ordinal,
         ),
     )
-    return [_row(row) for row in await cursor.fetchall()]
+    rows: list[OutboxRow] = []
+    unreadable: list[UnreadableHeaders] = []
+    for values in await cursor.fetchall():
+        one = _row(values)
+        if isinstance(one, UnreadableHeaders):
+            unreadable.append(one)
+        else:
+            rows.append(one)
+    return rows, unreadable
 
 
 async def left_behind(connection: Connection, topic: str, partition: int) -> list[OutboxPage]:
@@ -221,8 +240,16 @@ async def left_behind(connection: Connection, topic: str, partition: int) -> lis
     return list(pages)
 
 
-def _row(values: Sequence[Any]) -> OutboxRow:
-    return OutboxRow(**dict(zip(COLUMNS, values, strict=True)) | {"headers": headers_from_json(values[-1])})
+def _row(values: Sequence[Any]) -> OutboxRow | UnreadableHeaders:
+    row = OutboxRow(**dict(zip(COLUMNS, values, strict=True)) | {"headers": ()})
+    try:
+        row.headers = headers_from_json(json.loads(values[-1]))
+        # No record has a name with half of a character.
+        "".join(name for name, _ in row.headers).encode()
+    # What JSON of another shape leads to, and JSON that is nested too deeply.
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        return UnreadableHeaders(row.place, row.kind, row.to_topic, repr(error))
+    return row
 
 
 def headers_as_json(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
@@ -231,7 +258,7 @@ def headers_as_json(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
 
 
 def headers_from_json(headers: Sequence[Sequence[Any]]) -> tuple[tuple[str, bytes | None], ...]:
-    """Returns the headers that `headers_as_json` wrote, from what the driver reads."""
+    """Returns the headers that `headers_as_json` wrote, from parsed JSON."""
     return tuple((name, _header_bytes(value)) for name, value in headers)
 
 
