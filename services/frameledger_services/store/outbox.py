@@ -155,7 +155,8 @@ class OutboxPages:
 
 COLUMNS = tuple(OutboxRow.__dataclass_fields__)
 
-_COLUMNS = ", ".join(f'"{column}"' for column in COLUMNS)
+# The headers, which are the last, as text: the driver would refuse a whole page for what it cannot parse of one row.
+_COLUMNS_READ = ", ".join(f'"{column}"' for column in COLUMNS) + "::text"
 _all_but_headers = attrgetter(*COLUMNS[:-1])
 
 
@@ -187,7 +188,7 @@ async def read(connection: Connection, page: OutboxPage) -> tuple[list[OutboxRow
     # The plain range of offsets tells the planner how few rows a page is; it does not estimate ranges of places.
     cursor = await connection.execute(
         f"""
-        SELECT {_COLUMNS}::text
+        SELECT {_COLUMNS_READ}
         FROM outbox
         WHERE topic = %s AND partition = %s AND to_topic = %s AND generation = %s
             AND "offset" BETWEEN %s AND %s
