@@ -101,6 +101,18 @@ def test_a_link_goes_on_to_lead_to_the_file_that_is_written(tmp_path):
     ]
 
 
+@pytest.mark.regression("fault 236")
+def test_a_link_goes_on_to_lead_to_the_report_of_reruns_that_is_written(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "report.json").symlink_to(Path("data") / "report.json")
+    for _ in ("new", "written again"):
+        with report.writing(tmp_path / "report.json") as written:
+            written.end(Summary())
+        assert json.loads((tmp_path / "data" / "report.json").read_text())["runs"] == []
+    assert (tmp_path / "report.json").is_symlink()
+    assert [one.name for one in (tmp_path / "data").iterdir()] == ["report.json"]
+
+
 def test_without_a_path_it_is_standard_output(capsysbinary):
     with whole_file(None) as file:
         file.write(b"heads")

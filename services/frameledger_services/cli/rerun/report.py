@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -32,17 +33,20 @@ class Report:
 
 @contextmanager
 def writing(path: Path) -> Iterator[Report]:
-    """Yields a report to write. Until it is complete, the file is named `PATH.part`, also after an error. A pipe or
-    a device is written as it is. Raises OSError."""
+    """Yields a report to write. Until it is complete, the file is named `PATH.part`, also after an error. A
+    symbolic link stays: the file that it leads to is written. A pipe or a device is written as it is. Raises
+    OSError."""
     refuse_folder(path)
     if is_device(path):
         with path.open("w", encoding="utf-8", errors="backslashreplace") as device:
             yield Report(device)
         return
-    part = path.with_name(f"{path.name}.part")
+    # A link stays, and leads to the new file.
+    target = Path(os.path.realpath(path))
+    part = target.with_name(f"{target.name}.part")
     with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
         yield Report(file)
-    part.replace(path)
+    part.replace(target)
 
 
 def default_path() -> Path:
