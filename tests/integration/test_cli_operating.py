@@ -445,6 +445,44 @@ def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):
         ).fetchone() == (1,)
 
 
+@pytest.mark.regression("fault 237")
+@pytest.mark.parametrize(
+    "headers",
+    ["7", '[["a", {}]]', '[["a", "b", "c"]]', r'[["\ud800", "b"]]', "[" * 3_000 + "]" * 3_000],
+    ids=lambda headers: headers[:20],
+)
+def test_a_dead_letter_whose_headers_nobody_can_read_is_named_and_holds_up_no_other(
+    settings, command, headers
+):
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, *[b"no frame"] * 3))
+            with database_of(settings) as connection:
+                connection.execute(
+                    'UPDATE rejected_frames SET headers = %s WHERE "offset" = 1 RETURNING partition',
+                    (headers,),
+                )
+                partition = value_of(connection, "SELECT min(partition) FROM rejected_frames")
+            listed = await asyncio.to_thread(command, "dlq", "list", "--json")
+            shown = await asyncio.to_thread(command, "dlq", "show", f"{partition}:1")
+            as_json = await asyncio.to_thread(command, "dlq", "show", f"{partition}:1", "--json")
+            retried = await asyncio.to_thread(command, "dlq", "retry", "--all")
+        return partition, listed, shown, as_json, retried
+
+    partition, listed, shown, as_json, retried = asyncio.run(run())
+    assert [one["offset"] for one in lines(listed)] == [2, 1, 0]
+    assert (shown.exit_code, as_json.exit_code) == (0, 0), shown.output
+    assert f"headers   unreadable: {headers[:5]}" in shown.stdout
+    assert (json.loads(as_json.stdout)["headers"], json.loads(as_json.stdout)["value"]) == (None, "no frame")
+    assert retried.exit_code == 1, retried.output
+    assert [line.split()[1] for line in retried.stdout.splitlines()] == [f"{partition}:0", f"{partition}:2"]
+    [why] = retried.stderr.splitlines()
+    assert why.startswith(f"{partition}:1 was not published: its headers are not those of a record")
+    with database_of(settings) as connection:
+        assert value_of(connection, 'SELECT count(retried_at) FROM rejected_frames WHERE "offset" = 1') == 0
+
+
 @pytest.mark.regression("fault 23")
 def test_retrying_all_dead_letters_reads_a_page_of_values_at_a_time_and_each_once(
     settings, command, monkeypatch

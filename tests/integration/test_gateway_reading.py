@@ -445,6 +445,25 @@ def test_an_operator_sees_what_waits_and_what_was_set_aside(filled, connection):
     with_app(filled, ask)
 
 
+@pytest.mark.regression("fault 237")
+@pytest.mark.parametrize("headers", ["7", '[["a", {}]]', "[" * 3_000 + "]" * 3_000], ids=lambda one: one[:20])
+def test_a_rejected_frame_whose_headers_nobody_can_read_is_listed_without_them(filled, headers):
+    change = "UPDATE rejected_frames SET headers = %s WHERE context_id = 'acme/bad'"
+
+    async def ask(http):
+        letters = (await good(http, "/v1/rejected"))["rejected"]
+        assert [one["headers"] for one in letters if one["context_id"] == "acme/bad"] == [None]
+
+    with psycopg.connect(filled.database_url.get_secret_value(), autocommit=True) as connection:
+        # A gateway may not change it.
+        connection.execute("SET ROLE NONE")
+        connection.execute(change, (headers,))
+        try:
+            with_app(filled, ask)
+        finally:
+            connection.execute(change, ("[]",))
+
+
 def test_a_token_without_words_is_shown_none(filled, tmp_path):
     file = tmp_path / "tokens.json"
     token = tokens.create(file, "auditor", ("read",), redact=True, now=datetime.now(UTC))[1]

@@ -53,7 +53,7 @@ def retry(monkeypatch):
                 key=b"a",
                 value=b"{}",
                 generation=one.generation,
-                headers=[],
+                headers="[]",
             )
             for one in places
             if one.offset not in missing

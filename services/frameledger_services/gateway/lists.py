@@ -244,8 +244,16 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
         "context_id": letter.context_id,
         "key": _bytes(letter.key),
         "value": _bytes(letter.value),
-        "headers": [[name, _bytes(value)] for name, value in headers_from_json(letter.headers)],
+        "headers": _headers(letter.headers),
     }
+
+
+def _headers(written: str) -> list[list[Any]] | None:
+    """Null where they are not those of a record, since somebody wrote them by hand."""
+    try:
+        return [[name, _bytes(value)] for name, value in headers_from_json(written)]
+    except ValueError:
+        return None
 
 
 def _bytes(value: bytes | None) -> Any:

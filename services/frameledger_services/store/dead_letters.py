@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from psycopg.rows import class_row
 
@@ -33,8 +32,8 @@ class DeadLetter:
     key: bytes | None
     value: bytes | None
     generation: int
-    headers: Sequence[Sequence[Any]]
-    """As `store.outbox.headers_as_json` wrote them."""
+    headers: str
+    """JSON, for `store.outbox.headers_from_json`: one row that somebody wrote by hand is no reason to read no other."""
 
 
 async def newest(connection: Connection, topic: str, limit: int) -> list[DeadLetter]:
@@ -143,7 +142,7 @@ async def keep_unsendable(connection: Connection, rows: Sequence[OutboxRow]) -> 
 
 _COLUMNS = """
     topic, partition, generation, "offset", logged_at, recorded_at, retried_at, code, error, context_id, key, value,
-    headers
+    headers::text AS headers
 """
 
 _AT = f"""

@@ -244,12 +244,9 @@ async def left_behind(connection: Connection, topic: str, partition: int) -> lis
 def _row(values: Sequence[Any]) -> OutboxRow | UnreadableHeaders:
     row = OutboxRow(**dict(zip(COLUMNS, values, strict=True)) | {"headers": ()})
     try:
-        row.headers = headers_from_json(json.loads(values[-1]))
-        # No record has a name with half of a character.
-        "".join(name for name, _ in row.headers).encode()
-    # What JSON of another shape leads to, and JSON that is nested too deeply.
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        return UnreadableHeaders(row.place, row.kind, row.to_topic, repr(error))
+        row.headers = headers_from_json(values[-1])
+    except ValueError as error:
+        return UnreadableHeaders(row.place, row.kind, row.to_topic, str(error))
     return row
 
 
@@ -258,9 +255,17 @@ def headers_as_json(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
     return json.dumps([[name, _header_value(value)] for name, value in headers]).encode()
 
 
-def headers_from_json(headers: Sequence[Sequence[Any]]) -> tuple[tuple[str, bytes | None], ...]:
-    """Returns the headers that `headers_as_json` wrote, from parsed JSON."""
-    return tuple((name, _header_bytes(value)) for name, value in headers)
+def headers_from_json(written: str) -> tuple[tuple[str, bytes | None], ...]:
+    """Returns the headers that `headers_as_json` wrote. Raises ValueError for anything else, which only somebody who
+    changes rows by hand writes."""
+    try:
+        headers = tuple((name, _header_bytes(value)) for name, value in json.loads(written))
+        # No record has a name with half of a character.
+        "".join(name for name, _ in headers).encode()
+    # What JSON of another shape leads to, and JSON that is nested too deeply.
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise ValueError(repr(error)) from error
+    return headers
 
 
 def _header_value(value: bytes | None) -> str | dict[str, str] | None:

@@ -29,16 +29,22 @@ def summary(letter: DeadLetter) -> dict[str, Any]:
 
 
 def in_full(letter: DeadLetter) -> dict[str, Any]:
-    """Returns the summary with all bytes in base64, and as text where they are text."""
-    headers = [
-        {"name": name, "value_base64": _base64(value)} for name, value in headers_from_json(letter.headers)
-    ]
+    """Returns the summary with all bytes in base64, and as text where they are text. Headers that are not those of a
+    record are null."""
     return summary(letter) | {
         "key_base64": _base64(letter.key),
         "value_base64": _base64(letter.value),
         "value": _text(letter.value),
-        "headers": headers,
+        "headers": _headers(letter.headers),
     }
+
+
+def _headers(written: str) -> list[dict[str, Any]] | None:
+    try:
+        headers = headers_from_json(written)
+    except ValueError:
+        return None
+    return [{"name": name, "value_base64": _base64(value)} for name, value in headers]
 
 
 def _base64(value: bytes | None) -> str | None:

@@ -25,8 +25,7 @@ def lines(letter: DeadLetter) -> Iterator[str]:
     if letter.retried_at is not None:
         yield f"retried   {_time(letter.retried_at)}"
     yield f"error     {escaped(f'{letter.code}: {letter.error}')}"
-    for name, value in headers_from_json(letter.headers):
-        yield f"header    {escaped(name)}: {'-' if value is None else _readable(value)}"
+    yield from _headers(letter.headers)
     yield f"key       {'none' if letter.key is None else _readable(letter.key)}"
     if letter.value is None:
         yield "value     none"
@@ -35,6 +34,16 @@ def lines(letter: DeadLetter) -> Iterator[str]:
     yield from _lines(letter.value[:MUCH_BYTES])
     if len(letter.value) > MUCH_BYTES:
         yield f"... {len(letter.value) - MUCH_BYTES:,} bytes more (--raw writes all)"
+
+
+def _headers(written: str) -> Iterator[str]:
+    try:
+        headers = headers_from_json(written)
+    except ValueError:
+        yield f"headers   unreadable: {escaped(written[:MUCH_BYTES])}"
+        return
+    for name, value in headers:
+        yield f"header    {escaped(name)}: {'-' if value is None else _readable(value)}"
 
 
 def _lines(value: bytes) -> Iterator[str]:

@@ -68,6 +68,10 @@ def _why_not(letter: DeadLetter, *, again: bool) -> str | None:
         )
     if letter.value is None:
         return "it has no value."
+    try:
+        headers_from_json(letter.headers)
+    except ValueError as error:
+        return f"its headers are not those of a record: {error}. Correct `headers` of its row in `rejected_frames`."
     if letter.retried_at is not None and not again:
         retried_at = letter.retried_at.astimezone(UTC)
         return f"it was retried at {retried_at:%Y-%m-%d %H:%M:%S} UTC. Use --again to repeat that."
@@ -76,7 +80,8 @@ def _why_not(letter: DeadLetter, *, again: bool) -> str | None:
 
 def outgoing(letter: DeadLetter) -> Outgoing:
     """Returns the record that is published again: the same bytes and headers, and one that says when it was logged.
-    Its conversation may be erased before the broker has it; then it is left out (RA5.lives)."""
+    Its conversation may be erased before the broker has it; then it is left out (RA5.lives). Raises ValueError for
+    headers that are not those of a record."""
     assert letter.key is not None
     assert letter.value is not None
     headers = headers_from_json(letter.headers)
