@@ -170,6 +170,55 @@ def test_nobody_there_is_an_error_after_a_few_attempts():
     tried(test)
 
 
+@pytest.mark.regression("worker 156")
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_refused_handshake_is_told_as_a_refusal_and_not_tried_again(status):
+    tries = []
+
+    def refuse(connection, request):
+        tries.append(request)
+        return connection.respond(status, "no")
+
+    async def test(server, service):
+        async with serve(server.serve, "127.0.0.1", 0, process_request=refuse) as refusing:
+            service.address = f"ws://127.0.0.1:{refusing.sockets[0].getsockname()[1]}"
+            with pytest.raises(errors.ProviderRefusedError, match=str(status)):
+                await service.run_inference(HELLO)
+            assert len(tries) == len(service.losses) == 1
+            await service.start()  # which only logs it
+
+    tried(test)
+
+
+@pytest.mark.regression("worker 156")
+def test_an_address_of_no_websocket_is_told_as_a_refusal_without_the_address():
+    async def test(server, service):
+        service.address = "https://models.example/secret"
+        with pytest.raises(errors.ProviderRefusedError) as raised:
+            await service.run_inference(HELLO)
+        assert "secret" not in raised.value.message
+        assert len(service.losses) == 1
+
+    tried(test)
+
+
+def test_a_handshake_that_is_refused_for_now_is_tried_again():
+    tries = []
+
+    def refuse_once(connection, request):
+        tries.append(request)
+        return connection.respond(503, "later") if len(tries) == 1 else None
+
+    async def test(server, service):
+        async with serve(server.serve, "127.0.0.1", 0, process_request=refuse_once) as listening:
+            service.address = f"ws://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+            assert await service.run_inference(HELLO) == "Hello."
+            await service.cleanup()
+        assert len(tries) == 2
+
+    tried(test)
+
+
 def test_an_answer_that_was_left_takes_its_connection_with_it():
     async def test(server, service):
         answer = service.answer(service.request(HELLO))

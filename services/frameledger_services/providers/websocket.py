@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NoReturn
 
 from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 from websockets.protocol import State
 
 from frameledger.frames import AnyFrame, LLMFullResponseEndFrame
@@ -25,10 +25,12 @@ from frameledger_services import logs
 from frameledger_services.providers.backoff import backoff
 from frameledger_services.providers.errors import (
     ConnectionLostError,
+    ProviderError,
+    ProviderRefusedError,
     ProviderUnavailableError,
     WebsocketReconnectedError,
 )
-from frameledger_services.providers.http_errors import MALFORMED
+from frameledger_services.providers.http_errors import MALFORMED, of_status
 from frameledger_services.providers.request import Request, encoded
 from frameledger_services.providers.service import LLMService, TAdapter
 
@@ -111,7 +113,8 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
     async def _ensure_connected(self) -> None:
         """Connect, with exponential backoff and jitter, unless there is an open connection.
 
-        Raises `ConnectionLostError` if all attempts fail or the service is closed.
+        Raises `ConnectionLostError` if all attempts fail or the service is closed, and `ProviderRefusedError` at once
+        if the server refuses the key or the address.
         """
         slot = _slot.get()
         if slot.connection is None or slot.connection.state is not State.OPEN:
@@ -171,7 +174,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         self._slots.add(slot)
         try:
             self._idle.append(await self._connected(slot))
-        except ConnectionLostError as error:
+        except ProviderError as error:
             _log.warning("provider.connection_failed", provider=self.provider, error=error.message)
         finally:
             self._slots.discard(slot)
@@ -192,6 +195,9 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
                 async with asyncio.timeout(CONNECT_SECONDS):
                     connection = await self._new_connection()
             except (OSError, TimeoutError, WebSocketException) as error:
+                if (refusal := self._refusal(error)) is not None:
+                    await self.notify("on_connection_error", refusal.message)
+                    raise refusal from error
                 if tries + 1 == attempts:
                     sentence = f"No connection to {self.provider}: {type(error).__name__}."
                     await self.notify("on_connection_error", sentence)
@@ -203,6 +209,16 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
             slot.check(self.provider)
             return connection
         raise AssertionError("the last attempt returns or raises")
+
+    def _refusal(self, error: Exception) -> ProviderRefusedError | None:
+        """Returns the error of a connection that no further attempt makes; None for any other."""
+        match error:
+            case InvalidURI():
+                return ProviderRefusedError(f"The address of {self.provider} is not that of a websocket.")
+            case InvalidStatus(response=response):
+                found = of_status(self.provider, response.status_code, message=response.reason_phrase)
+                return found if isinstance(found, ProviderRefusedError) else None
+        return None
 
     async def _new_connection(self) -> ClientConnection:
         slot = _Slot(None)
