@@ -31,7 +31,6 @@ from frameledger_services.store import (
 )
 from frameledger_services.store.dead_letters import DeadLetter
 from frameledger_services.store.listing import ListedContext, Selection, Status
-from frameledger_services.store.outbox import headers_from_json
 from frameledger_services.store.parked import Parked
 from frameledger_services.store.partition_progress import PartitionProgress
 from frameledger_services.store.serving import LiveWorker, OfferedFunction
@@ -231,6 +230,7 @@ async def _rejected(dependencies: Dependencies, request: Request) -> Response:
 
 
 def _letter(letter: DeadLetter) -> dict[str, Any]:
+    headers = letter.record_headers
     return {
         "topic": letter.topic,
         "partition": letter.partition,
@@ -244,16 +244,8 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
         "context_id": letter.context_id,
         "key": _bytes(letter.key),
         "value": _bytes(letter.value),
-        "headers": _headers(letter.headers),
+        "headers": None if headers is None else [[name, _bytes(value)] for name, value in headers],
     }
-
-
-def _headers(written: str) -> list[list[Any]] | None:
-    """Null where they are not those of a record, since somebody wrote them by hand."""
-    try:
-        return [[name, _bytes(value)] for name, value in headers_from_json(written)]
-    except ValueError:
-        return None
 
 
 def _bytes(value: bytes | None) -> Any:

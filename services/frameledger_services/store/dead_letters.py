@@ -10,7 +10,7 @@ from psycopg.rows import class_row
 
 from frameledger.record import LogPosition
 from frameledger_services.database_types import Connection
-from frameledger_services.store.outbox import OutboxRow, headers_as_json
+from frameledger_services.store.outbox import OutboxRow, headers_as_json, headers_from_json
 
 AT_ONCE = 16
 """Dead letters to read with their values at once: each may be as large as a record."""
@@ -34,6 +34,14 @@ class DeadLetter:
     generation: int
     headers: str
     """JSON, for `store.outbox.headers_from_json`: one row that somebody wrote by hand is no reason to read no other."""
+
+    @property
+    def record_headers(self) -> tuple[tuple[str, bytes | None], ...] | None:
+        """The headers of the record; None if `headers` is not that, since somebody wrote it by hand."""
+        try:
+            return headers_from_json(self.headers)
+        except ValueError:
+            return None
 
 
 async def newest(connection: Connection, topic: str, limit: int) -> list[DeadLetter]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from frameledger_services.cli.repair import positions
 from frameledger_services.store.dead_letters import DeadLetter
-from frameledger_services.store.outbox import headers_from_json
 
 
 def summary(letter: DeadLetter) -> dict[str, Any]:
@@ -31,20 +30,15 @@ def summary(letter: DeadLetter) -> dict[str, Any]:
 def in_full(letter: DeadLetter) -> dict[str, Any]:
     """Returns the summary with all bytes in base64, and as text where they are text. Headers that are not those of a
     record are null."""
+    headers = letter.record_headers
     return summary(letter) | {
         "key_base64": _base64(letter.key),
         "value_base64": _base64(letter.value),
         "value": _text(letter.value),
-        "headers": _headers(letter.headers),
+        "headers": None
+        if headers is None
+        else [{"name": name, "value_base64": _base64(value)} for name, value in headers],
     }
-
-
-def _headers(written: str) -> list[dict[str, Any]] | None:
-    try:
-        headers = headers_from_json(written)
-    except ValueError:
-        return None
-    return [{"name": name, "value_base64": _base64(value)} for name, value in headers]
 
 
 def _base64(value: bytes | None) -> str | None:

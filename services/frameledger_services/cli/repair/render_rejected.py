@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from frameledger.record import FIRST_GENERATION
 from frameledger_services.control_characters import escaped
 from frameledger_services.store.dead_letters import DeadLetter
-from frameledger_services.store.outbox import headers_from_json
 
 MUCH_BYTES = 4_096
 """Maximum bytes of a value that are shown; --raw writes all of them."""
@@ -25,7 +24,11 @@ def lines(letter: DeadLetter) -> Iterator[str]:
     if letter.retried_at is not None:
         yield f"retried   {_time(letter.retried_at)}"
     yield f"error     {escaped(f'{letter.code}: {letter.error}')}"
-    yield from _headers(letter.headers)
+    headers = letter.record_headers
+    if headers is None:
+        yield f"headers   unreadable: {escaped(letter.headers[:MUCH_BYTES])}"
+    for name, value in headers or ():
+        yield f"header    {escaped(name)}: {'-' if value is None else _readable(value)}"
     yield f"key       {'none' if letter.key is None else _readable(letter.key)}"
     if letter.value is None:
         yield "value     none"
@@ -34,16 +37,6 @@ def lines(letter: DeadLetter) -> Iterator[str]:
     yield from _lines(letter.value[:MUCH_BYTES])
     if len(letter.value) > MUCH_BYTES:
         yield f"... {len(letter.value) - MUCH_BYTES:,} bytes more (--raw writes all)"
-
-
-def _headers(written: str) -> Iterator[str]:
-    try:
-        headers = headers_from_json(written)
-    except ValueError:
-        yield f"headers   unreadable: {escaped(written[:MUCH_BYTES])}"
-        return
-    for name, value in headers:
-        yield f"header    {escaped(name)}: {'-' if value is None else _readable(value)}"
 
 
 def _lines(value: bytes) -> Iterator[str]:

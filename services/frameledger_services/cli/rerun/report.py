@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from frameledger_services.cli.terminal.whole_file import is_device, refuse_folder
+from frameledger_services.cli.terminal.whole_file import behind_links, is_device, refuse_folder
 from frameledger_services.forks.summary import Summary
 
 
@@ -41,8 +40,7 @@ def writing(path: Path) -> Iterator[Report]:
         with path.open("w", encoding="utf-8", errors="backslashreplace") as device:
             yield Report(device)
         return
-    # A link stays, and leads to the new file.
-    target = Path(os.path.realpath(path))
+    target = behind_links(path)
     part = target.with_name(f"{target.name}.part")
     with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
         yield Report(file)

@@ -42,6 +42,11 @@ def is_device(path: str | Path) -> bool:
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
+def behind_links(path: Path) -> Path:
+    """Returns the file to replace for a new one at this path: a link stays, and leads to the new file."""
+    return Path(os.path.realpath(path))
+
+
 @contextmanager
 def writable(path: Path) -> Iterator[None]:
     """End the command with exit code 1 if writing the file or the folder in the block fails."""
@@ -63,8 +68,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with path.open("wb") as device:
             yield device
         return
-    # A link stays, and leads to the new file.
-    target = Path(os.path.realpath(path))
+    target = behind_links(path)
     partial = target.with_name(f"{target.name}.partial")
     try:
         with partial.open("wb") as file:
