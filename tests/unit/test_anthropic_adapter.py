@@ -220,6 +220,22 @@ def test_there_is_always_one_limit_and_the_smaller_counts():
     assert body(user("a"), settings={"max_tokens": 7, "max_completion_tokens": 5})["max_tokens"] == 5
 
 
+@pytest.mark.regression("worker 157")
+def test_a_budget_for_thoughts_leaves_the_answer_its_limit():
+    thinking = {"thinking": {"type": "enabled", "budget_tokens": 16_000}}
+    assert body(user("a"), settings={"extra": thinking})["max_tokens"] == MAX_TOKENS + 16_000
+    # A limit that somebody set is sent as it is.
+    assert body(user("a"), settings={"extra": thinking, "max_tokens": 7})["max_tokens"] == 7
+    assert body(user("a"), settings={"extra": thinking | {"max_tokens": 9}})["max_tokens"] == 9
+
+
+@pytest.mark.parametrize("budget", [None, "many", -5, [], 1.5])
+def test_a_budget_that_is_none_is_left_to_the_api(budget):
+    thinking = {"type": "enabled", "budget_tokens": budget}
+    made = body(user("a"), settings={"extra": {"thinking": thinking}})
+    assert (made["thinking"], made["max_tokens"]) == (thinking, MAX_TOKENS)
+
+
 @pytest.mark.parametrize(
     ("choice", "sent"),
     [

@@ -13,7 +13,7 @@ from frameledger_services.bench.inference.answers import Answer, Failure, Signat
 from frameledger_services.bench.inference.model_server import serving
 from frameledger_services.providers import LLMSettings
 from frameledger_services.providers.anthropic import AnthropicLLMService
-from frameledger_services.providers.anthropic_adapter import AnthropicLLMAdapter
+from frameledger_services.providers.anthropic_adapter import MAX_TOKENS, AnthropicLLMAdapter
 
 HELLO = {"role": "user", "content": "Hello?"}
 TOOL = {"name": "f", "parameters": {"type": "object"}}
@@ -105,5 +105,8 @@ def test_a_request_that_an_earlier_version_recorded_is_made_as_it_was():
     service = AnthropicLLMService(settings=LLMSettings(model="claude-opus-5-5"))
     service.write_with(AnthropicLLMAdapter().with_parameters({}))
     assert "thinking" not in service.request(LLMContext([HELLO])).body
+    thinking = {"extra": {"thinking": {"type": "enabled", "budget_tokens": 16_000}}}
+    found = service.request(LLMContext([HELLO]).with_settings(thinking)).body
+    assert (found["thinking"], found["max_tokens"]) == (thinking["extra"]["thinking"], MAX_TOKENS)
     recorded = AnthropicLLMAdapter().parameters()
     assert AnthropicLLMAdapter().with_parameters(recorded).parameters() == recorded

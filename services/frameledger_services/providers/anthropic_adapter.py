@@ -14,7 +14,8 @@ from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
 
 MAX_TOKENS = 8192
-"""The limit of an answer if no setting has one: the API demands one."""
+"""The limit of an answer if no setting has one: the API demands one. A budget for thoughts is added to it, because the
+API counts thoughts as part of the answer and refuses a budget that leaves nothing for words."""
 
 CACHED: Mapping[str, Any] = {"type": "ephemeral"}
 
@@ -47,15 +48,22 @@ class AnthropicLLMAdapter(LLMAdapter):
     provider = "anthropic"
     settings_mapped = frozenset({"temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k"})
 
-    def __init__(self, *, drops_unbound_thoughts: bool = True) -> None:
-        """`drops_unbound_thoughts` is false for requests of earlier versions, which did not ask for that."""
+    def __init__(self, *, drops_unbound_thoughts: bool = True, adds_thinking_budget: bool = True) -> None:
+        """Both are false for requests of earlier versions, which did neither."""
         self._drops_unbound_thoughts = drops_unbound_thoughts
+        self._adds_thinking_budget = adds_thinking_budget
 
     def parameters(self) -> dict[str, Any]:
-        return {"drops_unbound_thoughts": self._drops_unbound_thoughts}
+        return {
+            "drops_unbound_thoughts": self._drops_unbound_thoughts,
+            "adds_thinking_budget": self._adds_thinking_budget,
+        }
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
-        return type(self)(drops_unbound_thoughts=parameters.get("drops_unbound_thoughts", False))
+        return type(self)(
+            drops_unbound_thoughts=parameters.get("drops_unbound_thoughts", False),
+            adds_thinking_budget=parameters.get("adds_thinking_budget", False),
+        )
 
     def call_id(self, tool_call_id: str) -> str:
         return anthropic_blocks.tool_id(tool_call_id)
@@ -71,6 +79,9 @@ class AnthropicLLMAdapter(LLMAdapter):
             and thinking.get("type") != "disabled"
         ):
             body["thinking"] = {BINDING: {"prefix_mismatch_behavior": "drop_block"}, **thinking}
+        limited = _limits(prompt.settings) or "max_tokens" in (prompt.settings.extra or {})
+        if self._adds_thinking_budget and not limited:
+            body["max_tokens"] += _thinking_budget(thinking)
         return body
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
@@ -85,7 +96,10 @@ class AnthropicLLMAdapter(LLMAdapter):
             tools, choice = [_removed_tool(name) for name in conversation.called], {"type": "none"}
         if prompt.prompt_caching:
             _mark(conversation, blocks, tools)
-        body: dict[str, Any] = {"model": prompt.model, "max_tokens": _limit(prompt.settings)}
+        body: dict[str, Any] = {
+            "model": prompt.model,
+            "max_tokens": min(_limits(prompt.settings), default=MAX_TOKENS),
+        }
         if tools:
             body["tools"] = tools
         if choice is not None:
@@ -132,11 +146,13 @@ def _binds_thoughts(model: object) -> bool:
     return version is not None and (int(version[1]), int(version[2] or 0)) >= (5, 1)
 
 
-def _limit(settings: LLMSettings) -> int:
-    return min(
-        (limit for limit in (settings.max_tokens, settings.max_completion_tokens) if limit is not None),
-        default=MAX_TOKENS,
-    )
+def _limits(settings: LLMSettings) -> list[int]:
+    return [limit for limit in (settings.max_tokens, settings.max_completion_tokens) if limit is not None]
+
+
+def _thinking_budget(thinking: object) -> int:
+    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
+    return budget if isinstance(budget, int) and budget > 0 else 0
 
 
 def _tool(tool: Tool) -> Mapping[str, Any]:
