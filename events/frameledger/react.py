@@ -11,11 +11,7 @@ from uuid import UUID
 from frameledger import derived
 from frameledger.effects import CallFunction, Cancel, Effect, RunInference
 from frameledger.evolve.state import Call, State
-from frameledger.frames import (
-    AnyFrame,
-    FunctionCallResultFrame,
-    LLMFullResponseEndFrame,
-)
+from frameledger.frames import AnyFrame, FunctionCallResultFrame, LLMFullResponseEndFrame
 
 
 def react(

@@ -4,12 +4,7 @@ import asyncio
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.claim_workers import (
-    FUNCTIONS,
-    die,
-    run,
-    workers,
-)
+from tests.support.claim_workers import FUNCTIONS, die, run, workers
 from tests.support.scene import INTERRUPTION, made_up_run
 
 from frameledger_services import claims

@@ -1,13 +1,7 @@
 """What workers do with their claims, on a real database: heartbeats, the next attempt, release, finish."""
 
 import pytest
-from tests.support.claim_workers import (
-    FUNCTIONS,
-    die,
-    finishes,
-    run,
-    workers,
-)
+from tests.support.claim_workers import FUNCTIONS, die, finishes, run, workers
 from tests.support.scene import INTERRUPTION
 
 from frameledger_services import claims

@@ -4,14 +4,7 @@ import asyncio
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.claim_workers import (
-    FUNCTIONS,
-    connected_for_long,
-    die,
-    finishes,
-    run,
-    workers,
-)
+from tests.support.claim_workers import FUNCTIONS, connected_for_long, die, finishes, run, workers
 from tests.support.scene import INTERRUPTION
 
 from frameledger_services import claims

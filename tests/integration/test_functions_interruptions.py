@@ -20,11 +20,7 @@ from tests.support.function_harness import (
 from tests.support.killable import projector
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
-from frameledger.frames import (
-    FunctionCallCancelFrame,
-    InterruptionFrame,
-    UserStartedSpeakingFrame,
-)
+from frameledger.frames import FunctionCallCancelFrame, InterruptionFrame, UserStartedSpeakingFrame
 from frameledger_services.functions import FunctionRegistry, handler
 
 STARTED, RESULT, CANCEL = "FunctionCallInProgressFrame", "FunctionCallResultFrame", "FunctionCallCancelFrame"

@@ -7,10 +7,7 @@ import warnings
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.scene import INTERRUPTION, Scene
-from tests.support.worker_harness import (
-    Desk,
-    working,
-)
+from tests.support.worker_harness import Desk, working
 
 from frameledger.errors import ConfigurationError
 from frameledger_services.claims import unclaimed

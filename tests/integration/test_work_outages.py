@@ -7,11 +7,7 @@ from dataclasses import replace
 
 import psycopg
 import pytest
-from tests.support.worker_harness import (
-    SHORT_LEASE,
-    Desk,
-    working,
-)
+from tests.support.worker_harness import SHORT_LEASE, Desk, working
 
 from frameledger.frames import LLMRunFrame
 from frameledger_services.work import RUNS, LeaseLostError, heartbeat, session

@@ -11,10 +11,7 @@ from tests.bounds import ON_SERVERS
 from tests.support import coordination
 from tests.support.logs import make
 from tests.support.scene import INTERRUPTION
-from tests.support.worker_harness import (
-    Desk,
-    working,
-)
+from tests.support.worker_harness import Desk, working
 
 from frameledger.effects import Cancel, to_wire
 from frameledger.record import Outgoing

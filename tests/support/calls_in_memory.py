@@ -8,9 +8,7 @@ from uuid import UUID
 from tests.bounds import IN_PROCESS
 
 from frameledger.context import LLMContext
-from frameledger_services.functions import (
-    FunctionCallParams,
-)
+from frameledger_services.functions import FunctionCallParams
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.functions.call_lifecycle import CallLifecycle
 from frameledger_services.functions.call_state import BackgroundTasks, CallDependencies

@@ -11,13 +11,7 @@ from frameledger.context import LLMContext
 from frameledger.decoding import decode
 from frameledger.evolve import evolve
 from frameledger.evolve.state import State
-from frameledger.frames import (
-    FunctionCallFromLLM,
-    LLMFullResponseEndFrame,
-    LLMTextFrame,
-    Usage,
-    encode_frame,
-)
+from frameledger.frames import FunctionCallFromLLM, LLMFullResponseEndFrame, LLMTextFrame, Usage, encode_frame
 from frameledger.ids import ContextId
 from frameledger.record import MAX_VALUE_BYTES, Outgoing, outgoing
 from frameledger_services.claims import ClaimedRun

@@ -7,13 +7,7 @@ from typing import Any
 
 import pytest
 
-from frameledger.context import (
-    LLMContext,
-    LLMContextMessage,
-    LLMSpecificMessage,
-    OpenAILLMContext,
-    trimmed,
-)
+from frameledger.context import LLMContext, LLMContextMessage, LLMSpecificMessage, OpenAILLMContext, trimmed
 from frameledger.tools import FunctionSchema, ToolsSchema
 
 SYSTEM = {"role": "system", "content": "Be brief."}

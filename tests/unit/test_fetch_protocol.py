@@ -6,11 +6,7 @@ from io import BytesIO
 import pytest
 from aiokafka.protocol.fetch import FetchRequest, FetchRequest_v11, FetchResponse_v11
 
-from frameledger_services.event_log.fetch_protocol import (
-    QuickFetch,
-    QuickFetchRequest,
-    QuickFetchResponse,
-)
+from frameledger_services.event_log.fetch_protocol import QuickFetch, QuickFetchRequest, QuickFetchResponse
 
 ANSWERS = [
     (0, 0, 0, []),

@@ -22,13 +22,7 @@ from frameledger_services.functions.execution import (
     Stopped,
 )
 from frameledger_services.functions.handler_api import from_anywhere
-from frameledger_services.functions.reports import (
-    Inbox,
-    Reporter,
-    ReporterGone,
-    ResultReport,
-    WaitReport,
-)
+from frameledger_services.functions.reports import Inbox, Reporter, ReporterGone, ResultReport, WaitReport
 
 executions: list[Execution] = []
 

@@ -22,9 +22,7 @@ from tests.support.calls_in_memory import (
 
 from frameledger.frames import FunctionCallResultFrame, FunctionCallResultProperties
 from frameledger_services.claims import ClaimedRun
-from frameledger_services.functions import (
-    ResultRefusedError,
-)
+from frameledger_services.functions import ResultRefusedError
 from frameledger_services.functions.call_lifecycle import MOST_DEATHS, CallLifecycle
 from frameledger_services.functions.execution import Execution, HandlerExecutor, NotBegun, Returned
 from frameledger_services.functions.options import Options

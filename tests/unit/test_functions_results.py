@@ -24,11 +24,7 @@ from frameledger.frames import FunctionCallResultProperties
 from frameledger.record import MAX_VALUE_BYTES, outgoing
 from frameledger_services import call_words
 from frameledger_services.event_log.publish_errors import RecordRefusedError, TooLargeError
-from frameledger_services.functions import (
-    FunctionCallParams,
-    ResultRefusedError,
-    notifications,
-)
+from frameledger_services.functions import FunctionCallParams, ResultRefusedError, notifications
 from frameledger_services.functions.call_lifecycle import CallLifecycle
 from frameledger_services.functions.options import Options
 from frameledger_services.work import LeaseLostError

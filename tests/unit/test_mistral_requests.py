@@ -9,11 +9,7 @@ from tests.bounds import IN_PROCESS
 from frameledger import async_tool_messages
 from frameledger.context import LLMContext, LLMSpecificMessage
 from frameledger.fold import Conversation, fold
-from frameledger.frames import (
-    FunctionCallInProgressFrame,
-    FunctionCallResultFrame,
-    FunctionCallsStartedFrame,
-)
+from frameledger.frames import FunctionCallInProgressFrame, FunctionCallResultFrame, FunctionCallsStartedFrame
 from frameledger.record import decode
 from frameledger_services.bench.inference.answers import Answer, Arguments, Call
 from frameledger_services.bench.inference.model_server import serving

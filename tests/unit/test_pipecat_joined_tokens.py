@@ -10,12 +10,7 @@ from tests.support.pipecat_frames import LLMTextFrame
 
 from frameledger_services.pipecat.capture import ASSISTANT, CHANGES, FIELDS, Item
 from frameledger_services.pipecat.captured_frame import GENERATED
-from frameledger_services.pipecat.joined_tokens import (
-    MOST_CHARACTERS,
-    MOST_JOINED,
-    WITHIN_NS,
-    take_joined,
-)
+from frameledger_services.pipecat.joined_tokens import MOST_CHARACTERS, MOST_JOINED, WITHIN_NS, take_joined
 from frameledger_services.pipecat.mirror import Appended
 from frameledger_services.pipecat.outgoing import Encoder
 

@@ -12,12 +12,7 @@ import pytest
 from tests.bounds import ONE_ANSWER
 
 from frameledger.fold import Conversation, Folding
-from frameledger.frames import (
-    ErrorFrame,
-    LLMFullResponseEndFrame,
-    LLMFullResponseStartFrame,
-    LLMTextFrame,
-)
+from frameledger.frames import ErrorFrame, LLMFullResponseEndFrame, LLMFullResponseStartFrame, LLMTextFrame
 from frameledger_services.client import BrokerError, EncodedFrame
 from frameledger_services.pipecat.errors import AskingError
 from frameledger_services.pipecat.side_conversation import SideQuestion, ask_side_question

@@ -31,12 +31,7 @@ from frameledger.evolve.draft import Draft
 from frameledger.evolve.fence import refusal
 from frameledger.evolve.outcome import Outcome, Reason
 from frameledger.evolve.state import State
-from frameledger.frames import (
-    AnyFrame,
-    BotStoppedSpeakingFrame,
-    KnownFrame,
-    UnknownFrame,
-)
+from frameledger.frames import AnyFrame, BotStoppedSpeakingFrame, KnownFrame, UnknownFrame
 from frameledger.frames.context import ContextFrames
 from frameledger.values import replace, value
 

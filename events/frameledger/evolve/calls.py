@@ -9,20 +9,12 @@ provider after every frame.
 from __future__ import annotations
 
 from frameledger.evolve import call_messages, capacity, groups, limits, open_calls, results
-from frameledger.evolve.changes import (
-    CallAnnounced,
-    CallInterrupted,
-    CallStarted,
-    CallWaiting,
-)
+from frameledger.evolve.changes import CallAnnounced, CallInterrupted, CallStarted, CallWaiting
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.fence import refusal
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Announced, Call, Running
-from frameledger.frames import (
-    FunctionCallFromLLM,
-    FunctionCallsStartedFrame,
-)
+from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
 from frameledger.ids import Attempt, RunId, ToolCallId, Version
 from frameledger.values import replace
 

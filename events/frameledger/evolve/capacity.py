@@ -12,11 +12,7 @@ from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Call
 from frameledger.evolve.text import Text
-from frameledger.frames import (
-    FunctionCallInProgressFrame,
-    FunctionCallResultFrame,
-    KnownFrame,
-)
+from frameledger.frames import FunctionCallInProgressFrame, FunctionCallResultFrame, KnownFrame
 from frameledger.json_values import size
 
 ENVELOPE = 1024

@@ -14,12 +14,7 @@ from frameledger.evolve.fence import OfARun, is_anothers, refusal, supersedes
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Response, Run, Speech
 from frameledger.evolve.text import plus, trimmed
-from frameledger.frames import (
-    ErrorFrame,
-    LLMFullResponseEndFrame,
-    LLMFullResponseStartFrame,
-    TextFrame,
-)
+from frameledger.frames import ErrorFrame, LLMFullResponseEndFrame, LLMFullResponseStartFrame, TextFrame
 from frameledger.ids import Attempt, Position, RunId
 from frameledger.values import replace
 

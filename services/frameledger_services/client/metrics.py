@@ -6,11 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from frameledger_services.client.errors import (
-    FramesRefusedError,
-    FramesUnacknowledgedError,
-    NotVisibleError,
-)
+from frameledger_services.client.errors import FramesRefusedError, FramesUnacknowledgedError, NotVisibleError
 from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 

@@ -19,11 +19,7 @@ from frameledger_services.functions.call_state import BackgroundTasks, CallDepen
 from frameledger_services.functions.call_status import NAME, CallStatusReader
 from frameledger_services.functions.cancel_handler import CancelHandler
 from frameledger_services.functions.execution import HandlerExecutor
-from frameledger_services.functions.handler_api import (
-    ContextLoader,
-    InferenceHandle,
-    PipelineHandle,
-)
+from frameledger_services.functions.handler_api import ContextLoader, InferenceHandle, PipelineHandle
 from frameledger_services.functions.local_calls import LocalCalls
 from frameledger_services.functions.notifications import CancelledHook, StartedHook
 from frameledger_services.functions.options import OptionOverrides

@@ -8,10 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from frameledger.frames import (
-    AnyFrame,
-    FunctionCallFromLLM,
-)
+from frameledger.frames import AnyFrame, FunctionCallFromLLM
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, ToolsSchema
 from frameledger_services import failpoints, logs, work
 from frameledger_services.claims import ClaimedCall

@@ -6,13 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from frameledger.frames import (
-    AnyFrame,
-    LLMThoughtEndFrame,
-    LLMThoughtStartFrame,
-    LLMThoughtTextFrame,
-    Usage,
-)
+from frameledger.frames import AnyFrame, LLMThoughtEndFrame, LLMThoughtStartFrame, LLMThoughtTextFrame, Usage
 from frameledger_services.client import StoredFrame
 from frameledger_services.extras import needed
 from frameledger_services.pipecat.answer_listener import AnswerListener

@@ -26,12 +26,7 @@ from frameledger_services.projector.fold_errors import PossibleDuplicateError, U
 from frameledger_services.projector.frame_row import frame_row, logged_at_of
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.late_frames import is_late, is_late_whatever_is_known
-from frameledger_services.projector.outbox_rows import (
-    dead_letter_row,
-    effect_row,
-    forward_row,
-    readable_key,
-)
+from frameledger_services.projector.outbox_rows import dead_letter_row, effect_row, forward_row, readable_key
 from frameledger_services.projector.ownership import ProjectorTopics
 from frameledger_services.projector.row_values import clean
 from frameledger_services.projector.rows import DeadLetterRow, FrameRow, Rows, erasure_of

@@ -15,10 +15,7 @@ from typing import Any
 from frameledger.record import LoggedFrame
 from frameledger_services import database, logs, supervision
 from frameledger_services.event_log import broker
-from frameledger_services.event_log.consumer import (
-    ConsumerRebalanceListener,
-    TopicPartition,
-)
+from frameledger_services.event_log.consumer import ConsumerRebalanceListener, TopicPartition
 from frameledger_services.event_log.feed import Feed
 from frameledger_services.event_log.topics import home_partition, missing
 from frameledger_services.projector import held_effects, instance_id, takeover, topic_identity

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar, Token
 
-from frameledger.frames import (
-    AnyFrame,
-    FunctionCallFromLLM,
-    FunctionCallsStartedFrame,
-    LLMTextFrame,
-    Usage,
-)
+from frameledger.frames import AnyFrame, FunctionCallFromLLM, FunctionCallsStartedFrame, LLMTextFrame, Usage
 from frameledger_services.providers.request import Request
 
 Push = Callable[[AnyFrame], Awaitable[None]]

@@ -19,14 +19,7 @@ from sqlalchemy import Table
 
 from frameledger_services.database_types import Connection
 from frameledger_services.store import checkpoints, heads, row_parameters, tables
-from frameledger_services.store.batch import (
-    ENDED,
-    Ended,
-    Insert,
-    StaleHeadError,
-    Update,
-    ending,
-)
+from frameledger_services.store.batch import ENDED, Ended, Insert, StaleHeadError, Update, ending
 from frameledger_services.store.projections import Progress
 
 Cursor = AsyncRawCursor[Any]

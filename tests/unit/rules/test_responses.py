@@ -31,11 +31,7 @@ from tests.unit.rules.dsl import (
 )
 
 from frameledger.evolve.changes import CallSettled, RunClosed
-from frameledger.frames import (
-    VisionFullResponseEndFrame,
-    VisionFullResponseStartFrame,
-    VisionTextFrame,
-)
+from frameledger.frames import VisionFullResponseEndFrame, VisionFullResponseStartFrame, VisionTextFrame
 from frameledger.record import decode
 
 

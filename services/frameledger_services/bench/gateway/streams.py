@@ -20,12 +20,7 @@ from statistics import median
 import psutil
 
 from frameledger.frames import AnyFrame
-from frameledger_services.bench.gateway.server_processes import (
-    GATEWAY,
-    LOOK_SECONDS,
-    WITHIN,
-    until_up,
-)
+from frameledger_services.bench.gateway.server_processes import GATEWAY, LOOK_SECONDS, WITHIN, until_up
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.pace import at_pace
 from frameledger_services.bench.road.processes import BenchError, free_port, running

@@ -13,11 +13,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from frameledger.frames import (
-    AnyFrame,
-    LLMSetToolsFrame,
-    LLMUpdateSettingsFrame,
-)
+from frameledger.frames import AnyFrame, LLMSetToolsFrame, LLMUpdateSettingsFrame
 from frameledger.frames.base import SecondInput
 from frameledger_services.cli.chat import render
 from frameledger_services.cli.chat.session import ChatSession, CtrlC, Event, Line

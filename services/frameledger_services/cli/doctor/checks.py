@@ -19,10 +19,7 @@ from frameledger_services.cli.doctor import (
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.database_types import Connection
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.topics import (
-    TopicDescription,
-    TopicNames,
-)
+from frameledger_services.event_log.topics import TopicDescription, TopicNames
 from frameledger_services.missing_permission import MissingPermissionError
 from frameledger_services.projector import topic_identity
 from frameledger_services.providers import plugins

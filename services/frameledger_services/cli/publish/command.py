@@ -17,12 +17,7 @@ from frameledger.frames import AnyFrame
 from frameledger_services.cli.publish import given_frames, render
 from frameledger_services.cli.terminal import backend, options, output, stdin, suggestion
 from frameledger_services.cli.terminal.plural import plural
-from frameledger_services.client import (
-    Client,
-    ContextChangedError,
-    MisspelledWarning,
-    PublishedFrame,
-)
+from frameledger_services.client import Client, ContextChangedError, MisspelledWarning, PublishedFrame
 from frameledger_services.settings import Settings
 from frameledger_services.telemetry.provider import recording
 

@@ -10,9 +10,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from frameledger_services.client.conversations import WITHIN, Conversations
-from frameledger_services.client.errors import (
-    GatewayUnavailableError,
-)
+from frameledger_services.client.errors import GatewayUnavailableError
 from frameledger_services.client.frame_inputs import FrameInput
 from frameledger_services.client.http import answers, events
 from frameledger_services.client.http.answers import Answer

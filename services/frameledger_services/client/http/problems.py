@@ -8,11 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from frameledger.errors import FrameledgerError
-from frameledger_services.client.errors import (
-    GatewayAnswerError,
-    GatewayUnavailableError,
-    NotPermittedError,
-)
+from frameledger_services.client.errors import GatewayAnswerError, GatewayUnavailableError, NotPermittedError
 from frameledger_services.client.http.answers import Answer, reading
 from frameledger_services.client.reading import ContextErasedError, NoSuchContextError
 from frameledger_services.store.schema import SchemaError
