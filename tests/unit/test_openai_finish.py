@@ -31,6 +31,20 @@ def test_a_server_that_did_not_get_to_the_end_has_broken_off(reason):
         ended(reason, '{"amount": 1}')
 
 
+@pytest.mark.regression("worker 160")
+@pytest.mark.parametrize("arguments", [None, "{}"])
+def test_geminis_call_that_cannot_be_read_is_asked_for_again(arguments):
+    with pytest.raises(ProviderUnavailableError, match="MALFORMED_FUNCTION_CALL"):
+        ended("function_call_filter: MALFORMED_FUNCTION_CALL", arguments)
+
+
+@pytest.mark.regression("worker 160")
+@pytest.mark.parametrize("arguments", [None, "{}", '{"amount": 1'])
+def test_geminis_filter_is_told_as_one_and_makes_no_calls(arguments):
+    [end] = ended("content_filter: PROHIBITED_CONTENT", arguments)
+    assert end.finish_reason == "content_filter"
+
+
 @pytest.mark.parametrize(
     ("reason", "told"),
     [("stop", "stop"), ("length", "length"), ("model_length", "length"), ("a word of its own", None)],

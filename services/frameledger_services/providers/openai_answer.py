@@ -30,8 +30,9 @@ _FINISH: dict[str, FinishReason] = {
     "content_filter": "content_filter",
 }
 
-_BROKE_OFF = frozenset({"error", "abort", "insufficient_system_resource"})
-"""Reasons of compatible servers that did not get to the end of an answer."""
+_BROKE_OFF = frozenset({"error", "abort", "insufficient_system_resource", "function_call_filter"})
+"""Reasons of compatible servers that did not get to the end of an answer. The last is Gemini's, whose model has written
+a call that cannot be read; the next attempt writes another."""
 
 
 class OpenAIAnswer:
@@ -113,9 +114,11 @@ class OpenAIAnswer:
         stated = self.finish_reason
         if stated is None:
             raise self._calls.broken_off(self._provider)
-        if stated in _BROKE_OFF:
+        # Gemini has more behind it, as in `content_filter: RECITATION`.
+        kind = stated.partition(":")[0]
+        if kind in _BROKE_OFF:
             raise ProviderUnavailableError(f"{self._provider} broke off its answer: {stated}.")
-        reason = _FINISH.get(stated)
+        reason = _FINISH.get(kind)
         calls = self._calls.made(reason)
         yield from self._end_thought()
         yield from self._details.thought(self._provider, calls)
