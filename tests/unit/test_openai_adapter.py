@@ -248,11 +248,34 @@ def test_a_request_that_an_earlier_version_recorded_is_made_as_it_was():
     adapter = OpenAILLMService().get_llm_adapter()
     for takes_max_tokens in (False, True):
         recorded = {"developer_role": "developer", "takes_max_tokens": takes_max_tokens}
-        since = dict.fromkeys(
-            ("short_call_ids", "user_first", "plain_text", "mistral_fields", "strict_order"), False
-        )
-        known = recorded | {"takes_extra_fields": takes_max_tokens, "reasons_with_functions": True} | since
+        since = ("short_call_ids", "user_first", "plain_text", "mistral_fields", "strict_order")
+        known = recorded | {"takes_extra_fields": takes_max_tokens, "reasons_with_functions": True}
+        known |= dict.fromkeys((*since, "alternating", "accepted_names"), False)
         assert adapter.with_parameters(recorded).parameters() == known
+
+
+@pytest.mark.regression("worker 158")
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("Ann Lee", "Ann_Lee"),
+        ("<a|b>/c\\d\n", "_a_b__c_d_"),
+        ("Zoë-2.b", "Zoë-2.b"),
+        ("a" * 65, "a" * 64),
+        ("", None),
+        (None, None),
+        (7, None),
+    ],
+)
+def test_a_name_is_sent_as_the_api_accepts_it_and_recorded_requests_as_it_was_stored(name, sent):
+    messages = [{**HELLO, "name": name}, call("x"), {**result("x"), "name": name}]
+    assert [one.get("name") for one in told(*messages)] == [sent, None, sent]
+    assert sum("name" in one for one in told(*messages)) == (0 if sent is None else 2)
+    service = OpenAILLMService()
+    parameters = service.get_llm_adapter().parameters()
+    del parameters["accepted_names"]
+    service.write_with(service.get_llm_adapter().with_parameters(parameters))
+    assert service.request(LLMContext(messages)).body["messages"] == messages
 
 
 @pytest.mark.regression("worker 128")

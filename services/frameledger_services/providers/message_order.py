@@ -2,9 +2,10 @@
 
 Gemini's API and the templates of many open models take no request in which nobody has spoken before the assistant, as
 where a bot speaks first. Mistral's API also wants instructions before everything else, no user's message directly
-behind a tool's, and a last message that is not the assistant's. A context has all of these: a user who speaks before
-the model has answered a result, the results of background calls, an answer that goes on. What is added here says
-nothing.
+behind a tool's, and a last message that is not the assistant's. Qwen's templates take one system message, at the
+beginning, and those of Gemma and Mistral no two messages of one role after each other. A context has all of these: a
+user who speaks before the model has answered, the results of background calls, an answer that goes on, a service's
+instruction beside that of the context. What is added here says nothing.
 """
 
 from __future__ import annotations
@@ -48,6 +49,39 @@ def in_strict_order(messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, 
     if ordered and ordered[-1]["role"] == "assistant" and not ordered[-1].get("prefix"):
         ordered.append({"role": "user", "content": GOING_ON})
     return ordered
+
+
+def alternating(
+    messages: Iterable[Mapping[str, Any]], *, system_anywhere: bool = False
+) -> list[Mapping[str, Any]]:
+    """Returns the messages with neighbours as one where they differ in nothing but their content, such as in a name or
+    in calls. System messages that do not stand before all others become the user's, unless they may stand anywhere."""
+    groups: list[list[Mapping[str, Any]]] = []
+    for message in messages:
+        before = groups[-1][-1] if groups else None
+        late = before is not None and before["role"] != "system"
+        if message["role"] == "system" and late and not system_anywhere:
+            message = as_user(message)
+        if before is not None and _goes_on(before, message):
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return [_as_one(group) for group in groups]
+
+
+def _goes_on(before: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
+    """Returns whether one message can stand for both."""
+    said = all(one.get("content") is not None for one in (before, message))
+    return said and {**before, "content": None} == {**message, "content": None}
+
+
+def _as_one(group: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    if len(group) == 1:
+        return group[0]
+    texts = [message["content"] for message in group if isinstance(message["content"], str)]
+    if len(texts) == len(group):
+        return {**group[0], "content": "\n\n".join(filter(None, texts))}
+    return {**group[0], "content": [part for message in group for part in content.parts(message)]}
 
 
 def as_user(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,13 +49,14 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
         plain_text: bool | None = None,
         mistral_fields: bool | None = None,
         strict_order: bool | None = None,
+        alternating: bool | None = None,
         **options: Any,
     ) -> None:
         """How requests are written for this server; the adapter says what each means. None is the default for the host:
         OpenAI and Azure alone know the role `developer`, do not take `max_tokens`, refuse functions to a model that
-        reasons, and need neither a user's message at first nor plain text. OpenAI and Mistral take no extra fields; and
-        Mistral wants short ids of calls, fields of its own and a strict order of messages. `options` are those of
-        `SdkLLMService`."""
+        reasons, and need neither a user's message at first nor plain text. They and Mistral take messages of one role
+        after each other. OpenAI and Mistral take no extra fields; and Mistral wants short ids of calls, fields of its
+        own and a strict order of messages. `options` are those of `SdkLLMService`."""
         super().__init__(**options)
         host = httpx.URL(self._base_url).host
         is_openai, is_mistral = _is_of(host, *_OPENAI, *_AZURE), _is_of(host, *_MISTRAL)
@@ -69,6 +70,7 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
             plain_text=_or(plain_text, not is_openai),
             mistral_fields=_or(mistral_fields, is_mistral),
             strict_order=_or(strict_order, is_mistral),
+            alternating=_or(alternating, not (is_openai or is_mistral)),
         )
 
     @classmethod

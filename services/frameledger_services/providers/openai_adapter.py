@@ -33,8 +33,13 @@ _SINCE = {
     "plain_text": False,
     "mistral_fields": False,
     "strict_order": False,
+    "alternating": False,
+    "accepted_names": False,
 }
 """Parameters that earlier versions did not record, with the values that their requests have."""
+
+_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]")
+_LONGEST_NAME = 64
 
 _GPT = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?!.*chat)")
 
@@ -58,7 +63,9 @@ class OpenAILLMAdapter(LLMAdapter):
       where some are offered and the settings say nothing, the effort is `none`.
     - Some servers take text only as a string and not in parts: `plain_text` writes contents of nothing but text so.
     - APIs refuse a request without a message; many servers also one in which the user does not speak first:
-      `user_first`. Mistral takes still fewer orders of messages: `strict_order`.
+      `user_first`, or more than one system message, or two messages of one role after each other: `alternating`.
+      Mistral takes still fewer orders of messages: `strict_order`.
+    - The name of who speaks is sent as the API accepts it: a space or a sign such as `/` is an underscore.
     - Mistral has other names for some fields, and refuses those that it does not know: `mistral_fields`.
     - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
     - Thoughts of this provider, which the API has no place for, are left out. What a compatible server added to calls
@@ -93,10 +100,14 @@ class OpenAILLMAdapter(LLMAdapter):
         plain_text: bool = False,
         mistral_fields: bool = False,
         strict_order: bool = False,
+        alternating: bool = False,
+        accepted_names: bool = True,
     ) -> None:
         """`takes_max_tokens` is false for servers whose newer models refuse the old name of the limit,
         `takes_extra_fields` for those that refuse what other servers add to their answers, `reasons_with_functions` for
-        OpenAI. `user_first` and `plain_text` are for all others, `short_call_ids` and the last two for Mistral."""
+        OpenAI. `user_first` and `plain_text` are for all others, `alternating` too, except for Mistral, and
+        `short_call_ids`, `mistral_fields` and `strict_order` for Mistral. `accepted_names` is false for requests of
+        earlier versions, which sent each name as it is stored."""
         self._developer_role = developer_role
         self._takes_max_tokens = takes_max_tokens
         self._takes_extra_fields = takes_extra_fields
@@ -106,6 +117,8 @@ class OpenAILLMAdapter(LLMAdapter):
         self._plain_text = plain_text
         self._mistral_fields = mistral_fields
         self._strict_order = strict_order
+        self._alternating = alternating
+        self._accepted_names = accepted_names
 
     def parameters(self) -> dict[str, Any]:
         return {
@@ -118,6 +131,8 @@ class OpenAILLMAdapter(LLMAdapter):
             "plain_text": self._plain_text,
             "mistral_fields": self._mistral_fields,
             "strict_order": self._strict_order,
+            "alternating": self._alternating,
+            "accepted_names": self._accepted_names,
         }
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
@@ -173,10 +188,15 @@ class OpenAILLMAdapter(LLMAdapter):
         messages = [*system, *(message for message in written if message is not None)]
         if self._mistral_fields:
             messages = [_nameless(message) for message in messages]
+        elif self._accepted_names:
+            messages = [_named(message) for message in messages]
         if self._user_first or not messages:
             messages = message_order.user_first(messages)
         if self._strict_order:
             messages = message_order.in_strict_order(messages)
+        if self._alternating:
+            anywhere = self._developer_role != "user"
+            messages = message_order.alternating(messages, system_anywhere=anywhere)
         return messages
 
     def _reasoning(self, prompt: Prompt) -> Mapping[int, Mapping[str, Any]]:
@@ -263,6 +283,21 @@ def _nameless(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the message without the name of who speaks, which Mistral takes of a function only."""
     if message["role"] == "tool" or "name" not in message:
         return message
+    return _without_name(message)
+
+
+def _named(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the message with its name as OpenAI accepts it; without one that is empty or no text."""
+    if "name" not in message:
+        return message
+    name = message["name"]
+    if not isinstance(name, str) or not name:
+        return _without_name(message)
+    accepted = _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME]
+    return message if accepted == name else {**message, "name": accepted}
+
+
+def _without_name(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: value for name, value in message.items() if name != "name"}
 
 
