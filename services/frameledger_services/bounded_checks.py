@@ -53,11 +53,11 @@ def bounded(checker: type[Any], *, from_a_client: bool) -> type[Any]:
     """Returns a class of `jsonschema` with checks that are bounded. `errors` runs them.
 
     Python's regular expressions take exponential time for some patterns, so Rust's engine matches them. A pattern that
-    it does not have, such as one with a lookahead, is left to Python's in a schema of the application, which is to
-    know it. In one `from_a_client` it is not checked, nor are the keywords that choose properties by patterns, and
-    `unevaluatedItems`, which checks all within it twice.
+    it does not support, such as one with a lookahead, is matched by Python's if the schema is the application's, which
+    should know it. In a schema `from_a_client` such a pattern is not checked. Nor are the keywords that choose
+    properties by patterns, and `unevaluatedItems`, which checks everything within it twice.
 
-    A `$schema` within a schema changes nothing: `jsonschema` would go on with a class that is not bounded.
+    A `$schema` within a schema has no effect: `jsonschema` would continue with a class that is not bounded.
     """
     own = checker.VALIDATORS
     additional = own.get("additionalProperties", _unchecked)
@@ -104,7 +104,7 @@ def check_schema(checker: type[Any], schema: Any, *, from_a_client: bool) -> Non
 
 
 def work_of(schema: Any) -> int:
-    """Returns how much work it is at most to check a schema; beyond `MOST_WORK` it counts no further."""
+    """Returns an upper bound of the work of checking a schema; it stops counting beyond `MOST_WORK`."""
     work = 0
     waiting: list[tuple[Any, str]] = [(schema, "")]
     while waiting and work <= MOST_WORK:

@@ -46,11 +46,11 @@ LISTEN_SECONDS = 1.0
 
 
 class Client(Conversations):
-    """Publishes frames and reads conversations, on one event loop: on another one `publish` and what waits for frames
-    raise RuntimeError.
+    """Publishes frames and reads conversations, on one event loop: on another one `publish`, and methods that wait for
+    frames, raise RuntimeError.
 
-    Kafka is connected to by the first `publish`, the database by the first query: a client that only reads needs no
-    broker, and one that only publishes no database. Tasks may share a client. Close it with `close`, or use it in
+    The first `publish` connects to Kafka, and the first query to the database: a client that only reads needs no
+    broker, and one that only publishes needs no database. Tasks may share a client. Close it with `close`, or use it in
     `async with`.
     """
 
@@ -64,12 +64,12 @@ class Client(Conversations):
         warns_of_misspelled: bool = True,
     ) -> None:
         """Without settings it uses `Settings.from_env()`: the environment, and a stack that `frameledger up` runs in
-        this folder or one above it. Raises `SettingsError` for an environment that is wrong.
+        this folder or one above it. Raises `SettingsError` for an invalid environment.
 
-        `source` names the publisher in the frames' headers, as a URI reference. `connections` is how many connections
-        to the database it makes at most, beside the one that listens. `metrics`: what it counts with, such as a
-        `ProcessMetrics` over the registry that your program serves. Without `warns_of_misspelled` it publishes the
-        frames of others, and does not look for misspelled names in them.
+        `source` names the publisher in the frames' headers, as a URI reference. `connections` is the maximum number of
+        connections to the database, beside the one that listens. `metrics` receives the metrics, for instance a
+        `ProcessMetrics` over the registry that your program exposes. Without `warns_of_misspelled` it does not look for
+        misspelled names: the frames come from other programs.
         """
         self._settings = settings = Settings.from_env() if settings is None else settings
         self._source = source
@@ -116,11 +116,11 @@ class Client(Conversations):
         """Publish frames of one conversation, in their order. Returns where each lies on the log, once all in-sync
         replicas have it.
 
-        A frame is a frame object, its JSON as a mapping, or its JSON as text; lists of these are taken too. A frame
+        A frame is a frame object, its JSON as a mapping, or its JSON as text; lists of these are accepted too. A frame
         without an id gets a random one, and one without `produced_at` the present time. `causation_id` is the id of the
-        frame of this conversation that caused them; None for what is said without one. With `wait` it returns once
-        all frames are in the tables or rejected, and each then has its `version`, `outcome` and `reason`; an outage of
-        the database is waited out. All of it may take `within` seconds.
+        frame of this conversation that caused them; None if no frame did. With `wait` it returns once all frames are in
+        the tables or rejected, and each then has its `version`, `outcome` and `reason`; an outage of the database is
+        waited out. All of it may take `within` seconds.
 
         Publishing again after an error is safe with the same frame objects, with the `frames` of the error, or with
         frames of the same ids: a frame that comes twice counts once. Hence a frame object is one frame for ever, and
@@ -132,13 +132,13 @@ class Client(Conversations):
         one is accepted. With `wait` the others get `ContextChangedError`; without, their frames are stored as ignored
         (`context_changed`). 0 expects a conversation that has nothing yet. To try again, make a new frame.
 
-        An unknown type or field is published as it is; if it is one edit from a known one, it warns
-        (`MisspelledWarning`); so it looks at the first hundred of them.
+        An unknown type or field is published unchanged. If it is one edit away from a known one, there is a
+        `MisspelledWarning`; only the first hundred unknown names are checked.
 
-        Raises before anything is published: TypeError for what is no frame, ValueError for a frame, a context id or a
-        `causation_id` that is invalid or a frame that cannot expect a version, `SettingsError` if no broker is set, or
-        no database and `wait` needs one, and `BrokerError` if the broker is not reached or has no such topic. Raises
-        afterwards, always with the frames: `NotPublishedError`, which is `FramesUnacknowledgedError` or
+        Raises before anything is published: TypeError for a value that is no frame, ValueError for a frame, a context
+        id or a `causation_id` that is invalid or a frame that cannot expect a version, `SettingsError` if no broker is
+        set, or no database and `wait` needs one, and `BrokerError` if the broker is not reached or has no such topic.
+        Raises afterwards, always with the frames: `NotPublishedError`, which is `FramesUnacknowledgedError` or
         `FramesRefusedError`, `NotVisibleError`, and `ContextChangedError`.
         """
         self._check_open()
@@ -198,8 +198,8 @@ class Client(Conversations):
         one is read only.
 
         Returns once the fork is folded. With `run` a model is asked to answer there. Calls that were running are
-        cancelled in the fork. Called again with the same arguments it repeats nothing, whoever calls it; without a
-        version they name another moment once a frame came.
+        cancelled in the fork. A second call with the same arguments, from any process, repeats nothing; without a
+        version, the arguments name another moment as soon as a frame has arrived.
 
         Raises `ForkRefusedError` if the new conversation exists and is not this fork, or if the context is larger than
         a frame may be, and what `context` and `publish` raise.
@@ -238,8 +238,8 @@ class Client(Conversations):
         `requested_by` stay in the receipt. `on_log` is called once the record is on the log: from then on the
         conversation is erased as soon as a projector reads it, whatever becomes of the caller.
 
-        Raises `NotErasedError` and what `publish` raises: of those `NotVisibleError` means that it will be erased once
-        a projector has come so far; nothing has to be published again.
+        Raises `NotErasedError` and what `publish` raises. After `NotVisibleError` the conversation is erased as soon as
+        a projector reads the record; nothing has to be published again.
         """
         frame = LLMContextEraseFrame(id=str(uuid4()), why=why, requested_by=requested_by)
         deadline = asyncio.get_running_loop().time() + within
@@ -307,9 +307,9 @@ class Client(Conversations):
     async def follow(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
         """Yields the frames of a conversation after a version, in order, each once, as they are stored. It never ends.
 
-        A conversation that does not exist yet is waited for, and a database that goes away meanwhile too. It queries
-        the database when a projector notifies progress in the conversation's partition, and every 5 seconds. A frame
-        comes with its outcome when it was stored; what an `unpark` makes of it later is not told. Raises
+        It waits for a conversation that does not exist yet, and for a database that goes away meanwhile. It queries the
+        database when a projector notifies progress in the conversation's partition, and every 5 seconds. A frame comes
+        with the outcome that it had when it was stored; a later change by `unpark` is not reported. Raises
         `DatabaseError`, `SchemaError` and `SettingsError` as `context` does, if the first query fails, and
         `NoSuchContextError` for an id that no conversation can have.
         """

@@ -1,4 +1,4 @@
-"""`Conversations`: what a client does with conversations, whichever way it reaches them."""
+"""`Conversations`: what every client can do with conversations, however it reaches them."""
 
 from __future__ import annotations
 
@@ -71,25 +71,25 @@ class Conversations(ABC):
     ) -> tuple[PublishedFrame, ...]:
         """Publish which tools the model may call from here on: schemas, a `ToolsSchema`, or definitions in wire form.
 
-        It runs none of them; `FunctionService.set_tools` does that for functions of yours. Raises TypeError for what is
-        no tool, and what `publish` raises.
+        It runs none of them; `FunctionService.set_tools` does that for functions of yours. Raises TypeError for a value
+        that is no tool, and what `publish` raises.
         """
         return await self.publish(
             context_id, LLMSetToolsFrame(tools=tools_to_wire(tools)), wait=wait, within=within
         )
 
     async def restore(self, context_id: str) -> StoredContext:
-        """Returns the newest stored context of a conversation, to go on from: its `context` takes `add_message` and the
-        like, and its `version` is what `publish` expects.
+        """Returns the newest stored context of a conversation, to continue from: its `context` has `add_message` and
+        the like, and its `version` is the `expected_version` of `publish`.
 
             restored = await client.restore("ctx-1")
             summary = LLMMessagesUpdateFrame(messages=await summarize(restored.context))
             await client.publish("ctx-1", summary, expected_version=restored.version, wait=True)
 
-        Unlike `context` it takes a conversation that does not exist for one that has nothing yet, version 0, so that a
-        process need not know whether it is the first. What is on the log and not stored yet is not in it, and what is
-        parked neither (`parked_version`); whatever of it changes the context, `expected_version` finds. Raises what
-        `context` raises, but for `NoSuchContextError`.
+        Unlike `context` it returns an empty context, at version 0, for a conversation that does not exist, so that a
+        process need not know whether it is the first. It lacks frames that are on the log and not stored yet, and
+        parked ones (`parked_version`); if one of these changes the context, `expected_version` detects it. Raises what
+        `context` raises, except `NoSuchContextError`.
         """
         try:
             return await self.context(context_id)

@@ -97,7 +97,8 @@ class FramePreparation:
             self._forget(next(iter(self._unconfirmed)))
 
     def note_published(self, context_id: str, frames: Sequence[PreparedFrame]) -> None:
-        """These are published, be it as the frames of an error: passed again, their mappings and texts are others."""
+        """Note that these are published, also if an error contained them: passed again, their mappings and texts are
+        new frames."""
         if not self._unconfirmed:
             return
         published = {frame.complete.id for frame in frames}

@@ -29,8 +29,8 @@ class PublishedFrame(LogPosition):
 
     outcome: str | None = None
     """`applied`, `ignored`, `unknown` (its type is not known to this release), `parked`, or `rejected`: it is in
-    `rejected_frames`, and no frame of the conversation. `erased`: it came late for what was erased before, or went with
-    it. None without `wait`."""
+    `rejected_frames`, and no frame of the conversation. `erased`: it belonged to a life of the conversation that was
+    erased before or after it came. None without `wait`."""
 
     reason: str | None = None
     """Why it was ignored or rejected: a reason of `events/rules.md`, or the code in `rejected_frames`."""
@@ -113,7 +113,7 @@ async def stored(
 
 
 def _erased(published: PublishedFrame, receipts: Sequence[Receipt]) -> PublishedFrame:
-    """Returns a frame of which nothing is stored: one that erased, or was erased."""
+    """Returns a published frame that is in no table, because it erased its conversation or was erased."""
     for receipt in receipts:
         if receipt.frame_id == frame_uuid(published.frame_id):
             repeated = (receipt.partition, receipt.offset) != (published.partition, published.offset)

@@ -69,7 +69,7 @@ class Publications:
         expected_version: int | None,
         causation_id: UUID | str | None,
     ) -> Publication:
-        """Returns what is to be published. Warns of what is probably wrong with it.
+        """Returns the publication of these frames. Warns of what is probably a mistake in them.
 
         Raises TypeError and ValueError as `Client.publish` says.
         """
@@ -105,7 +105,7 @@ class Publications:
 
     @contextmanager
     def sending(self, publication: Publication) -> Iterator[None]:
-        """Around sending it: whether it was published is remembered."""
+        """To be used around sending it: remembers whether it was published."""
         try:
             yield
         except BaseException:

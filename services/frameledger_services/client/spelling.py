@@ -1,6 +1,6 @@
-"""Types and fields of frames that are not known and one edit from one that is: typing errors, most likely.
+"""Unknown types and fields of frames that are one edit away from a known one: most likely typing errors.
 
-They cause a warning and are published all the same: what this release does not know, another one may.
+They cause a warning and are published nevertheless: another release may know them.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class Capture:
         self._places.append((at, pushes))
         self._handlers.append(handlers)
         for others in self._handlers:
-            # What is to be done with a frame depends on where else it is seen.
+            # The handlers of a frame depend on where else it is seen.
             others.clear()
         return handlers
 
@@ -182,7 +182,7 @@ class Capture:
             self.add(fields)
 
     def _chosen(self, kind: type, at: str, service: ModelService | None, *, pushes: bool) -> Handlers:
-        """Returns what is to be done with the frames of this class at this point."""
+        """Returns the handlers of the frames of this class at this point."""
         name = name_of(kind)
         before: Handler | None = None
         if name == _ASKED:
@@ -219,8 +219,8 @@ class Capture:
         return sum(self._is_taken(at, name, pushes=pushes) for at, pushes in self._places) == 1
 
     def _asking(self, service: ModelService, then: Handler) -> Handler:
-        """Returns the handler of what asks an LLM service for an answer: it is taken where it reaches the service. The
-        aggregators also push it to announce changes."""
+        """Returns the handler of the frame that asks an LLM service for an answer. It is taken where it reaches the
+        service, because aggregators also push it to announce changes."""
 
         def ask(frame: Any) -> None:
             try:
@@ -247,8 +247,8 @@ class Capture:
             )
 
     def _note_settings(self, service: ModelService) -> None:
-        """Add what has changed of the settings since the last request: the application can change those of a service at
-        any time, also without a frame. Settings of another service before it end."""
+        """Add the settings that have changed since the last request: the application can change those of a service at
+        any time, also without a frame. The settings of a service that answered before are removed."""
         processor = service.processor
         service.model = Model(service.provider, model_of(processor))
         self._answering, known = service, self._settings
@@ -315,8 +315,8 @@ class Capture:
         return take
 
     def _noting(self, at: str, otherwise: Handler) -> Handler:
-        """Returns the handler of streamed text that is taken at one place, where it cannot have been seen before. This
-        is what nearly all frames of an answer are, so it does only what they need."""
+        """Returns the handler of streamed text that is taken at one place, where it cannot have been seen before.
+        Nearly all frames of an answer are such text, so the handler does only what they need."""
         items, append, next_sequence = self.items, self.items.append, self._sequence.__next__
 
         def note(frame: Any) -> None:

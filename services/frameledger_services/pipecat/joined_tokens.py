@@ -14,15 +14,15 @@ from frameledger_services.pipecat.translate import name_of
 
 MOST_JOINED = 50
 MOST_CHARACTERS = 4_000
-"""A token that cannot be stored, or that the broker rejects, takes no more text with it."""
+"""If a frame cannot be stored, or the broker rejects it, no more text than this is lost with it."""
 
 WITHIN_NS = 50_000_000
 """How much later than its first token the last one of a frame may be captured."""
 
 
 def take_joined(items: deque[Item]) -> Item:
-    """Removes and returns the oldest item. A token comes with those directly behind it that differ from it in nothing
-    but their text, as one that has the number and the time of the first."""
+    """Remove and return the oldest item. A token is joined with the tokens directly after it that differ from it only
+    in their text; the result has the number and the time of the first."""
     sequence, ns, at, token, model = item = items.popleft()
     if not _is_joinable(token):
         return item
@@ -45,14 +45,15 @@ def take_joined(items: deque[Item]) -> Item:
 
 
 def _is_joinable(frame: Any) -> bool:
-    """Returns whether it is a token that brings its spaces: what is put between others depends on their reader."""
+    """Returns whether it is a token that contains its own spaces: what separates other tokens depends on their
+    reader."""
     kind: type = type(frame)
     return name_of(kind) == TOKENS and type(frame.text) is str and bool(frame.includes_inter_frame_spaces)
 
 
 def _are_alike(token: Any, later: Any) -> bool:
-    """Returns whether another token of its class differs from a joinable one in its text at most. It is asked for each
-    token of a crowd."""
+    """Returns whether another token of the same class differs from a joinable one at most in its text. Called for each
+    token of a dense stream."""
     return (
         type(later.text) is str
         and bool(later.includes_inter_frame_spaces)

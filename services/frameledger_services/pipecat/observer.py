@@ -144,7 +144,7 @@ class FrameledgerObserver(BaseObserver):
         conversation is new, otherwise with its stored messages.
 
         The process that kept the history before is fenced: its later changes of messages are ignored. Spoken and
-        transcribed words that are in no message become messages, and a call that had started is told as ambiguous,
+        transcribed words that are in no message become messages, and a call that had started is reported as ambiguous,
         unless `open_calls` is "keep". The tools are `tools`, from the current code. `restored` has the details. Each of
         its two or three steps takes at most `within` seconds; `wait` is its old name.
 
@@ -271,8 +271,8 @@ class FrameledgerObserver(BaseObserver):
             self._note_failure(error)
 
     async def _until_over(self, worker: Any) -> None:
-        """Ends the recording of a pipeline that never starts, too: it fires no `on_pipeline_finished`. Nor does Pipecat
-        1.8 wake those who wait for a worker that is cancelled while it is set up, so the worker is asked, too."""
+        """End the recording also of a pipeline that never starts, which fires no `on_pipeline_finished`. The worker is
+        polled, too, because Pipecat 1.8 does not wake a wait for a worker that is cancelled while it is set up."""
         waiting = asyncio.ensure_future(worker.wait())
         try:
             while not (waiting.done() or worker.has_finished()):

@@ -31,8 +31,8 @@ from frameledger_services.settings import PREFIX, Settings
 CONNECT_SECONDS = 10.0
 
 FINISHED_SECONDS = 5.0
-"""How long it is waited, once the model has said why it stopped, for the next event: usage, or the stream's end. Less
-where the completion timeout is short."""
+"""How long to wait for the next event, usage or the stream's end, once the model has said why it stopped. Less if the
+completion timeout is short."""
 
 _LONGEST_BODY = 2**16
 """Bytes of a response that is no event stream in which an error is looked for."""
@@ -51,8 +51,8 @@ class StreamedAnswer(Protocol):
     """Tokens used so far; another object whenever the provider reported them."""
 
     finish_reason: str | None
-    """Why the model stopped, in the API's word; None until it said. What breaks after that, or hangs, takes nothing
-    away."""
+    """Why the model stopped, in the API's word; None until it has said so. If the stream breaks or hangs after that,
+    nothing of the answer is lost."""
 
     complete: bool
     """Whether the last event has come, where the API has one."""
@@ -65,7 +65,7 @@ class StreamedAnswer(Protocol):
 
 
 class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
-    """A provider with an SDK that Stainless generates: it has a client with `post`, and exceptions with fixed names.
+    """A provider with an SDK that Stainless generated: it has a client with `post`, and exceptions with fixed names.
 
     The SDK gets the body as bytes, so the server receives exactly `Request.content`. The SDK never retries: the caller
     decides about that. The key and the address come from the settings `PROVIDER_api_key` and `PROVIDER_base_url`, if
@@ -104,8 +104,8 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
 
     @cached_property
     def _http(self) -> Any:
-        """The HTTP library that this SDK is built on: httpx, or from OpenAI's third and Anthropic's first on its
-        successor, which has other classes of the same names."""
+        """The HTTP library that this SDK is built on: httpx, or from version 3 of OpenAI's and version 1 of Anthropic's
+        SDK on its successor, which has other classes with the same names."""
         client: type = self.sdk.DefaultAsyncHttpxClient
         [library] = {
             one.__module__.partition(".")[0] for one in client.__mro__ if one.__name__ == "AsyncClient"
@@ -283,8 +283,8 @@ def _text_of(error: object) -> str:
 
 
 def _body_of(response: Any) -> bytearray | None:
-    """Returns what is read of a response that says that it is no event stream, while it is read; else None. What it
-    says may be wrong."""
+    """Returns a buffer that fills while a response is read that says that it is no event stream; None for an event
+    stream. What the response says may be wrong."""
     if "text/event-stream" in response.headers.get("content-type", ""):
         return None
     body = bytearray()

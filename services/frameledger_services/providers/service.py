@@ -78,9 +78,9 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
         """`run_in_parallel` and `group_parallel_tools` are copied to the announcements of calls.
 
         `completion_timeout_secs` is the longest time in which nothing arrives, before the first piece and between two
-        pieces. With signs of life alone, such as `ping` events, it is `LONGEST_SILENCE`. Time in which this process is
-        too busy to read does not count. `turn_completion` is added to every system
-        instruction; it tells the model how to mark an unfinished turn.
+        pieces. While only signs of life arrive, such as `ping` events, the limit is `LONGEST_SILENCE`. Time in which
+        this process is too busy to read does not count. `turn_completion` is added to every system instruction; it
+        tells the model how to mark an unfinished turn.
         """
         super().__init__()
         self.settings = settings or LLMSettings()
@@ -293,8 +293,8 @@ class LLMService(Pushing, Hooks, ABC, Generic[TAdapter]):
         """Send `request.content` and yield the frames that `answer` promises. `answer` enforces the completion timeout.
 
         Yield None when something arrived that is not a frame yet, such as a part of a call's arguments, so that the
-        completion timeout starts again. Bytes that the client of the API keeps to itself, such as a comment that keeps
-        the connection open, are told by `silence.hear`; `SdkLLMService` does so.
+        completion timeout starts again. Bytes that the API's client does not pass on, such as a comment that keeps the
+        connection open, are reported by `silence.hear`; `SdkLLMService` does so.
 
         Must release its connection when it is closed or cancelled. Raises `ProviderError`; any other error is a bug.
         """

@@ -1,12 +1,13 @@
 """The timeout of a silent stream, which counts only time in which the event loop could read it.
 
-A process that is busy with other answers looks at its sockets late, and what came meanwhile has come in time. So
-silence is counted in looks: a part of the limit counts when its timer fires, once, however late that is.
+A process that is busy with other answers looks at its sockets late, and what arrived meanwhile arrived in time. So
+silence is counted in looks: a part of the limit counts once, when its timer fires, however late that is.
 
-Bytes that are no event yet start it again (`hear`), for a model that thinks in hidden may send nothing else for
-minutes: Anthropic's `ping` events, comments of the stream. A server may send those for ever without a model behind it,
-so they do so for `LONGEST_SILENCE` only. That is the bound of an answer of signs of life alone; a run's keep-alive ends
-with it, too, and after that the timekeeper fails the run. Whether its worker is alive is judged by heartbeats alone.
+Bytes that are no event, such as Anthropic's `ping` events or comments of the stream, start the timeout again (`hear`),
+because a model that thinks without showing it may send nothing else for minutes. A server may send these for ever
+without a model behind it, so they count for `LONGEST_SILENCE` only, which limits an answer that consists of signs of
+life; a run's keep-alive ends with it, too, and after that the timekeeper fails the run. Whether its worker is alive is
+judged by heartbeats alone.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from contextvars import ContextVar
 from types import TracebackType
 
 LOOKS = 8
-"""So many times the loop has looked, and found nothing, before it is silence."""
+"""How many times the loop has to look and find nothing before it counts as silence."""
 
 LONGEST_SILENCE = 1800.0
-"""Seconds for which a model that says nothing is waited for, whatever signs of life it gives."""
+"""The maximum number of seconds to wait for a model that says nothing, whatever signs of life it gives."""
 
 _current: ContextVar[Silence | None] = ContextVar("silence", default=None)
 
 
 def hear() -> None:
-    """Note that something arrived: the silence that this task is in, if it is in one, starts again."""
+    """Note that something arrived: the timeout of this task's `Silence`, if there is one, starts again."""
     silence = _current.get()
     if silence is not None:
         silence.restart()
 
 
 class Silence:
-    """A block that may take this many seconds in which the event loop runs, and as many again after each `hear`, up to
-    `LONGEST_SILENCE`; TimeoutError if it takes longer.
+    """A block that may take so many seconds in which the event loop runs, and as many again after each `hear`, up to
+    `LONGEST_SILENCE`. Raises TimeoutError if it takes longer.
 
     Used once, for one `async with`, by one task.
     """
@@ -52,7 +53,7 @@ class Silence:
 
     @property
     def had_signs(self) -> bool:
-        """Whether something arrived up to its end, only not what was waited for."""
+        """Whether something arrived up to the end, but not what the block waited for."""
         return self._left > 0
 
     def restart(self) -> None:
