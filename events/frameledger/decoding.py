@@ -94,7 +94,7 @@ def _decode_carefully(value: bytes) -> AnyFrame:
 
 
 def _frame(fields: dict[str, Any], text: str | bytes) -> AnyFrame:
-    """The frame with these fields, of which `text` is the JSON."""
+    """The frame with these fields; `text` is their JSON."""
     frame_type, version = fields.get("type"), fields.get("v", 1)
     if not isinstance(frame_type, str):
         raise DecodeError("no_type", 'the object has no "type", or one that is no text')

@@ -34,8 +34,8 @@ FORWARDED_FROM = "fl_forwarded_from"
 
 ORIGINALLY_LOGGED = "fl_originally_logged_ms"
 """On a copy that was made because a record lay in a foreign partition, or of a dead letter that is retried: when the
-broker took that record, in milliseconds since 1970. On a copy of a replay: when its opening was logged. What was said
-before an erasure, and is copied behind it, is told by it."""
+broker took that record, in milliseconds since 1970. On a copy of a replay: when its opening was logged. It identifies
+copies, published after an erasure, of records from before it."""
 
 FRAME_ID = "fl_frame_id"
 """On a copy of a frame that came without an id, where the id that it got does not follow from the place that the
@@ -157,7 +157,7 @@ def trace_id_in(traceparent: str | None) -> str | None:
 
 
 def forwarded_from(headers: Named) -> LogPosition | None:
-    """Returns the place of the record of which this is a copy; None if this is no copy."""
+    """Returns the place of the original of this copy; None if this is no copy."""
     value = headers.get(FORWARDED_FROM)
     return None if value is None else read_place(value)
 
@@ -182,8 +182,7 @@ def milliseconds(time: datetime) -> int:
 
 
 def originally_logged_ms(headers: Named) -> int | None:
-    """Returns when the record of which this is a copy was logged, in milliseconds since 1970; None if the copy does not
-    say."""
+    """Returns when the original of this copy was logged, in milliseconds since 1970; None if the copy does not say."""
     value = headers.get(ORIGINALLY_LOGGED)
     return int(value) if value is not None and _MILLISECONDS.fullmatch(value) else None
 

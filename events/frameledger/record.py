@@ -87,8 +87,8 @@ class LoggedFrame:
     """The frame of this context that caused it, by its publisher's account. There may be none of that id."""
 
     traceparent: str | None
-    """Of which trace it is, and of which span in that, by its publisher's account (W3C). What follows from the frame
-    passes it on."""
+    """The trace and the span that it belongs to, as its publisher says (W3C). What follows from the frame passes it
+    on."""
 
     place: LogPosition
     """Where its publisher's record lies, which for a forwarded copy is another place than that of

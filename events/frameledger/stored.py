@@ -21,23 +21,18 @@ from frameledger.values import replace
 FOLD_VERSION = 12
 """Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
 
-2: ambiguous calls are remembered, and when a turn was stopped.
-3: the claims under which the latest attempts of the open run and of running calls were started.
-4: erasures, and the newest runs of the life after one; when messages, tools or settings changed last.
-5: limits and what they count, second inputs and the messages that they hold, the bytes of an era; who keeps the history
-   elsewhere, and which positions are empty again.
-6: a start that names its call is none of a later one.
-7: the functions of the open run that a client answers, and the calls of these.
-8: where another program runs the model, no pending run opens and no message waits for one; a noted run is kept when
-   the open run closes.
-9: the attempt of an announcement that names no run does not count as another announcer.
-10: a result whose place was replaced releases those that waited for its call; a start that rejects its turn rejects the
-   turn's words; an interruption or an end of a mirror that was superseded does not count.
-11: a response of which a part was written before the user spoke stays as it was said; an `error` beside a result of
-   null is the result.
-12: a worker's deadline for a call that was interrupted requests no run of its own; any frame may name the mirror whose
-   process publishes it, and is left out after an erasure that ended that mirror; a `call_id` beside a `tool_call_id` of
-   null names the call.
+2: ambiguous calls are remembered, and when a turn was stopped. 3: the claims under which the latest attempts of the
+open run and of running calls were started. 4: erasures, and the newest runs of the life after one; when messages, tools
+or settings changed last. 5: limits and what they count, second inputs and the messages that they hold, the bytes of an
+era; who keeps the history elsewhere, and which positions are empty again. 6: a start that names its call is none of a
+later one. 7: the functions of the open run that a client answers, and the calls of these. 8: where another program runs
+the model, no pending run opens and no message waits for one; a noted run is kept when the open run closes. 9: the
+attempt of an announcement that names no run does not count as another announcer. 10: a result whose place was replaced
+releases those that waited for its call; a start that rejects its turn rejects the turn's words; an interruption or an
+end of a mirror that was superseded does not count. 11: a response stays as it was said if a part of it was written
+before the user spoke; an `error` beside a result of null is the result. 12: a worker's deadline for a call that was
+interrupted requests no run of its own; any frame may name the mirror whose process publishes it, and is left out after
+an erasure that ended that mirror; a `call_id` beside a `tool_call_id` of null names the call.
 """
 
 

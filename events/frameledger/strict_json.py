@@ -22,7 +22,7 @@ MAX_DIGITS = 4300
 
 
 def is_surely_strict(value: bytes) -> bool:
-    """Whether JSON text in UTF-8, known to be right but for what is told here, is strict beyond doubt.
+    """Returns whether JSON text in UTF-8, known to be valid apart from what is checked here, is certainly strict.
 
     False means that only `loads` can tell: text inside strings may look like what is searched for. Each
     test is one that cannot miss; how they work is explained at the tables below.

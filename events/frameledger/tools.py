@@ -186,7 +186,7 @@ def client_functions(tools: Iterable[object]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ToolChanges:
-    """The names that came and the names that went, each in the order of the list they stand in."""
+    """The added names and the removed names, each in the order of its list."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]

@@ -523,8 +523,8 @@ class SettingsError(ConfigurationError):
 
 
 def _without_links(path: Path) -> Path:
-    """A path with its links followed. Raises RuntimeError where one leads back to itself, of which `Path.resolve` says
-    nothing since Python 3.13."""
+    """A path with its links followed. Raises RuntimeError for a link that leads back to itself, which `Path.resolve`
+    does not report since Python 3.13."""
     resolved = path.resolve()
     try:
         resolved.stat()

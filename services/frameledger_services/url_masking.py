@@ -10,5 +10,5 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 def without_credentials(text: str) -> str:
-    """Returns a text with stars in place of what stands before the host of each URL in it."""
+    """Returns a text with stars in place of what precedes the host in each URL in it."""
     return _CREDENTIALS.sub(f"{HIDDEN}@", text)

@@ -2,7 +2,7 @@
 
 Messages may be retracted anywhere, so a list of emptied positions would grow with the conversation. Ranges of adjacent
 positions are remembered instead. Beyond `GAPS_REMEMBERED` ranges the lowest one joins the fixed part of the history,
-of which the state no longer knows where messages are.
+where the state no longer knows which positions have messages.
 """
 
 from __future__ import annotations

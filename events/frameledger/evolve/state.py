@@ -220,7 +220,7 @@ class Group:
 
 @value
 class Ambiguous:
-    """A call of which it is not known whether it happened, and which a person may still resolve."""
+    """A call that may or may not have happened, and that a person may still resolve."""
 
     tool_call_id: ToolCallId
     requested_version: Version

@@ -283,7 +283,7 @@ class ErrorFrame(SystemFrame, OfRun):
     """What happened, for programs."""
 
     tool_call_id: Id | None = None
-    """The call of which it tells, if it is one."""
+    """The call that the error is about, if it is about one."""
 
 
 ResponseFrames = (

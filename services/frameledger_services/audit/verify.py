@@ -194,7 +194,7 @@ class _Job:
         return page if page[-1].version <= upto else [one for one in page if one.version <= upto]
 
     def _check_unfolded(self, page: Sequence[StoredFrameRow]) -> None:
-        """What is parked says so, and no frame stands behind the newest."""
+        """Parked frames say so, and no frame comes after the newest."""
         for frame in reversed(page):
             if frame.version <= self._folded_upto:
                 return

@@ -159,8 +159,7 @@ async def queued_at_lost(connection: Connection, limit: float, current: Sequence
     """Returns calls that wait in the queue of a program which was dead for `limit` seconds: without a claim, a call is
     started only by the worker that began another call of its announcement.
 
-    Of an announcement of which no call had begun, the tables do not know the worker: those calls end at their
-    deadlines.
+    If no call of an announcement had begun, the tables do not know the worker: those calls end at their deadlines.
     """
     return await rows(
         connection,
@@ -192,7 +191,7 @@ _LEFT_ANNOUNCEMENTS = f"""
             AND begun.attempt = 0 AND NOT {rules.alive("gone")} AND gone.heartbeat_at < {ago("limit")}
     )
 """
-"""The announcements of which a program that was dead for `limit` seconds had begun a call."""
+"""The announcements with a call that was begun by a program that has been dead for `limit` seconds."""
 
 
 _HAD_ONE_AT = f"""

@@ -59,7 +59,7 @@ async def unclaimed(connection: Connection, limit: float, current: Sequence[int]
 
 
 async def silent(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueRun]:
-    """Returns open runs of which no frame was applied in the last `limit` seconds, whether a worker has them or not.
+    """Returns open runs that had no applied frame in the last `limit` seconds, whether a worker has them or not.
 
     If the answer names no run, the model's frames without a run id belong to the run.
     """

@@ -63,7 +63,7 @@ def served(name: str) -> str:
 
 
 def attempt_after(*attempts: str) -> str:
-    """SQL: the attempt above the highest of these, of which those that are NULL do not count.
+    """SQL: the attempt above the highest of these; NULLs do not count.
 
     Any client may name the highest number that a frame can have: that one is given out again, under another claim. An
     overflow would fail the statement, for all work in it and all workers.

@@ -233,8 +233,8 @@ class Client(Conversations):
         """Erase a conversation, whatever older records Kafka still holds, and return the receipt.
 
         It publishes an `LLMContextEraseFrame`, and waits until a projector has deleted the conversation; a rebuild from
-        the log honours the record, too. A conversation that is not in the tables is erased all the same. A frame that
-        is published later begins a new conversation of that id, unless the setting `erased_ids` refuses it. `why` and
+        the log honours the record, too. A conversation that is not in the tables is erased too. A frame that is
+        published later begins a new conversation of that id, unless the setting `erased_ids` refuses it. `why` and
         `requested_by` stay in the receipt. `on_log` is called once the record is on the log: from then on the
         conversation is erased as soon as a projector reads it, whatever becomes of the caller.
 

@@ -273,7 +273,7 @@ def _ref(kind: str, name: str) -> Json:
 
 
 def _moved(schema: Any) -> Any:
-    """A part of a schema whose `$defs` are components now. In draft 07 nothing stands beside a `$ref`."""
+    """A part of a schema whose `$defs` are components now. In draft 07 nothing may be beside a `$ref`."""
     match schema:
         case {"$ref": str(name)}:
             others = {key: _moved(value) for key, value in schema.items() if key != "$ref"}

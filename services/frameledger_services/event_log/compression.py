@@ -46,7 +46,7 @@ def compressed(batch: bytes) -> bytes:
         return batch
     (attributes,) = struct.unpack_from(">h", sent, _ATTRIBUTES)
     struct.pack_into(">h", sent, _ATTRIBUTES, attributes | _LZ4)
-    # Both cover what stands behind them.
+    # Both cover what follows them.
     struct.pack_into(">i", sent, _LENGTH, len(sent) - _LENGTH - 4)
     struct.pack_into(">I", sent, _CHECKSUM, calc_crc32c(bytes(sent[_ATTRIBUTES:])))
     return bytes(sent)

@@ -218,4 +218,4 @@ _WITH_ERROR = 7
 """From this version on a response may be an error as a whole."""
 
 _WITH_REPLICA = 11
-"""From this version on the preferred read replica stands behind the aborted transactions."""
+"""From this version on the preferred read replica follows the aborted transactions."""

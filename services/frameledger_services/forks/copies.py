@@ -110,7 +110,7 @@ class Copies:
         ]
 
     def of_message(self, recorded: RecordedFrame, message: Mapping[str, Any]) -> AnyFrame | None:
-        """Returns what says only this message of a frame of which no copy is made; None if models are asked anew."""
+        """Returns a frame with only this message of a frame that is not copied; None if models are asked anew."""
         if self.live:
             return None
         return LLMMessagesAppendFrame(

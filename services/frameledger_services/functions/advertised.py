@@ -20,7 +20,7 @@ class Advertised:
 
     items: Mapping[str, FunctionCallRegistryItem]
     newest: frozenset[str]
-    """The functions of which no other context had a newer handler."""
+    """The functions for which no other context had a newer handler."""
 
 
 class AdvertisedHandlers:

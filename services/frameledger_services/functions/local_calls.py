@@ -2,7 +2,7 @@
 
 Their model is not run by an inference service. If the process dies, or its worker loses its lease, which stops their
 handlers, no other worker takes the calls over. The timekeeper settles soon after that those that had started and those
-that waited behind them in their batch; calls of a batch of which none had started, at their deadlines.
+that waited behind them in their batch; calls of a batch in which none had started, at their deadlines.
 
 A program that is cancelled while it waits for its calls does not leave them to their deadlines: the batch runs in a
 task of the service, which then stops the handlers and settles the calls, as when the process ends.

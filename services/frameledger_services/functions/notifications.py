@@ -28,7 +28,7 @@ _log = logs.get_logger("functions")
 
 
 class StartedHook:
-    """Calls `on_function_calls_started` once for each announcement of which this process runs claimed calls."""
+    """Calls `on_function_calls_started` once for each announcement that has claimed calls in this process."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class _Batch:
     """The calls of this process that one interruption cancels."""
 
     pending: set[CallKey]
-    """Those of which it is not known yet how they ended."""
+    """Those whose end is not known yet."""
 
     cancelled: list[FunctionCallFromLLM] = field(default_factory=list)
 
@@ -95,7 +95,7 @@ class CancelledHook:
             if (call.context_id, version) in self._batches:
                 return
             together: set[CallKey] = set()
-            # Without the database the hook is called for each call by itself; the call is stopped all the same.
+            # Without the database the hook is called for each call by itself; the call is stopped nevertheless.
             with suppress(DatabaseError):
                 together = await self._connections.read(tool_calls.interrupted_by, call.context_id, version)
             here = self._here.get(call.context_id, set())

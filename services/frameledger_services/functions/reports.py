@@ -198,7 +198,7 @@ class Inbox:
 
 
 class _Awaitable:
-    """What a report in a thread returns, for code that awaits it all the same."""
+    """What a report in a thread returns, for code that awaits it although it need not."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()

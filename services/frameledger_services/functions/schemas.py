@@ -86,7 +86,7 @@ class FunctionSignature:
 
     def converted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the arguments converted to the types of the signature: enums, models, dates. Arguments that were not
-        given are left out, unless their default stands in a `Field`. Raises ArgumentsError if they do not match the
+        given are left out, unless their default is in a `Field`. Raises ArgumentsError if they do not match the
         signature."""
         try:
             validated = self._validated(arguments)
@@ -361,7 +361,7 @@ def _keyword(key: str, item: Any, definitions: Mapping[str, Any], inside: tuple[
 
 def _is_json(default: Any) -> bool:
     """Returns whether a default, or examples, can be told to a model; `math.inf` cannot. The function has the default
-    all the same."""
+    in any case."""
     try:
         check_json(default)
     except ValueError:

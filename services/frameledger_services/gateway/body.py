@@ -145,7 +145,7 @@ def _elements(body: bytes) -> list[bytes]:
 
 
 def _cut(body: bytes) -> list[bytes]:
-    """The elements of an array, slowly; none if it is no array, of which our own decoder says what is wrong."""
+    """The elements of an array, slowly; none if it is no array: our own decoder then says what is wrong."""
     elements = list[bytes]()
     try:
         text = body.decode()

@@ -27,7 +27,7 @@ MOST = 128
 """The most functions of a request: as many as OpenAI takes."""
 
 MOST_CHECKED = 4_096
-"""Schemas of which it is remembered whether they can be offered."""
+"""The number of schemas for which it is remembered whether they can be offered."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every provider takes as the name of a function."""

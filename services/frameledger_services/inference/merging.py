@@ -1,8 +1,8 @@
 """Merging: the many pieces of an answer are published as few frames, without delaying any of them noticeably.
 
 The first piece is sent at once. Later ones are buffered for a few tens of milliseconds, so that 60 tokens per second
-become 20 frames, each of which costs the log, the fold and every subscriber. One send is in progress at a time, and
-pieces that arrive meanwhile are buffered too, so a slow broker causes larger frames and not a longer queue.
+become 20 frames: each frame costs the log, the fold and every subscriber. One send is in progress at a time, and pieces
+that arrive meanwhile are buffered too, so a slow broker causes larger frames and not a longer queue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adds the capture handlers to the processors of a pipeline, which are told by the names of their classes."""
+"""Adds the capture handlers to the processors of a pipeline, which it recognizes by the names of their classes."""
 
 from __future__ import annotations
 

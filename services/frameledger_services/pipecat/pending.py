@@ -2,8 +2,8 @@
 
 When it is full, evidence is dropped first, and a gap frame says how much and when. Then the waiting changes of messages
 are replaced by one update with the whole history, so that the context is correct with the first frame that is
-published. A history of more than the bound waits all the same, and is made again only after as much as a quarter of it
-was added: a frame costs the same, however long the history is.
+published. A history beyond the bound waits nevertheless, and is made again only after a quarter of its size was added:
+a frame costs the same, however long the history is.
 """
 
 from __future__ import annotations

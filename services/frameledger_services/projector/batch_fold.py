@@ -38,8 +38,8 @@ from frameledger_services.store.outbox import OutboxRow
 
 @dataclass(frozen=True, slots=True)
 class StoredIds:
-    """Frames that are stored already, by context and id, with their payloads; and those that have erased a life, of
-    which only the receipt is stored."""
+    """Frames that are stored already, by context and id, with their payloads; and those that erased a life, whose only
+    trace is the receipt."""
 
     frames: dict[tuple[str, UUID], bytes]
     erasures: dict[tuple[str, UUID], bytes]

@@ -1,8 +1,8 @@
 """A projector as a member of its consumer group: takes partitions over, stores their records, and gives them up.
 
-The group only assigns partitions. How far each was read stands in Postgres, moved in the transaction of each batch. The
-group's consumer fetches nothing: `Feed` reads a partition from the moment at which it was taken over (`takeover`), so
-no record is read before its place is known.
+The group only assigns partitions. How far each was read is stored in PostgreSQL, and advanced in the transaction of
+each batch. The group's consumer fetches nothing: `Feed` reads a partition from the moment at which it was taken over
+(`takeover`), so no record is read before its place is known.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
         piece = refold.fold(page)
 
 A piece has the rows that a projector would write for these frames as one batch: by the same code, and so by the same
-rules (`projector.step_rows`). `projector.writer.write(connection, piece.rows, ())` writes them. What a piece changes of
-rows that an earlier piece wrote stands in `rows.ended`, `rows.run_patches` and `rows.call_patches`. `refold.head` is
-the head after the last piece: its state, counters, version and chain. No effect is made.
+rules (`projector.step_rows`). `projector.writer.write(connection, piece.rows, ())` writes them. Changes that a piece
+makes to rows of an earlier piece are in `rows.ended`, `rows.run_patches` and `rows.call_patches`. `refold.head` is the
+head after the last piece: its state, counters, version and chain. No effect is made.
 
 Memory is that of one piece and of the head, however long the conversation is.
 """

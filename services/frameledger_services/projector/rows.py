@@ -94,7 +94,7 @@ class Rows:
     """Number of frames of erased lives that were left out, by context and the version of the erasure."""
 
     erasures: dict[str, Erasure] = field(default_factory=dict)
-    """What is erased once these rows are written, some of them with it: by context. What follows stands in another
+    """What is erased after these rows are written, some of them included: by context. Later rows are in another
     `Rows`."""
 
     _newest: dict[tuple[str, int, int], MessageRow] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class Rows:
         self._newest[row.context_id, row.era, row.position] = row
 
     def end_message(self, context_id: str, era: int, position: int, version: int) -> MessageRow | None:
-        """End what stands at a position; the row itself if this batch wrote it."""
+        """End the message at a position; the row itself if this batch wrote it."""
         row = self._newest.pop((context_id, era, position), None)
         if row is None:
             self.ended.append((context_id, era, position, version))

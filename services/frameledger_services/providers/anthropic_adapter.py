@@ -33,14 +33,14 @@ _MODES = {"auto": "auto", "required": "any", "none": "none"}
 class AnthropicLLMAdapter(LLMAdapter):
     """The rules of `AnthropicMessages`, and:
 
-    - The composed system instruction and the context's first instructions stand in `system`, a block each.
+    - The composed system instruction and the context's first instructions are in `system`, a block each.
     - Both token limits are one here, thoughts included: the smaller counts. Temperatures above 1 are refused by name.
     - A history with calls needs tools: where the context has none, the functions called are declared, not to be called.
     - Of OpenAI's fields in `extra`, `stop` becomes `stop_sequences`, and a `response_format` of text, which every
       answer has, is left out.
-    - Prompt caching marks the end of the tools, of the system, and of the messages that will stand in the next request
-      as they stand in this one: four marks at most, those of a client's own blocks and tools counted, and none before a
-      client's, which may be one for longer.
+    - Prompt caching marks the end of the tools, of the system, and of the messages that will be the same in the next
+      request: four marks at most, those of a client's own blocks and tools counted, and none before a client's, which
+      may be one for longer.
     - From Claude 5.1 on, a thought is bound to all that stood before it. If that has changed, by new tools or a late
       result, each later request would fail: the API is told to leave such thoughts out.
     """

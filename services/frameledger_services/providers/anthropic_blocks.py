@@ -35,7 +35,7 @@ def tool_use(call: Mapping[str, Any]) -> Block:
 
 
 def tool_result(provider: str, place: int, message: Mapping[str, Any]) -> Block:
-    """The block of a tool message; images and documents may stand in it."""
+    """The block of a tool message; it may contain images and documents."""
     block = {"type": "tool_result", "tool_use_id": tool_id(message["tool_call_id"])}
     tool_content = message.get("content")
     result = tool_content if isinstance(tool_content, str) else of_content(provider, place, message)

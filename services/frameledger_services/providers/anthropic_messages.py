@@ -27,7 +27,7 @@ class _Placed:
     role: str
     block: Block
     stable: bool = True
-    """Whether the same block will stand in the next request."""
+    """Whether the next request will have the same block."""
 
 
 class AnthropicMessages:

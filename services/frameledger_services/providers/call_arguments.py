@@ -1,7 +1,7 @@
 """Arguments of calls in a history, as providers accept them: a JSON object.
 
-A model may write arguments that are no JSON, or no object. It is told so by the call's result, and the conversation
-keeps what it wrote. Anthropic's API has no form for it, and servers such as vLLM and llama.cpp read the arguments of a
+A model may write arguments that are no JSON, or no object. The call's result tells it so, and the conversation keeps
+what it wrote. Anthropic's API has no form for it, and servers such as vLLM and llama.cpp read the arguments of a
 history again: one that they reject would fail each later request of the conversation.
 """
 

@@ -63,7 +63,7 @@ class _Call:
 class CallPieces:
     """The calls of one answer, by their place. Pieces of several calls may come interleaved.
 
-    Servers that give every call the place 0 are told from those that repeat an id or a name in each piece: see
+    Servers that give every call the place 0 are distinguished from those that repeat an id or a name in each piece: see
     `_begins`.
     """
 

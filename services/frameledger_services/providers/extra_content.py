@@ -26,7 +26,7 @@ EXTRA = "extra_content"
 
 
 def kept_under(provider: str) -> str:
-    """Returns the name under which such a thought stands in a context."""
+    """Returns the name that such a thought has in a context."""
     return f"{provider}/{EXTRA}"
 
 

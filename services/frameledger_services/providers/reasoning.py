@@ -1,13 +1,12 @@
-"""What a compatible server streams of its model's reasoning, and wants back in later requests.
+"""Reasoning that a compatible server streams, and expects back in later requests.
 
-DeepSeek and Kimi refuse a request for an answer of their thinking mode that comes without its reasoning, as soon as
-functions are called: each later request of the conversation fails. So reasoning is stored as it is streamed, as a
-thought in front of its answer. It stands under a name of its own (see `extra_content`), and its signature names the
-field that it came in.
+Once functions are called, DeepSeek and Kimi refuse a request that has an answer of their thinking mode without its
+reasoning: each later request of the conversation would fail. So reasoning is stored as it is streamed, as a thought in
+front of its answer. It has a name of its own (see `extra_content`), and its signature names the field that it came in.
 
-OpenRouter sends it in parts too (`reasoning_details`), some of which are signed or sealed by the model behind it, and
-those of Gemini refuse each request after a call without them. The parts of an answer are stored as one thought more,
-behind its others, which they stand for.
+OpenRouter also sends it in parts (`reasoning_details`), some of them signed or sealed by the model. Gemini behind
+OpenRouter refuses each request after a call without them. The parts of an answer are stored as one more thought, after
+its other thoughts, which it replaces in requests.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _STREAMED = ("text", "summary")
 
 
 def kept_under(provider: str) -> str:
-    """Returns the name under which such a thought stands in a context."""
+    """Returns the name that such a thought has in a context."""
     return f"{provider}/reasoning"
 
 
@@ -68,8 +67,8 @@ class Details:
                     self._parts[at][name] = value
 
     def thought(self, provider: str, calls: Sequence[FunctionCallFromLLM]) -> Iterator[AnyFrame]:
-        """The frames that keep the parts; none if there are none that are JSON. They name calls, whose ids may be
-        others by the time that they are sent back: `calls` are those of the answer."""
+        """Yields the frames that keep the parts; none if no part is JSON. Parts name calls, whose ids may differ by the
+        time that the parts are sent back: `calls` are those of the answer."""
         details = [
             part | {name: "".join(texts) for name, texts in pieces.items()}
             for part, pieces in zip(self._parts, self._pieces, strict=True)
@@ -82,7 +81,8 @@ class Details:
             yield LLMThoughtEndFrame(signature={"field": DETAILS, "details": details, "calls": named})
 
     def _continued(self, piece: JsonObject) -> int | None:
-        """Returns the place of the part that a piece goes on with; None if it begins one. What is sealed is whole."""
+        """Returns the place of the part that a piece continues; None if it begins one. A sealed part is always
+        whole."""
         if not any(name in piece for name in (*_STREAMED, "signature")):
             return None
         of = piece.get("type"), piece.get("index")

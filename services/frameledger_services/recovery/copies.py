@@ -34,7 +34,7 @@ of those that were published, if one is too large for the topic."""
 
 @dataclass(frozen=True, slots=True)
 class TooLarge:
-    """A stored frame of which the topic takes no copy: where it lay, and the bytes of the smallest copy before
+    """A stored frame whose copy the topic does not accept: where it lay, and the bytes of the smallest copy before
     compression. Without its payload: there may be many."""
 
     partition: int

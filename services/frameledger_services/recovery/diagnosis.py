@@ -72,7 +72,7 @@ async def last_common_offset(
     in the order of their offsets.
 
     `read_until` is the time of the last record that was stored, if the topic is the same: then times distinguish a
-    record from a later one like it, and decide about records of which no frame is stored. None if the topic was created
+    record from a later one like it, and decide about records without a stored frame. None if the topic was created
     again: its timestamps are those of copies. `first_offset` returns that of the log by now: of a frame before it the
     record has expired, also since the comparison began.
     """

@@ -159,7 +159,7 @@ class _Progress:
 
 
 def _due(receipts: Sequence[RecoveryReceipt]) -> dict[int, RecoveryReceipt]:
-    """Returns the newest receipt of each partition of which something is still to be republished."""
+    """Returns the newest receipt of each partition that still has something to republish."""
     newest: dict[int, RecoveryReceipt] = {}
     for receipt in sorted(receipts, key=lambda receipt: receipt.generation):
         if receipt.happened == "another_log":

@@ -212,7 +212,7 @@ class _Part:
 
     async def _erase(self, erasing: ParkedFrame) -> None:
         """Honour an erasure that an older release parked, since it did not know the frame: what comes before it need
-        not be folded any more, and the open work is told to stop."""
+        not be folded any more, and open work is stopped."""
         frame, head = decode(erasing.payload), self._head
         assert isinstance(frame, LLMContextEraseFrame)
         before = replaced(head.state, version=Version(erasing.version - 1))

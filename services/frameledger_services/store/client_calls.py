@@ -1,6 +1,6 @@
 """Calls of functions that a client brought and answers itself (RA5.client), and others that wait.
 
-Such a call starts with the frame by which it is dispatched: no other call does, so it is told by that.
+Such a call starts with the frame that dispatches it, and is recognized by that: no other call does.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _TABLES = {
     "tool_calls": "requested_version",
     "outcome_changes": "version",
 }
-"""Tables of which a conversation without a head has no rows, each with the column of its versions."""
+"""Tables in which a conversation without a head has no rows, each with the column of its versions."""
 
 MOST = 100
 """Rows without a head that are listed of each table."""

@@ -1,7 +1,7 @@
 """Lists of conversations, a page at a time, the newest first.
 
-What costs much to find out of a conversation is asked of `SEARCHED` of them for a page. Without that limit a page of
-which few match would look through all there are, and a few such pages would take every connection of a gateway.
+What costs much to find out of a conversation is asked of `SEARCHED` of them for a page. Without that limit a page with
+few matches would look through all conversations, and a few such pages would occupy every connection of a gateway.
 """
 
 from __future__ import annotations

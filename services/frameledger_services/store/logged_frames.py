@@ -40,7 +40,7 @@ class FrameOnLog:
 
 @dataclass(frozen=True, slots=True)
 class Unstored:
-    """A record of which no frame is stored at its place, and what else the tables have of it."""
+    """A record without a stored frame at its place, and what else the tables have of it."""
 
     is_stored: bool
     """Its frame is stored, from another record: this one repeats it."""

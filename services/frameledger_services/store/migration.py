@@ -50,10 +50,10 @@ class Migrated:
 def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrated:
     """Bring the database at a libpq address to `schema.REVISION`, in one transaction; nothing to do is no error.
 
-    Blocks, also while another `migrate` works on the same database. A table that somebody else holds is waited for
-    `LOCK_SECONDS`, then everything is undone and tried again, `TRIES` times, and `say` is told who is in the way.
-    Raises `TooNewError`, and psycopg's errors: for a database that is not reached, `MissingPermissionError` for what
-    its user may not do, and `LockNotAvailable` after the last try.
+    Blocks, also while another `migrate` works on the same database. If another session holds a table, it waits for
+    `LOCK_SECONDS`, then undoes everything and tries again, `TRIES` times; `say` is called with the session that holds
+    it. Raises `TooNewError`, and psycopg's errors: for a database that is not reached, `MissingPermissionError` for
+    what its user may not do, and `LockNotAvailable` after the last try.
     """
     for tries_left in reversed(range(TRIES)):
         try:

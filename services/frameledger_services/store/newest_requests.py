@@ -2,7 +2,7 @@
 
 Two partial indexes hold the frames that may be one: `frames_asking` those of a few types, `frames_of_requests` those
 that name one of the gateway's APIs. PostgreSQL uses an index only for a query that repeats its condition, which is why
-the types stand in the text of the statements.
+the types are in the text of the statements.
 """
 
 from __future__ import annotations

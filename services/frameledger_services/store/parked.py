@@ -20,7 +20,7 @@ from frameledger_services.store.projections import PROJECTION
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A conversation of which `waiting` frames, from version `since` on, are stored and not folded."""
+    """A conversation with `waiting` frames, from version `since` on, that are stored and not folded."""
 
     context_id: str
     since: int

@@ -20,7 +20,7 @@ Columns = Mapping[str, str]
 """Columns in their order, each with PostgreSQL's name of its type."""
 
 COUNTED = {"progress_count"}
-"""Columns of which a change says by how much."""
+"""Columns that a change increases by an amount."""
 
 
 def from_item(columns: Columns, *, single: bool = False) -> str:
@@ -143,4 +143,4 @@ _WRITTEN: dict[str, Callable[[Any], str]] = {
     "json": lambda text: text if isinstance(text, str) else text.decode(),
     "bytea": lambda value: f"\\x{value.hex()}",
 }
-"""Types of which JSON has no values that the database would read."""
+"""Types for which JSON has no values that the database would read."""

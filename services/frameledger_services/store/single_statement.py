@@ -52,7 +52,7 @@ async def store(
         try:
             return await _store(cursor, topic, batch, ended, writes, on_disk)
         except errors.DivisionByZero:
-            # Several partitions, of which some are lost, or a head that is not there as it was loaded.
+            # Some of several partitions are lost, or a head is not there as it was loaded.
             held = await checkpoints.still_owned(cursor.connection, topic, batch)
             if len(held) < len(batch):
                 return held

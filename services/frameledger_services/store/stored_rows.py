@@ -29,7 +29,7 @@ have."""
 
 
 class StoredFrameRow(NamedTuple):
-    """A row of `frames`, without its place on the log. What stands behind `frame_id` follows from the payload, and from
+    """A row of `frames`, without its place on the log. The fields after `frame_id` follow from the payload, and from
     the frames before it."""
 
     version: int

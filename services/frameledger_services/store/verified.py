@@ -26,7 +26,7 @@ class VerifiedUpTo:
 
 
 async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, VerifiedUpTo]:
-    """Returns what was verified of these conversations, of those of which anything was."""
+    """Returns what was verified of these conversations; those without any verification are left out."""
     async with connection.cursor(row_factory=class_row(VerifiedUpTo)) as cursor:
         await cursor.execute(
             """

@@ -1,4 +1,4 @@
-"""The types of metrics and labels, of which `metrics` lists all."""
+"""The types of metrics and labels; `metrics` lists all metrics."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Imported:
     frames: int = 0
     there_already: int = 0
     ended: int = 0
-    """Conversations of which something was open: an `EndFrame` was added."""
+    """Conversations in which something was open: an `EndFrame` was added."""
 
 
 Report = Callable[[int], None]

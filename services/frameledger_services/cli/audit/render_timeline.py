@@ -16,7 +16,7 @@ _NOT_WORDS = {
     *("FunctionCallInProgressFrame", "FunctionCallResultFrame"),
     *("LLMFullResponseStartFrame", "LLMFullResponseEndFrame"),
 }
-"""Frames of which the text is JSON or names."""
+"""Frames whose text is JSON or names."""
 
 _TYPE = 22
 _LEAST = 24

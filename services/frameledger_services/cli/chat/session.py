@@ -72,7 +72,7 @@ class ChatSession:
     log is not printed, because the frame reports it as unheard."""
 
     announced: set[str] = field(default_factory=set)
-    """Calls of which only the announcement was received. A call that a client answers has no further frame."""
+    """Calls that are only announced so far. A call that a client answers has no further frame."""
 
     lines: deque[str] = field(default_factory=deque)
     """Lines typed during an answer."""

@@ -108,7 +108,7 @@ class Conversation:
 
     def _row(self, version: int, who: str, line: Text, style: str) -> None:
         if who not in ("user", "assistant", "thought"):
-            # Much of it is JSON, of which the beginning suffices.
+            # Much of it is JSON, whose beginning suffices.
             line.truncate(max(20, self._console.width - INDENT), overflow="ellipsis")
         self._print(Text.assemble((f"{version:>7}  ", "dim"), (f"{who:<11}", style)), line)
 

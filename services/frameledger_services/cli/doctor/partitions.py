@@ -21,7 +21,7 @@ from frameledger_services.store import partition_progress, projections
 from frameledger_services.store.partition_progress import PartitionProgress
 
 SAMPLE = 200
-"""Number of newest records of which the partitioning is checked."""
+"""Number of newest records whose partitioning is checked."""
 
 PATIENCE = 3.0
 """Seconds within which a projector that lags must advance."""
@@ -30,7 +30,7 @@ PATIENCE = 3.0
 async def unchanged(
     settings: Settings, connection: Connection, frames: TopicDescription
 ) -> AsyncIterator[Finding]:
-    """Yields a finding for each partition of which the log differs from the stored frames."""
+    """Yields a finding for each partition whose log differs from the stored frames."""
     try:
         async with open_probe(settings, frames.name) as log:
             for stored in await projections.stored_positions(connection, frames.name):

@@ -13,7 +13,7 @@ from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.client import PublishedFrame
 
 FEW = 20
-"""Maximum number of frames of which every outcome is printed."""
+"""Maximum number of frames whose outcomes are all printed."""
 
 
 def print_json(published: Sequence[PublishedFrame], waited: bool) -> None:
@@ -56,6 +56,6 @@ def print_sum(
             f"{number:,} {outcome or 'without a known outcome'}" for outcome, number in outcomes.most_common()
         )
         line += f" Outcomes: {became}. "
-        # A conversation that was erased, or of which every frame was rejected.
+        # A conversation that was erased, or whose frames were all rejected.
         line += f"The conversation is at version {version}." if version else "The conversation has no frames."
     typer.echo(line)

@@ -17,7 +17,7 @@ _WHERE = re.compile(r"(?:(\d{1,10}):)?(\d{1,10}):(\d{1,19})", re.ASCII)
 
 
 def topic(settings: Settings) -> str:
-    """Returns the topic of which the dead letters are shown."""
+    """Returns the topic whose dead letters are shown."""
     return TopicNames(settings.topic_prefix).frames
 
 

@@ -155,7 +155,7 @@ class _Append:
 def _refusal(
     error: GatewayAnswerError, frames: Sequence[AnyFrame], acknowledged: set[str]
 ) -> NotPublishedError:
-    """Returns the error for frames that a gateway refuses, or of which its answer says nothing."""
+    """Returns the error for frames that a gateway refuses, or that its answer does not mention."""
     unknown = _unknown(frames, acknowledged)
     if is_about_frames(error):
         return FramesRefusedError(f"The gateway refuses it. {error}", unknown)

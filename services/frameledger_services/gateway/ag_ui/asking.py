@@ -140,8 +140,8 @@ class Question:
         return {of_message(one): one.tool_call_id for one in tool_messages}
 
     async def _asked_before(self, stored: Mapping[str, FrameOutcome]) -> AskedRun | None:
-        """Returns the run of this request, of which this is `stored`, if it was asked for before. Publishes what that
-        request did not come to."""
+        """Returns the run of this request if it was requested before; `stored` are its stored frames. Publishes what
+        that earlier request did not get to."""
         asks = {what: one for what, one in stored.items() if what in ASKS}
         answered = [
             one.version for what, one in stored.items() if what not in asks and one.reason != PLACE_REPLACED

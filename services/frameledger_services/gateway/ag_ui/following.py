@@ -28,7 +28,7 @@ from frameledger_services.store.shown_messages import (
 )
 
 WORDS = frozenset(("LLMTextFrame", "TextFrame", "VisionTextFrame", "LLMThoughtTextFrame"))
-"""Types of frames with which no call begins and no message is written, and of which there are most."""
+"""The most frequent types of frames; none of them begins a call or writes a message."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -94,7 +94,7 @@ class RequestFrames:
         return messages, {"id": self.frame_id(what), "metadata": self._metadata(message_ids=ids)}
 
     def with_context(self, thread: Thread, plan: Plan) -> tuple[list[dict[str, Any]], list[str | None]]:
-        """Returns what is new, and the ids of its messages. What the application wants the model to know stands before
+        """Returns what is new, and the ids of its messages. What the application wants the model to know is put before
         the last of them, unless the conversation has it."""
         entries = self.run_request.context or ()
         text = "\n".join(["The application says:", *(f"- {one.description}: {one.value}" for one in entries)])

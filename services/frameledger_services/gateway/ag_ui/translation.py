@@ -134,7 +134,7 @@ class Translation:
         if reason == "place_replaced" and isinstance(
             frame, FunctionCallResultFrame | FunctionCallCancelFrame
         ):
-            # It is settled all the same.
+            # It is settled nevertheless.
             self._calls.names.settle(frame.tool_call_id)
         return []
 

@@ -23,8 +23,9 @@ HEARTBEAT = b": heartbeat\n\n"
 
 
 def begin(first: Chunk | None) -> bytes:
-    """Returns how a stream with this first chunk begins. A chunk without an event says by itself up to where its client
-    has everything: one that asked for what comes from now on would begin at another now after a reconnect."""
+    """Returns how a stream with this first chunk begins. For a chunk without an event, an `id` gives the version up to
+    which the client has everything: otherwise a client that requested only new frames would start at a later moment
+    after a reconnect."""
     if first is None or first.data:
         return RETRY + b"\n" + (b"" if first is None else first.data)
     return RETRY + b"id: %d\n\n" % first.version

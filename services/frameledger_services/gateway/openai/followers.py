@@ -26,7 +26,7 @@ class Followers:
         self._here: Counter[AnswerKey] = Counter()
 
     def add(self, key: AnswerKey, *, is_shared: bool) -> None:
-        """Note a request that follows an answer. With `is_shared` other gateways are told."""
+        """Note a request that follows an answer. With `is_shared` other gateways are informed."""
         self._here[key] += 1
         if is_shared:
             self._marks.add("openai", *key)

@@ -45,7 +45,7 @@ async def check(dependencies: Dependencies, model: str | None) -> None:
 
 
 async def every(dependencies: Dependencies) -> list[Model]:
-    """Returns the models, the one that stands for all first."""
+    """Returns the models, first the one that stands for all."""
     models: dict[str, Model] = {}
     for worker in await served(dependencies):
         created = int(worker.started_at.timestamp())

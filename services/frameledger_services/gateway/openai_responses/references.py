@@ -24,7 +24,7 @@ from frameledger_services.gateway.problems import ProblemError
 Item = Mapping[str, Any]
 
 MOST_RESPONSES = 500
-"""The maximum number of responses of which one request may name items."""
+"""The maximum number of responses whose items one request may name."""
 
 
 async def stored_items(dependencies: Dependencies, request: Request, value: Any) -> dict[str, Item]:

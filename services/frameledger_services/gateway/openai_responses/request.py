@@ -126,7 +126,7 @@ class ResponseRequest(CompletionRequest):
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A body that was read: its parameters, each of which this API has, and the hash of its bytes."""
+    """A body that was read: its parameters, all known to this API, and the hash of its bytes."""
 
     parameters: Mapping[str, Any]
     sha256: str
