@@ -143,7 +143,7 @@ def read(record: Record) -> LoggedFrame:
 
 def derived_id(place: LogPosition) -> FrameId:
     """The id of a frame that came without one: a uuid5 of `topic:partition:offset` of the record that its
-    publisher wrote, with the generation behind the topic if it is not the first: an offset that comes again is
+    publisher wrote, with the generation after the topic if it is not the first: an offset that comes again is
     another place. A copy has the id of its original."""
     where = f"{place.partition}:{place.offset}"
     topic = place.topic if place.generation == FIRST_GENERATION else f"{place.topic}:{place.generation}"

@@ -60,7 +60,7 @@ class FrequentEvent:
         self._begin = _line({"event": event, **fields})[:-1] + b","
 
     def log(self, **fields: Any) -> None:
-        """Log the event with these fields behind the constant ones, at level `info`."""
+        """Log the event with these fields after the constant ones, at level `info`."""
         logger = self._logger
         if not logger.isEnabledFor(logging.INFO):
             return

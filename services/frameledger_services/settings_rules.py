@@ -42,7 +42,7 @@ def contradictions(settings: Settings) -> list[str]:
 
 def _not_an_address(address: str) -> list[str]:
     """Returns what is wrong with a libpq address, at most one sentence. libpq itself would say it with a part of the
-    password: it takes the one behind an `@` for a host, and the one before a `/` for a port."""
+    password: it takes the one after an `@` for a host, and the one before a `/` for a port."""
     is_url = "://" in address
     try:
         ports = str(conninfo_to_dict(address).get("port") or "").split(",")

@@ -53,7 +53,7 @@ def _gateway_address(text: str) -> str:
 
 
 def _api_key(secret: SecretStr) -> SecretStr:
-    # `echo` puts a line break behind the key of a Kubernetes secret.
+    # `echo` puts a line break after the key of a Kubernetes secret.
     key = secret.get_secret_value().strip()
     if not key or not key.isascii() or not key.isprintable():
         raise ValueError("it is not a key: one has letters, digits and signs of ASCII only; copy it again")

@@ -165,7 +165,7 @@ class Running:
 class Call:
     """An open call. (`requested_version`, `ordinal`) is its identity: an id may come again after it settled.
 
-    Stages: *announced* (set aside until the End of its run), *queued* (committed, behind another sequential call),
+    Stages: *announced* (set aside until the End of its run), *queued* (committed, after another sequential call),
     *dispatched* (a worker may start it), *running* (`running` is set).
 
     `by_client`: a client answers it, and no worker starts it (RA5.client). Until it runs its `arguments` are kept.

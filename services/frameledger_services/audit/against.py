@@ -175,7 +175,7 @@ def _judged(recorded: _Recorded, now: _Now | None) -> ComparedHead | None:
     name, version = head.context_id, head.version
     if now is None:
         return ComparedHead("missing", name, version, "it is gone, and no receipt says why")
-    # Receipts are only ever added, and behind those that were there.
+    # Receipts are only ever added, and after those that were there.
     if len(now.receipts) > len(recorded.receipts):
         return _erased(head, now.receipts[len(recorded.receipts)])
     if now.living is None:

@@ -13,7 +13,7 @@ from frameledger_services.store.stored_rows import StoredFrameRow
 class ChainCheck:
     """Checks the frames of one conversation, in order.
 
-    A link that differs is reported once: the frames behind it are checked against the stored one.
+    A link that differs is reported once: the frames after it are checked against the stored one.
     """
 
     def __init__(self, head: Head, differences: Differences) -> None:

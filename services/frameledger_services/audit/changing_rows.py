@@ -67,7 +67,7 @@ class ChangingRows:
         last: int,
         still_open: set[Key],
     ) -> None:
-        """Compare the rows of a folded piece, from the version `first` to `last`, that are over behind it: of those
+        """Compare the rows of a folded piece, from the version `first` to `last`, that are over after it: of those
         that begin in it (`new`) and that it changes (`patches`), all but the ones that are `still_open`."""
         self._begin(new, await self._read(first, last))
         self._patch(patches)
@@ -75,7 +75,7 @@ class ChangingRows:
             self._compare_row(key, self._open.pop(key))
 
     async def finish(self, after: int) -> None:
-        """Compare what is left; the fold began behind the version `after`."""
+        """Compare what is left; the fold began after the version `after`."""
         for key, pair in self._open.items():
             self._compare_row(key, pair)
         for row in (await self._read(after + 1, FOR_EVER)).values():

@@ -46,7 +46,7 @@ class TableComparison:
         )
 
     async def compare(self, piece: FoldedPiece, head: Head) -> None:
-        """Compare a piece; `head` is the head behind it."""
+        """Compare a piece; `head` is the head after it."""
         if not piece.frames:
             return
         first, last = piece.frames[0].version, piece.frames[-1].version
@@ -74,7 +74,7 @@ class TableComparison:
 
     async def finish(self, head: Head, after: int = 0) -> None:
         """Compare what goes on at the end, and find rows of versions that the fold did not come to. `after` is the
-        version behind which it began."""
+        version after which it began."""
         for row in await self._rows.begun.upto(FOR_EVER):
             self._message_too_many(row)
         for valid_to, era, position, valid_from, *_ in await self._rows.ended.upto(FOR_EVER):
@@ -137,7 +137,7 @@ class TableComparison:
     ) -> None:
         version, _, era, position, _, valid_to, role, text, run_id, message, said_at = stored_row
         key = _message_key(era, position, version)
-        # What ends behind this piece is compared when the fold comes to its end.
+        # What ends after this piece is compared when the fold comes to its end.
         if valid_to != row.valid_to and (row.valid_to != FOR_EVER or valid_to <= last):
             self._differences.add(
                 min(valid_to, row.valid_to), "messages", "valid_to", valid_to, row.valid_to, key

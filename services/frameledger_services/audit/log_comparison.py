@@ -1,6 +1,6 @@
 """Compares stored frames with their records on the log, as far as it still has them, in both directions.
 
-A stored frame has to have its record, with the same key, bytes, id, source, cause, trace and time, and behind that of
+A stored frame has to have its record, with the same key, bytes, id, source, cause, trace and time, and after that of
 the frame before it. A record has to have its frame, unless it repeats one, was forwarded, is a dead letter, or belongs
 to what was erased. Of frames whose records have expired, or lay in an older generation of the topic, nothing can be
 said; they are no differences.
@@ -129,7 +129,7 @@ async def _parts(
             continue
         of_it = [one for one in receipts if one.partition == position.partition]
         ranges = [
-            # Also frames behind the end: they say that they come from records that there are not.
+            # Also frames after the end: they say that they come from records that there are not.
             OffsetRange(position.partition, number, first, below)
             for number, below in spans(of_it, generation)
             if first < below
@@ -248,6 +248,6 @@ class _Partition:
         self._result.of(context_id or "").add(before + 1, "log", ROW, None, f"a frame is on the log, {where}")
 
     async def _may_be_late(self, logged: LoggedFrame) -> bool:
-        """Whether the projector may have left a frame out, which lies behind the latest erasure of its conversation."""
+        """Whether the projector may have left a frame out, which lies after the latest erasure of its conversation."""
         begins = await erasures.beginnings(self._connection, [logged.context_id])
         return any(may_be_late(one, logged) for one in begins.values())

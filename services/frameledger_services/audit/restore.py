@@ -3,7 +3,7 @@
 The chain of the frames around a gap, or of the head, says what has to be in it: records of the conversation that lie
 there on the log are taken in their order, and nothing is written unless the chain closes. Dead letters are left out,
 and in a life after an erasure what the projector left out, by the same rule (`late_frames`). A frame is restored with
-the outcome `unknown`; the rebuild behind it gives it the one that it has, and `outcome_changes` keeps that. What was
+the outcome `unknown`; the rebuild after it gives it the one that it has, and `outcome_changes` keeps that. What was
 parked is parked again.
 
 If the process dies, a gap is closed or it is not; the next call closes what is left.
@@ -45,7 +45,7 @@ from frameledger_services.store.recovery import RecoveryReceipt
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """Missing frames of a life, and the stored frames at both ends: None for the beginning of the life, and behind its
+    """Missing frames of a life, and the stored frames at both ends: None for the beginning of the life, and after its
     newest frame."""
 
     life: Life
@@ -210,7 +210,7 @@ class _OnLog:
         self._below = dict(spans(receipts, newest))
 
     def first_behind(self, generation: int, offset: int) -> int:
-        """Returns the offset from which records may be of frames behind the one of this place."""
+        """Returns the offset from which records may be of frames after the one of this place."""
         below = self._below.get(generation)
         # A record from `below` on was lost; its copy lies there.
         return 0 if below is None else min(offset + 1, below)

@@ -61,7 +61,7 @@ async def publish_if_due(settings: Settings, producer: Producer, every: float) -
     """Publish a root if the newest one is older than `every` seconds.
 
     Several processes may do so: one holds an advisory lock from before it looks for the newest root until its own is
-    acknowledged, and whoever comes behind it finds that one. A process that dies in between leaves the root to the next
+    acknowledged, and whoever comes after it finds that one. A process that dies in between leaves the root to the next
     turn of any of them, or has published it.
     """
     async with heads.snapshot(settings, "frameledger timekeeper roots") as connection:

@@ -1,6 +1,6 @@
 """Checks that the context is valid for a provider after every frame, except for messages of clients.
 
-A call of a function has the message with its result behind it, from the version on that it begins at and for as long
+A call of a function has the message with its result after it, from the version on that it begins at and for as long
 as it stands; a result has its call before it; and a text says something. What clients append, or replace a history by,
 is taken as it is (rule RA5.valid).
 """

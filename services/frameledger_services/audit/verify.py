@@ -36,7 +36,7 @@ class Verified:
     """Its newest version in the snapshot."""
 
     begins: int = 0
-    """The version behind which its present life begins: that of its erasure, 0 if there was none."""
+    """The version after which its present life begins: that of its erasure, 0 if there was none."""
 
     after: int = 0
     """The version up to which it was verified before, and not read again; that at which it begins if it was not."""

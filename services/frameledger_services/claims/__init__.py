@@ -21,12 +21,12 @@ folded than the table says:
 | A had | a run | an unsafe call |
 |---|---|---|
 | claimed | B answers | B runs it |
-| sent its start, behind B's | A's replaces B's; B, told `lost`, begins the next | B's counts: A's gate stays closed |
+| sent its start, after B's | A's replaces B's; B, told `lost`, begins the next | B's counts: A's gate stays closed |
 | sent its start, before B's | B's replaces A's | A's counts: B's gate stays closed, B settles as ambiguous |
 | its start folded | B answers with the next attempt | B waits a lease, and settles as ambiguous |
 | begun its handler | | its start was folded, and is the first on the log: as the two rows above |
 | sent its end, before B's start | the run is closed when that is folded | the call is settled when that is folded |
-| sent its end, behind B's start | ignored: it names A's claim | counts if A's start does, and B did not settle it |
+| sent its end, after B's start | ignored: it names A's claim | counts if A's start does, and B did not settle it |
 
 A gate reads the start that has the id of its own token, so of all claims of a call it opens for one, on the old
 primary as on the new one: both fold one log.

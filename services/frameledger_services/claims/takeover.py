@@ -102,7 +102,7 @@ async def finish_over(connection: Connection, worker_id: str, limit: int = 1_000
 
 
 # What may be taken, by two indexes: of released claims, and of each worker's unfinished ones. Only workers that have
-# unfinished claims are examined, each found behind the one before it: the dead are kept for a year, and this is
+# unfinished claims are examined, each found after the one before it: the dead are kept for a year, and this is
 # executed every second.
 _FREE = f"""
     owners (worker_id) AS (

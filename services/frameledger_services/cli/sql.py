@@ -18,7 +18,7 @@ from frameledger_services.cli.terminal import backend, output
 from frameledger_services.settings_masking import SECRET_PARAMETERS
 
 SHORT_WITH_VALUE = "cdfFhLopPRTUv"
-"""Letters of psql's options that have a value; it is the next argument behind the letter, as in `-tAc`."""
+"""Letters of psql's options that have a value; it is the next argument after the letter, as in `-tAc`."""
 
 LONG_WITH_VALUE = {
     "--command",
@@ -76,7 +76,7 @@ def _arguments(from_user: Sequence[str]) -> list[str]:
 
 
 def _takes_next(option: str) -> bool:
-    """Returns whether the argument behind this one is its value."""
+    """Returns whether the argument after this one is its value."""
     if option.startswith("--"):
         return option in LONG_WITH_VALUE
     return option.startswith("-") and option[-1] in SHORT_WITH_VALUE

@@ -3,7 +3,7 @@
 A fork begins with one context frame: messages, tools, choice and settings as of the version, and `forked_from`, which
 names the moment. What was open then is not taken along: a turn or an answer that was under way has left no message
 yet, and calls that were running are settled as by an `EndFrame`, as cancelled. What a context frame has no room for
-(prompt caching, speech) and the request for a run are frames of their own behind it.
+(prompt caching, speech) and the request for a run are frames of their own after it.
 
 All ids are derived from the moment and the new conversation, so a fork that is published again, by anybody, is the
 same fork. It goes through these steps, and may die between any two of them:
@@ -12,7 +12,7 @@ same fork. It goes through these steps, and may die between any two of them:
    this is a repetition, which goes on. Otherwise the fork is refused, and nothing was published.
 2. The context frame is published, and waited for. Dead before: nothing happened. Dead after: the fork is there, and the
    repetition goes on from here.
-3. The frames behind it are published. Dead in between: the repetition publishes those that are missing.
+3. The frames after it are published. Dead in between: the repetition publishes those that are missing.
 
 The context frame expects version 0 (rule RA5.expected). Of several who begin a conversation of that id at the same time
 the first on the log wins, and a fork that comes later is ignored whole: it is refused before it asks for a run.

@@ -17,7 +17,7 @@ SAME_START = 2.0
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 START_FIELD = 19
-"""Index of the start time, in ticks since the machine was booted, behind the name in `/proc/PID/stat`."""
+"""Index of the start time, in ticks since the machine was booted, after the name in `/proc/PID/stat`."""
 
 
 class State(StrEnum):

@@ -60,7 +60,7 @@ class FetchedPartition:
 
     @property
     def offset(self) -> int:
-        """Where the partition is read next: behind what was read, and behind a transaction's marker."""
+        """Where the partition is read next: after what was read, and after a transaction's marker."""
         return self._followed.offset
 
     def read(self, at_most: int) -> list[Record] | None:

@@ -32,7 +32,7 @@ class LogProbe:
         return self._client._client.cluster
 
     async def offsets(self, partition: int) -> tuple[int, int]:
-        """Returns a partition's first offset, and its last stable offset: behind its last committed record. Raises
+        """Returns a partition's first offset, and its last stable offset: after its last committed record. Raises
         `LeaderNotAvailableError` at once if it has no leader, for which aiokafka would wait."""
         place = TopicPartition(self._topic, partition)
         async with asyncio.timeout(LOOK_SECONDS):
@@ -104,7 +104,7 @@ class LogProbe:
 @asynccontextmanager
 async def open_probe(settings: Settings, topic: str, *, uncommitted: bool = False) -> AsyncIterator[LogProbe]:
     """A probe of a topic, connected for as long as the block lasts. With `uncommitted` the last stable offsets that it
-    returns are the high watermarks: also behind records of open transactions, and what follows these."""
+    returns are the high watermarks: also after records of open transactions, and what follows these."""
     isolation = "read_uncommitted" if uncommitted else "read_committed"
     client = consumer(settings, name="frameledger-looking", isolation_level=isolation)
     try:

@@ -76,7 +76,7 @@ class Sender:
     async def send(
         self, topic: str, partition: int, record: Outgoing, answered: Callable[[], None]
     ) -> asyncio.Future[Any]:
-        """Queue a record behind those queued before. Returns a future of aiokafka's `RecordMetadata`.
+        """Queue a record after those queued before. Returns a future of aiokafka's `RecordMetadata`.
 
         `answered` is called once, when the future is done. If this raises, it is not called.
         """

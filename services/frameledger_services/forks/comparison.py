@@ -14,7 +14,7 @@ from frameledger_services.forks.canonical import canonical
 Kind = Literal["same", "gone", "new"]
 
 _WORDS = re.compile(r"\S+\s*")
-"""A word with the space behind it, so that words in a row that differ are one piece."""
+"""A word with the space after it, so that words in a row that differ are one piece."""
 
 EXACT_WORDS = 4_000
 """Of longer texts, frequent words are not looked at as places where the two meet: the time would be quadratic."""
@@ -69,7 +69,7 @@ def word_diff(before: str, after: str) -> tuple[TextPiece, ...]:
             continue
         _add(pieces, "gone", old[old_from:old_to])
         _add(pieces, "new", new[new_from:new_to])
-    # The last word of a text has no space behind it, and may not be the last one here.
+    # The last word of a text has no space after it, and may not be the last one here.
     apart = [
         TextPiece(one.kind, one.text if one.text[-1].isspace() else f"{one.text} ") for one in pieces[:-1]
     ]

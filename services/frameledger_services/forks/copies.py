@@ -91,7 +91,7 @@ class Copies:
         return frame.model_copy(update=changed)
 
     def starts(self, recorded: RecordedFrame) -> list[AnyFrame]:
-        """Returns what says, behind the copy of a frame, that calls of a client began with it; nothing if models are
+        """Returns what says, after the copy of a frame, that calls of a client began with it; nothing if models are
         asked anew."""
         if self.live:
             return []

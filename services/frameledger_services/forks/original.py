@@ -20,7 +20,7 @@ MOST_RUNS = 50
 """Runs of one answer that are looked at."""
 
 MOST_CALLS = 1_000
-"""Calls behind the moment whose results can be given again: a model that is asked again calls few."""
+"""Calls after the moment whose results can be given again: a model that is asked again calls few."""
 
 WITH_RESULT = frozenset({"done", "failed"})
 """How a call ended whose result is on record. Of an ambiguous one it is not known what it was."""

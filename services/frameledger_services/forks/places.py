@@ -42,7 +42,7 @@ class PlacedCopies:
         self._places = {(0, position): place for place, position in enumerate(positions, start=1)}
 
     def of(self, recorded: RecordedFrame, frame: AnyFrame) -> list[AnyFrame]:
-        """Returns the copy of a frame, and behind it the starts of the calls that began with it; nothing if no copy is
+        """Returns the copy of a frame, and after it the starts of the calls that began with it; nothing if no copy is
         made. Called once for each."""
         copied = self._copies.of(recorded, frame)
         if copied is None and recorded.keeps is not None:

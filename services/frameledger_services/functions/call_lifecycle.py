@@ -274,7 +274,7 @@ class CallLifecycle:
                 if isinstance(event, NotBegun):
                     return None
                 if state.is_late and isinstance(event, ResultReport) and not event.is_final:
-                    # These may come faster than they are published. What ended the handler may be behind them.
+                    # These may come faster than they are published. What ended the handler may be after them.
                     event.reply.set_exception(state.refusal())
                     return await self._handler.stop_late()
                 if await self._handler.handle(event):

@@ -48,7 +48,7 @@ class Documented:
 def read(docstring: str) -> Documented:
     """Returns what a docstring in Google, NumPy or reST style says; of any other, all its text is the description.
 
-    Text behind the parameters, and a section with a name of its own, such as `Note:`, belong to the description.
+    Text after the parameters, and a section with a name of its own, such as `Note:`, belong to the description.
     """
     docstring = _NO_FIELD.sub(rf"\1{_SHIELD}", docstring)
     # With a first line of its own: the parser takes the indent of all lines but the first away.
@@ -86,7 +86,7 @@ def _indented(text: str, docstring: str) -> str:
 
 
 def _sections_last(lines: Sequence[str], begins: Callable[[str, str], bool | None]) -> str:
-    """Returns a docstring with its sections behind all other text. `begins` is given a line and the next one, and
+    """Returns a docstring with its sections after all other text. `begins` is given a line and the next one, and
     returns whether a section begins there; None if neither that nor other text does."""
     text: list[str] = []
     sections: list[str] = []

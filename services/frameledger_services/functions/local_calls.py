@@ -2,7 +2,7 @@
 
 Their model is not run by an inference service. If the process dies, or its worker loses its lease, which stops their
 handlers, no other worker takes the calls over. The timekeeper settles soon after that those that had started and those
-that waited behind them in their batch; calls of a batch in which none had started, at their deadlines.
+that waited after them in their batch; calls of a batch in which none had started, at their deadlines.
 
 A program that is cancelled while it waits for its calls does not leave them to their deadlines: the batch runs in a
 task of the service, which then stops the handlers and settles the calls, as when the process ends.
@@ -105,7 +105,7 @@ class LocalCalls:
     ) -> None:
         """Returns when all have settled, or wait for a person. Raises TimeoutError if they are not folded in time, and
         `CallsRefusedError`, after the others have run, for calls that the conversation did not accept. When it is
-        cancelled, the calls are asked to stop, and settled behind it.
+        cancelled, the calls are asked to stop, and settled after it.
 
         `causation_id` is the cause of their announcement; that is the cause of their starts.
         """

@@ -1,7 +1,7 @@
 """NDJSON of any length: sent as the client takes it, and complete or visibly broken off.
 
 An NDJSON body has no mark at its end. If the answer cannot be completed the connection is cut, so that every client
-sees that something is missing; the body is ended as HTTP has it only behind the last line.
+sees that something is missing; the body is ended as HTTP has it only after the last line.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class _Publisher:
 async def _fence(publisher: _Publisher, react: bool) -> int:
     """From this frame on only this session keeps the history. Returns its version."""
     fence: Fields = {"type": "LLMMirrorFrame", "mirror": str(publisher.session), "react": react}
-    # Connects meanwhile for the reads behind the fence. Those raise its error, if it has one.
+    # Connects meanwhile for the reads after the fence. Those raise its error, if it has one.
     connecting = asyncio.ensure_future(publisher.client.newest_version(publisher.context_id))
     version = None
     try:

@@ -40,7 +40,7 @@ async def newest_frames(client: Client, context_id: str, fence: int, newest: int
 
 
 def shows_next_position(tail: Sequence[AnyFrame]) -> bool:
-    """Whether the position after the newest message is the next one. It is not if messages behind it were removed:
+    """Whether the position after the newest message is the next one. It is not if messages after it were removed:
     their positions are not given again. Without a mirror the fold removes messages, too."""
     for frame in reversed(tail):
         match frame:

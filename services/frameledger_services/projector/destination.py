@@ -123,7 +123,7 @@ class Destination:
         self._pages, self._waiting, self._waiting_bytes = pages, [], 0
 
     def _leave_to_stalled(self, rows: Sequence[OutboxRow]) -> None:
-        """Hand over these rows, and those in memory that are behind them. What is on later pages follows when they are
+        """Hand over these rows, and those in memory that are after them. What is on later pages follows when they are
         read."""
         if not rows:
             return

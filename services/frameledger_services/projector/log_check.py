@@ -12,7 +12,7 @@ from frameledger.record import Record
 from frameledger_services.store.projections import StoredPosition
 
 Symptom = Literal["fine", "shorter", "expired", "another_record"]
-"""What is wrong with a log: it ends before the next offset, begins behind it, or has another last record."""
+"""What is wrong with a log: it ends before the next offset, begins after it, or has another last record."""
 
 REMEDY = (
     "Nothing is skipped. `frameledger recover` shows what is missing, and with --apply continues; or bring the broker "
@@ -29,7 +29,7 @@ class LogChangedError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """A partition's log: its first offset, and the one behind its last record."""
+    """A partition's log: its first offset, and the one after its last record."""
 
     first: int
     end: int

@@ -42,7 +42,7 @@ class FetchedRecords(Protocol):
 
 @dataclass(slots=True)
 class RecordChunk:
-    """Some records, and the next offset of each partition after them, which may lie behind a transaction's marker."""
+    """Some records, and the next offset of each partition after them, which may lie after a transaction's marker."""
 
     records: list[FetchedRecord] = field(default_factory=list)
     next_offsets: dict[int, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """A conversation rebuilt: its rows replaced by a new fold of its frames, in one transaction, while everything serves.
 
 The transaction locks the head: a batch with a frame of this conversation waits, and with it the frames of others in
-this batch and behind it. So a long conversation is folded before it is locked, into temporary tables of the same
+this batch and after it. So a long conversation is folded before it is locked, into temporary tables of the same
 transaction, and compared and put in its place under the lock (`rebuild_fold`).
 
 At its end the transaction raises `contexts.rebuilt`: a projector that has the old head in memory is refused then, loads

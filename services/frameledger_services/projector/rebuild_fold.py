@@ -139,7 +139,7 @@ async def fold_aside(
     head = await stored_heads.beginning(connection, context_id)
     folding = RebuildFold(connection, head, staged=True)
     for _ in range(MOST_ROUNDS):
-        # Read after the beginning: behind an erasure that came in between, a version read before is of another life.
+        # Read after the beginning: after an erasure that came in between, a version read before is of another life.
         seen = await statements.look(connection, context_id)
         if seen is None:
             return None

@@ -46,7 +46,7 @@ def open_work_rows(
     last: OutboxRow | None = None,
 ) -> Iterator[OutboxRow]:
     """Yields the rows that request open work of a partition, or close it if `closing` is given. `effects` has the topic
-    of each effect. The work is in the order of its places, behind that of the row `last`, whose place it may share."""
+    of each effect. The work is in the order of its places, after that of the row `last`, whose place it may share."""
     for item in work:
         place, effect = LogPosition(topic, partition, item.offset, item.generation), item.effect
         ordinal = (

@@ -87,7 +87,7 @@ async def stage(connection: Connection, rows: Rows) -> None:
 
 async def write_parts(connection: Connection, parts: Sequence[Rows], changed: Iterable[Head]) -> None:
     """Write a batch in the caller's transaction, in which conversations may be erased: the rows before an erasure,
-    what it deletes, of these rows too, and the rows behind it.
+    what it deletes, of these rows too, and the rows after it.
 
     Raises `StaleHeadError` and psycopg's errors; the transaction has to be rolled back then.
     """

@@ -26,7 +26,7 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
 
     Thoughts are stored in the context with their signatures and sent back byte for byte. The signature of a redacted
     thought is its whole block. The steps of the provider's own tools (search, code execution) inside an answer are not
-    stored; the text of the answer is. Thoughts behind words or such steps of the same answer are on the log alone.
+    stored; the text of the answer is. Thoughts after words or such steps of the same answer are on the log alone.
     """
 
     provider = "anthropic"

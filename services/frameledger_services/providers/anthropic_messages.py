@@ -17,7 +17,7 @@ OPENING = "(The conversation begins.)"
 """The user message put before an assistant message that would be the first."""
 
 GOING_ON = "(Go on.)"
-"""The user message put behind an assistant message that would be the last: the API would take that as a prefill."""
+"""The user message put after an assistant message that would be the last: the API would take that as a prefill."""
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -71,7 +71,7 @@ class AnthropicMessages:
 
     def mark_stable_end(self, cache_control: Mapping[str, Any]) -> bool:
         """Mark the last block up to which the next request will be the same, if there is one that takes a mark and none
-        of the client's is there or behind it. Returns whether it did."""
+        of the client's is there or after it. Returns whether it did."""
         first = next((at for at, one in enumerate(self._placed) if not one.stable), len(self._placed))
         if any(_marks(one.block) for one in self._placed[first:]):
             return False

@@ -9,7 +9,7 @@ is changed here lives for one request. The rules:
   before they started. An answer's text and its calls are one message.
 - Calls of different answers stay apart, even with nothing between them: the later may have needed the earlier's result.
 - Where it is not known which answer a call is of, as in a history that a client wrote, it stays as it is written. Only
-  behind a signed thought calls with nothing but their results between them are taken for one answer's, for each answer
+  after a signed thought calls with nothing but their results between them are taken for one answer's, for each answer
   of a model that thinks begins with a thought. One that is appended later joins them, too.
 """
 

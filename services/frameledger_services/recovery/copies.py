@@ -116,7 +116,7 @@ def _too_large(stored: LostFrame, smallest: Outgoing) -> TooLarge:
 
 def copy(topic: str, stored: LostFrame) -> Outgoing | None:
     """Returns the record that restores a stored frame: the same bytes, the headers that are known, one that names its
-    former place, and one that says when it was logged: behind an erasure that came meanwhile it begins no life. None
+    former place, and one that says when it was logged: after an erasure that came meanwhile it begins no life. None
     for bytes that cannot be read any more.
 
     It decodes to the stored id, bytes, source, trace and cause.
@@ -157,7 +157,7 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
 def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
     """The same copy with fewer and fewer headers, for a topic that takes no more. Read again each has the id, the bytes
     and the source that are stored; the first two say when the frame was logged, the first and the third have trace and
-    cause. The time outlasts these: without it a copy behind an erasure that came meanwhile begins another life.
+    cause. The time outlasts these: without it a copy after an erasure that came meanwhile begins another life.
 
     If the frame has an id of its own, the third is no larger than the record that was lost, before compression and
     unless that had a source that was no UTF-8 or a cause that was no uuid. Nothing for bytes that cannot be read any

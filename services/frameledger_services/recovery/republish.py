@@ -2,11 +2,11 @@
 
 Each copy has the stored id, so it is counted as a duplicate and changes nothing; the log again has what the tables were
 folded from. Dead letters are not republished: `rejected_frames` keeps them. Where the copies meet an erasure, or one is
-an erasure, `since_loss` says what is left out, and what is published again behind it.
+an erasure, `since_loss` says what is left out, and what is published again after it.
 
 A copy may be larger than its original, which may have had the largest size that the topic accepts. Then it gets fewer
 headers. If the topic accepts none of its forms, the others are republished without it, and its partition is not noted
-as done: once the topic accepts more, the next recovery republishes it, behind later frames.
+as done: once the topic accepts more, the next recovery republishes it, after later frames.
 
 If the process dies in between, also before it noted that it had finished, the next recovery republishes all of it: some
 copies are on Kafka twice then, under one id.

@@ -47,7 +47,7 @@ async def said_before(
     erasures: Sequence[RepublishedErasure],
     generation: Callable[[int], int],
 ) -> list[Outgoing]:
-    """Returns what is to be published again behind these erasures of a partition: the frames between `first` and the
+    """Returns what is to be published again after these erasures of a partition: the frames between `first` and the
     copy of the erasure, which clients published after the original. `generation` is that of an offset.
 
     They are in memory together: those of conversations that were erased just before the log lost it, and continued

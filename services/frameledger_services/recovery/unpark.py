@@ -48,7 +48,7 @@ BYTES_AT_ONCE = 8 * 1024 * 1024
 """Limits of one transaction: a projector waits for it a second, not an hour."""
 
 MISSING = "its row is missing; `frameledger rebuild --from kafka --apply` restores it if Kafka still has it"
-"""Why a frame that is not there cannot be folded, nor those behind it."""
+"""Why a frame that is not there cannot be folded, nor those after it."""
 
 
 class NotParkedError(NotFoundError):
@@ -59,7 +59,7 @@ class NotParkedError(NotFoundError):
 
 
 class ContradictoryHeadError(RefusedError):
-    """The stored head of a conversation says that frames were folded behind the one from which it is parked.
+    """The stored head of a conversation says that frames were folded after the one from which it is parked.
 
     Remedy: `frameledger rebuild --context ... --apply` computes the head again; all frames are stored.
     """

@@ -143,7 +143,7 @@ _ENDS = f"({_ASKS}) OR later.type IN ('InterruptionFrame', 'ErrorFrame', 'EndFra
 
 
 def _first(which: str, version: str) -> str:
-    """Returns the SQL query of the version of the first such frame behind that version to find nothing going on of what
+    """Returns the SQL query of the version of the first such frame after that version to find nothing going on of what
     was requested from there on.
 
     What asks while something goes on adds to what the model reads next, and that is still the same answer: the next one

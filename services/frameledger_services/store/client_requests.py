@@ -91,7 +91,7 @@ async def last_question(connection: Connection, context_id: str) -> Question | N
 
 
 async def last_asked_run(connection: Connection, context_id: str) -> AskedRun | None:
-    """Returns the latest request of a conversation; None if the conversation does not exist. Reads the frames behind
+    """Returns the latest request of a conversation; None if the conversation does not exist. Reads the frames after
     the latest message or speech."""
     cursor = await connection.execute(
         LAST_ASKED,

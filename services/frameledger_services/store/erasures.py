@@ -27,7 +27,7 @@ NEWEST_FIRST = """
 """
 """The receipts of one conversation in the order of its lives, by what follows ORDER BY: by their versions, which go on
 from each. Their clocks may say otherwise, since `erased_at` is when the transaction began. Only receipts from before
-lives went on have no `places`: behind each the id began again at 1, so there the clock has to say it."""
+lives went on have no `places`: after each the id began again at 1, so there the clock has to say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ async def erase(connection: Connection, erasures: Collection[Erasure]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NotHonoured:
-    """An erasing frame that a release stored which did not know it. `is_last`: no frame came behind it."""
+    """An erasing frame that a release stored which did not know it. `is_last`: no frame came after it."""
 
     version: int
     partition: int

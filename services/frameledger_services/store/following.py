@@ -61,7 +61,7 @@ class StreamReading:
 async def read(
     connection: Connection, cursors: Sequence[StreamCursor], *, most_frames: int, most_bytes: int
 ) -> list[StreamReading]:
-    """Returns the frames behind each cursor: at most `most_frames` for each, and fewer once their wanted payloads reach
+    """Returns the frames after each cursor: at most `most_frames` for each, and fewer once their wanted payloads reach
     `most_bytes`."""
     parameters = {
         "context_ids": [cursor.context_id for cursor in cursors],

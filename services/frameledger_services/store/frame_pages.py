@@ -57,7 +57,7 @@ class FramePages(Generic[F]):
         limit: int | None = None,
         limit_bytes: int | None = None,
     ) -> list[F]:
-        """Returns the frames behind a version, in order: `limit` at most, and ended by the one that brings their
+        """Returns the frames after a version, in order: `limit` at most, and ended by the one that brings their
         payloads beyond `limit_bytes`. Empty only if there are none."""
         limits = PAGE_FRAMES if limit is None else limit, PAGE_BYTES if limit_bytes is None else limit_bytes
         async with connection.cursor(binary=True) as cursor:
@@ -67,7 +67,7 @@ class FramePages(Generic[F]):
     async def pages(
         self, connection: Connection, context_id: str, *, after: int = 0, upto: int = FOR_EVER
     ) -> AsyncGenerator[list[F], None]:
-        """Yields all frames behind `after` and up to `upto`, in order."""
+        """Yields all frames after `after` and up to `upto`, in order."""
         while after < upto and (page := await self.page(connection, context_id, after=after, upto=upto)):
             yield page
             after = page[-1].version

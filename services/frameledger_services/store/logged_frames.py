@@ -49,7 +49,7 @@ class Unstored:
     """It is a dead letter."""
 
     is_erased_behind: bool
-    """An erasure of its conversation lies behind it on the log, or at its place, or came without a frame when it was
+    """An erasure of its conversation lies after it on the log, or at its place, or came without a frame when it was
     stored already."""
 
     is_erased: bool
@@ -113,7 +113,7 @@ async def unstored(
 
 async def version_before(connection: Connection, place: OffsetRange, context_id: str | None) -> int:
     """Returns the newest version of a conversation that lies before a place on the log; 0 for none. Reads the frames
-    behind that version."""
+    after that version."""
     cursor = await connection.execute(_VERSION_BEFORE, _of(place, context_id))
     [(version,)] = await cursor.fetchall()
     return int(version)

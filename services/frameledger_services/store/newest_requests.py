@@ -45,7 +45,7 @@ is none. One frame is read at most."""
 
 
 def newest_marked(condition: str, *, after: str = "0") -> str:
-    """Returns the SQL query of the version of the newest frame that was published for a request, behind a version, and
+    """Returns the SQL query of the version of the newest frame that was published for a request, after a version, and
     meets a condition on `marked`; NULL if there is none."""
     # As the index has it.
     return f"""(

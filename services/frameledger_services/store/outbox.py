@@ -92,7 +92,7 @@ class OutboxPage:
     """The partitions of `to_topic` that its rows go to, if they are counted."""
 
     def takes(self, topic: str, position: Position, size: int) -> bool:
-        """Whether a row may be added: it lies behind the last one in the same generation, and the page has room."""
+        """Whether a row may be added: it lies after the last one in the same generation, and the page has room."""
         return (
             self.topic == topic
             and self.last[0] == position[0]

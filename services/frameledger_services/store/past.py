@@ -82,7 +82,7 @@ class PastCall:
 async def messages(
     connection: Connection, context_id: str, era: int | None, after: int | None = None
 ) -> list[PastMessage]:
-    """Returns every row of the messages of an era, or of all; with `after` those that began or ended behind it."""
+    """Returns every row of the messages of an era, or of all; with `after` those that began or ended after it."""
     async with connection.cursor(row_factory=class_row(PastMessage)) as cursor:
         await cursor.execute(
             f"""
@@ -108,7 +108,7 @@ async def eras(connection: Connection, context_id: str) -> list[PastEra]:
 
 
 async def settings(connection: Connection, context_id: str, after: int | None = None) -> list[PastSetting]:
-    """Returns every value that a setting had; with `after` those that it got behind that version."""
+    """Returns every value that a setting had; with `after` those that it got after that version."""
     async with connection.cursor(row_factory=class_row(PastSetting)) as cursor:
         await cursor.execute(
             "SELECT name, valid_from, value::text AS value FROM context_settings "

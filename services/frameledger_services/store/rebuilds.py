@@ -114,7 +114,7 @@ async def save(connection: Connection, progress: RebuildProgress, *, ended: bool
 
 
 async def count(connection: Connection, selection: Selection, after: str | None) -> int:
-    """Returns the number of conversations of a selection behind an id."""
+    """Returns the number of conversations of a selection after an id."""
     cursor = await connection.execute(_COUNT[selection], (after or "",))
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0])
@@ -123,7 +123,7 @@ async def count(connection: Connection, selection: Selection, after: str | None)
 async def candidates(
     connection: Connection, selection: Selection, after: str | None, limit: int
 ) -> list[Candidate]:
-    """Returns the next conversations of a selection behind an id, in the order of their ids."""
+    """Returns the next conversations of a selection after an id, in the order of their ids."""
     async with connection.cursor(row_factory=class_row(Candidate)) as cursor:
         await cursor.execute(_CANDIDATES[selection], (after or "", limit))
         return await cursor.fetchall()
@@ -140,7 +140,7 @@ async def named(connection: Connection, context_ids: Sequence[str]) -> list[Cand
 
 _HEADS = "SELECT context_id, version, fold_version, folded_by IS NOT NULL AS is_mixed FROM contexts"
 
-# An id has at least one byte, so every one is behind the empty text.
+# An id has at least one byte, so every one comes after the empty text.
 _COUNT = {
     "all": "SELECT count(*) FROM contexts WHERE context_id > %s",
     "unknown": "SELECT count(DISTINCT context_id) FROM frames WHERE outcome = 'unknown' AND context_id > %s",

@@ -106,7 +106,7 @@ async def opened(connection: Connection, context_id: str, version: int) -> Opene
     return None if row is None else Opened(*row)
 
 
-# A position is given once, and those that one frame gives lie side by side: behind the last one of the frames before.
+# A position is given once, and those that one frame gives lie side by side: after the last one of the frames before.
 # A payload may have any JSON in its fields, and text that PostgreSQL has no characters for: `json_text` reads it.
 _FRAMES = """
     SELECT frames.version, frames.frame_id, frames.type, frames.outcome, frames.logged_at, frames.produced_at,

@@ -47,7 +47,7 @@ class WrittenMessage:
 async def written_after(
     connection: Connection, context_id: str, place: tuple[int, int], version: int
 ) -> list[WrittenMessage]:
-    """Returns the messages behind a place, an era and a position, that were written up to a version, in order; also
+    """Returns the messages after a place, an era and a position, that were written up to a version, in order; also
     those that are no longer there, or read otherwise by now."""
     cursor = await connection.execute(
         _WRITTEN, {"id": context_id, "era": place[0], "position": place[1], "version": version}

@@ -24,7 +24,7 @@ from frameledger_services.store.rows_by_version import Row, RowsByVersion, RowsI
 from frameledger_services.store.valid_to import FOR_EVER
 
 WHATEVER_VERSION = -(2**63)
-"""In the place of a version behind which rows are read: all of them, also of versions that their conversation does not
+"""In the place of a version after which rows are read: all of them, also of versions that their conversation does not
 have."""
 
 
@@ -106,7 +106,7 @@ _FRAMES = FramePages(StoredFrameRow._make, _FRAME_COLUMNS)
 
 
 class Behind(NamedTuple):
-    """The versions behind which a conversation is read."""
+    """The versions after which a conversation is read."""
 
     frames: int
     rows: int
@@ -115,7 +115,7 @@ class Behind(NamedTuple):
 async def short(
     connection: Connection, after: Mapping[str, Behind]
 ) -> AsyncGenerator[tuple[str, Short], None]:
-    """Yields conversations with all of their frames and rows behind the versions given for each. As many as fit into
+    """Yields conversations with all of their frames and rows after the versions given for each. As many as fit into
     `PAGE_BYTES` of payloads are read together, with one statement for each table. The caller knows from their heads
     that they are short.
 

@@ -92,7 +92,7 @@ async def may_store(connection: Connection) -> bool:
 
 
 async def left(connection: Connection, behind: str, limit: int, *, again: bool) -> list[tuple[str, int]]:
-    """Returns conversations behind this id, in order, each with the number of frames that were not verified before;
+    """Returns conversations after this id, in order, each with the number of frames that were not verified before;
     with `again` with that of all its frames."""
     cursor = await connection.execute(
         f"{_LEFT} WHERE contexts.context_id > %s ORDER BY contexts.context_id LIMIT %s",

@@ -32,7 +32,7 @@ class WireFormat(Protocol):
     ping: bytes
     garbage: bytes
     last: bytes
-    """The event behind which nothing follows."""
+    """The event after which nothing follows."""
 
     def begin(self) -> Iterator[bytes]:
         """Yields the events before the first piece."""

@@ -156,7 +156,7 @@ def _remedies(summary: _Summary) -> Iterator[str]:
             elif one.table == "log" and one.field == ROW:
                 is_lost = True
             elif not lacks_frames or (one.table, one.field) != ("frames", "payload"):
-                # Not that the one behind a missing frame cannot be folded.
+                # Not that the one after a missing frame cannot be folded.
                 is_changed = True
     if is_folded:
         yield (

@@ -59,7 +59,7 @@ class Screen:
         self._console.print(Text.assemble((PROMPT, "bold cyan"), escape.lines(line)))
 
     def entered(self) -> None:
-        """Note that the terminal echoed a typed line and its line break. Words of an answer may stand behind them."""
+        """Note that the terminal echoed a typed line and its line break. Words of an answer may stand after them."""
         self._within_line, self.prompted = self._within_answer, False
 
     def say(self, text: str, style: str = "dim") -> None:

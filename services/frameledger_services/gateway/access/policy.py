@@ -105,7 +105,7 @@ class Need:
 
 MOST_KEPT = 2 * 3 * MAX_KEY_BYTES
 """Up to this length the need of a path is cached: enough for the longest id of a conversation, with each byte
-percent-encoded, and as much behind it. Longer paths, which any client can send without a token, are not cached."""
+percent-encoded, and as much after it. Longer paths, which any client can send without a token, are not cached."""
 
 
 def needed(method: str, path: str) -> Need:
@@ -160,7 +160,7 @@ def is_misnamed(path: str) -> bool:
 
 
 def _named_in(path: str, folder: str) -> str:
-    """Returns the segment behind a folder, decoded as the routes decode it."""
+    """Returns the segment after a folder, decoded as the routes decode it."""
     return unquote_to_bytes(path.removeprefix(f"{folder}/").partition("/")[0]).decode(errors="replace")
 
 

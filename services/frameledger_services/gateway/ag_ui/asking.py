@@ -104,7 +104,7 @@ class Question:
     async def _say_behind(
         self, thread: Thread, plan: history.Plan, facts: Collection[str], what: str
     ) -> None:
-        """Publish, behind the answers, what else was said: that was before they were known. A history that replaces the
+        """Publish, after the answers, what else was said: that was before they were known. A history that replaces the
         one with the answers has them itself."""
         if plan.kind == "replace":
             plan = await self._plan(thread.messages, self.run_request.conversation, facts)

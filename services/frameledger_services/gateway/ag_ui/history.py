@@ -4,7 +4,7 @@ A client has every message under the id that `messages` gave it, and what it sen
 
 1. A message of a known id is that message; one of an unknown id is the next stored one if it says the same (a client
    that keeps transcripts of its own has ids of its own), and otherwise it is new.
-2. If all that is stored was sent, unchanged, and what is new comes behind it, the new is **appended**. Otherwise the
+2. If all that is stored was sent, unchanged, and what is new comes after it, the new is **appended**. Otherwise the
    history was edited and is **replaced**; the old one stays readable as the former era. What is stored stays as it is,
    with thoughts that no client has, up to the first difference.
 3. Texts are the same whatever their space, and results of calls however their JSON is written. The last words of the

@@ -52,7 +52,7 @@ class StreamedAnswers:
 
     def may_have_said(self, message: Written) -> bool:
         """Returns whether a message may be the text that is open. That of a response which names no run may be any
-        text of the assistant: the messages are stated again behind it."""
+        text of the assistant: the messages are stated again after it."""
         if message.role != "assistant" or message.makes_calls:
             return False
         return self._is_unnamed or (message.run_id is not None and message.run_id == self._answers)

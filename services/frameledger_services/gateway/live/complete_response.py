@@ -25,7 +25,7 @@ def has_sent(scope: Any, head: bytes, body: bytes) -> bool:
     The server adds its own.
 
     Returns False, and has sent nothing, if the response has to be sent by ASGI: to another server, on a connection that
-    closes behind it, and to a client that is slow or gone.
+    closes after it, and to a client that is slow or gone.
     """
     offered = scope.get("extensions", {}).get(COMPLETE)
     cycle: RequestResponseCycle | None = None if offered is None else offered["cycle"]()

@@ -40,7 +40,7 @@ class HeadWithBody:
             self._transport.write(data)
 
     def write_complete(self, data: bytes) -> None:
-        """Write a head with its body, behind which nothing comes."""
+        """Write a head with its body, after which nothing comes."""
         self._has_begun = True
         self._transport.write(data)
 

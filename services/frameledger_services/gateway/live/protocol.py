@@ -5,7 +5,7 @@ connection and buffer indefinitely. So a connection can be aborted, and is if it
 one that is complete: uvicorn waits for as long as the client keeps its side open.
 
 *Heads.* Nobody is known before the head of a request is there, so its size is limited, and so is its time: it has to be
-complete when an unused connection would be closed, however often a byte of it comes. Fields behind the body are passed
+complete when an unused connection would be closed, however often a byte of it comes. Fields after the body are passed
 over.
 
 *Pipelines.* A client may send requests without waiting for the answers. A few of them are kept: what follows is not
@@ -54,7 +54,7 @@ PIECE_BYTES = 2048
 """What is parsed at once, since the parser cannot be stopped: about a hundred requests without any field."""
 
 MOST_PASSED_OVER = 64 * 1024 * 1024
-"""Of the body of a request that was answered, if the connection closes behind the answer; for as long as a connection
+"""Of the body of a request that was answered, if the connection closes after the answer; for as long as a connection
 without a request stays open. Many clients read no answer before they have sent all."""
 
 UNREAD_SECONDS = 45.0
@@ -146,9 +146,9 @@ class AbortableProtocol(HttpToolsProtocol):
         self.scope["extensions"] = {EXTENSION: {"abort": self.transport.abort}}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called with a field of the head, and with one behind the body."""
+        """Called with a field of the head, and with one after the body."""
         if self._is_in_head:
-            # The parser leaves spaces behind a value, which are no part of it.
+            # The parser leaves spaces after a value, which are no part of it.
             super().on_header(name, value.rstrip(b" \t"))
 
     def on_headers_complete(self) -> None:
@@ -178,7 +178,7 @@ class AbortableProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def _end(self) -> None:
-        """Close the connection behind what is being answered."""
+        """Close the connection after what is being answered."""
         if self._running is not None and self._running.response_complete and self._running.more_body:
             # It is closed as an unused one is, or by its client.
             self._passed_over = 0

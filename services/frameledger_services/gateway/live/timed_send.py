@@ -15,7 +15,7 @@ async def send_piece(send: Send, data: bytes) -> None:
 
 
 async def send_end(send: Send) -> None:
-    """End the body. Raises TimeoutError for a client that takes nothing: the end waits too, for room behind the last
+    """End the body. Raises TimeoutError for a client that takes nothing: the end waits too, for room after the last
     piece."""
     await _send(send, b"", more_body=False)
 

@@ -18,7 +18,7 @@ from frameledger_services.gateway.openai.listening import Listening
 from frameledger_services.gateway.problems import KINDS, ProblemError
 
 HEARTBEAT = b": heartbeat\n"
-"""A comment. No empty line behind it: OpenAI's client for Python takes that for an event without data once an event
+"""A comment. No empty line after it: OpenAI's client for Python takes that for an event without data once an event
 had an `id`."""
 
 

@@ -134,6 +134,6 @@ def _behind(sent: str, count: int) -> str:
 
 
 def _first(places: Sequence[int], at: int) -> int:
-    """Returns the first of the places from `at` on; a place behind all others without one."""
+    """Returns the first of the places from `at` on; a place after all others without one."""
     number = bisect_left(places, at)
     return places[number] if number < len(places) else sys.maxsize

@@ -228,7 +228,7 @@ class _Comparison:
         for place, text in cuts.items():
             self.changed[place] = None if text is None else {**self.held[place].message, "content": text}
         self.at = max(words[-1].place + 1, behind)
-        # What functions and operators added behind an answer was there before what comes next.
+        # What functions and operators added after an answer was there before what comes next.
         visible = (place for place in range(self.at, len(self.held)) if is_seen(self.held[place].message))
         self.kept = next(visible, len(self.held))
         return True

@@ -81,7 +81,7 @@ class RequestFrames:
 
     def result(self, call: ClientCall, result: Any, *, is_question: bool, has_more: bool) -> AnyFrame:
         """Returns the result of a call. With `is_question` it is what asks for the answer; with `has_more` something
-        else behind it does."""
+        else after it does."""
         about = self._about(call, self.chat_request.sha256)
         marks = self._marks() if is_question else {**self._marks(), "id": about["id"]}
         return FunctionCallResultFrame(

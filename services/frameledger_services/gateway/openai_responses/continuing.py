@@ -1,6 +1,6 @@
 """What a request for a response continues: the conversation that it names, or the response before it.
 
-A response is continued from where it ended: the history as it was then, with what is new behind it, is compared with
+A response is continued from where it ended: the history as it was then, with what is new after it, is compared with
 the conversation as one that a client of chat completions sends. If nobody has asked anything since, what is new is
 appended. If somebody has, the history becomes a new era, and what was said since stays readable in the former one.
 """
