@@ -66,6 +66,32 @@ def test_a_call_without_arguments_and_without_an_id_is_not_given_those_of_the_ne
     ]
 
 
+@pytest.mark.regression("worker 161")
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        (['{"a": ', "1}", '{"a": 1}'], '{"a": 1}'),
+        (['{"a": 1}', ' {"a":1}\n', '{"a":1}'], '{"a": 1}'),
+        (["{}", '{"a"', ":1}"], '{"a":1}'),
+        (["{}", "{}"], "{}"),
+    ],
+)
+@pytest.mark.parametrize("stopped_early", [False, True])
+def test_arguments_that_a_server_sends_again_are_those_of_one_call(pieces, said, stopped_early):
+    first, *others = pieces
+    found = whole(
+        (0, "a", "f", first), *((0, None, None, piece) for piece in others), stopped_early=stopped_early
+    )
+    assert found == [("a", "f", said)]
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"a":1}{"a":2}', '{"a":1}{"a":', "1 1", '{"a":1} x', '{"a":1}[]', ' {"a":1}\n']
+)
+def test_other_arguments_stay_as_they_were_written(arguments):
+    assert whole((0, "a", "f", arguments)) == [("a", "f", arguments)]
+
+
 @pytest.mark.regression("worker 108")
 def test_arguments_in_many_pieces_that_each_name_the_function_are_read_few_times(monkeypatch):
     read = []

@@ -20,6 +20,8 @@ CUSTOM_INPUT = "input"
 
 _MANY_PIECES = 16
 
+_DECODER = json.JSONDecoder()
+
 _ID_BYTES = 255
 """More than this no frame's id can hold."""
 
@@ -42,6 +44,11 @@ class _Call:
         return encoded({CUSTOM_INPUT: text}).decode() if self.is_text else text
 
     @property
+    def said(self) -> str:
+        """The arguments as the model gave them: some servers send them more than once."""
+        return self.arguments if self.is_text else _once(self.arguments)
+
+    @property
     def is_empty(self) -> bool:
         """Whether no arguments came yet."""
         return not self.is_text and not any(piece.strip() for piece in self.pieces)
@@ -55,9 +62,7 @@ class _Call:
 
     def is_whole(self, *, empty_is_whole: bool) -> bool:
         """Returns whether the arguments are known to be complete. For free text this cannot be known."""
-        return not self.is_text and (
-            _is_json(self.arguments) or (empty_is_whole and not self.arguments.strip())
-        )
+        return not self.is_text and (_is_json(self.said) or (empty_is_whole and not self.arguments.strip()))
 
 
 class CallPieces:
@@ -127,9 +132,9 @@ class CallPieces:
         """The calls in the order of their places, each with its arguments as the JSON text that came.
 
         `stopped_early` says that the model was cut short: then arguments that are no JSON were cut off, and that is an
-        `IncompleteCallError`. Where the model ended by itself, bad arguments are its own, and go where the model can
-        read what was wrong with them. No arguments at all are an empty object; of a model that was cut short only with
-        `empty_is_whole`.
+        `IncompleteCallError`. Where the model ended by itself, bad arguments are its own, two different objects too,
+        and go where the model can read what was wrong with them. No arguments at all are an empty object; of a model
+        that was cut short only with `empty_is_whole`.
         """
         ordered = self._ordered()
         for call in ordered:
@@ -142,7 +147,7 @@ class CallPieces:
             FunctionCallFromLLM(
                 function_name=call.function_name,
                 tool_call_id=_storable(call.tool_call_id, number),
-                arguments=call.arguments if call.arguments.strip() else "{}",
+                arguments=call.said if call.arguments.strip() else "{}",
             )
             for number, call in enumerate(ordered)
         ]
@@ -167,6 +172,30 @@ def _begins(call: _Call, tool_call_id: str | None, function_name: str | None, ar
     is_another = function_name != call.function_name
     says_more = is_another or bool(arguments and arguments.strip())
     return (is_another and call.is_empty) or (says_more and call.is_complete())
+
+
+def _once(arguments: str) -> str:
+    """Returns arguments that came as several objects as the one that all of them are, apart from empty ones.
+
+    vLLM may send the whole of them again behind their last piece, and gateways to Claude send an empty object before
+    their first.
+    """
+    found: list[tuple[object, str]] = []
+    at = 0
+    try:
+        while at < len(arguments):
+            if arguments[at].isspace():
+                at += 1
+                continue
+            value, end = _DECODER.raw_decode(arguments, at)
+            found.append((value, arguments[at:end]))
+            at = end
+    except (ValueError, RecursionError):
+        return arguments
+    if len(found) < 2 or not all(isinstance(value, dict) for value, _ in found):
+        return arguments
+    (first, said), *others = [one for one in found if one[0]] or found
+    return said if all(value == first for value, _ in others) else arguments
 
 
 def _is_json(text: str) -> bool:
