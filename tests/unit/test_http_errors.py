@@ -50,6 +50,17 @@ def test_in_a_stream_the_words_say_it(kinds, kind):
     assert type(http_errors.in_the_stream("p", message="w", kinds=kinds)) is kind
 
 
+@pytest.mark.regression("worker 162")
+def test_a_call_of_its_model_that_groq_cannot_read_is_asked_for_again():
+    kinds = ("tool_use_failed", "invalid_request_error")
+    for error in (
+        http_errors.of_status("p", 400, message="w", kinds=kinds),
+        http_errors.in_the_stream("p", message="w", kinds=kinds),
+    ):
+        assert type(error) is errors.ProviderUnavailableError
+        assert "w" in error.message
+
+
 @pytest.mark.regression("worker 115")
 @pytest.mark.parametrize(
     ("code", "kind"),

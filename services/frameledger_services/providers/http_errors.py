@@ -40,6 +40,9 @@ _TRANSIENT = frozenset({408, 409, 425, 429})
 # OpenAI also sends 429 for these, and they are not temporary.
 _NO_QUOTA = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
 
+# Groq sends 400 with this if its model has written a call that cannot be read; the next attempt writes another.
+_NOT_READABLE = frozenset({"tool_use_failed"})
+
 # OpenAI's and Anthropic's error codes as a status, for errors that come without one.
 _STATUS_OF = {
     "invalid_api_key": 401,
@@ -146,7 +149,7 @@ def _error(
         # The provider's sentences quote keys, projects and organisations.
         return ProviderRefusedError(f"{context}: {refused}." + (f" See {settings}." if settings else ""))
     shown = f"{context}: {_shown(message, secret)}"
-    if status in _TRANSIENT or status >= 500:
+    if status in _TRANSIENT or status >= 500 or _NOT_READABLE.intersection(_texts(kinds)):
         return ProviderUnavailableError(shown, code=_CODES.get(status), retry_after=retry_after(headers))
     return RefusedContextError(shown)
 
