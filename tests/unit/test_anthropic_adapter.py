@@ -104,6 +104,30 @@ def test_a_thought_that_was_never_signed_is_left_out(signature):
     assert told(user("a"), thought("t", signature), bot("b"), user("c"))[1] == bot([text("b")])
 
 
+@pytest.mark.regression("worker 163")
+@pytest.mark.parametrize("signature", ["", None])
+def test_a_server_that_signs_no_thoughts_gets_them_back(signature):
+    history = [user("a"), thought("t", signature), call(), result("1")]
+
+    def answered(**options):
+        return AnthropicLLMService(**options).request(LLMContext(history)).body["messages"][1]["content"]
+
+    elsewhere = {"base_url": "https://api.xiaomimimo.com/anthropic"}
+    assert answered(**elsewhere)[0] == thinking("t") | {"signature": ""}
+    assert [block["type"] for block in answered(**elsewhere)] == ["thinking", "tool_use"]
+    for options in ({}, elsewhere | {"unsigned_thoughts": False}):
+        assert [block["type"] for block in answered(**options)] == ["tool_use"]
+
+
+def test_a_request_of_an_earlier_version_has_no_unsigned_thoughts():
+    service = AnthropicLLMService(base_url="https://api.xiaomimimo.com/anthropic")
+    parameters = service.get_llm_adapter().parameters()
+    assert parameters.pop("unsigned_thoughts")
+    service.write_with(service.get_llm_adapter().with_parameters(parameters))
+    made = service.request(LLMContext([user("a"), thought("t", None), bot("b"), user("c")])).body
+    assert made["messages"][1] == bot([text("b")])
+
+
 def test_a_sealed_thought_is_its_own_block_again():
     sealed = {"type": "redacted_thinking", "data": "x"}
     assert told(user("a"), thought("", sealed), bot("b"), user("c"))[1] == bot([sealed, text("b")])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import anthropic
+import httpx
 
 from frameledger_services.providers.anthropic_adapter import BINDING, AnthropicLLMAdapter
 from frameledger_services.providers.anthropic_answer import AnthropicAnswer
@@ -27,10 +28,12 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
     Thoughts are stored in the context with their signatures and sent back byte for byte. The signature of a redacted
     thought is its whole block. The steps of the provider's own tools (search, code execution) inside an answer are not
     stored; the text of the answer is. Thoughts after words or such steps of the same answer are on the log alone.
+
+    Compatible servers, such as MiMo's, may sign no thoughts and want them back nevertheless.
     """
 
     provider = "anthropic"
-    adapter_class = AnthropicLLMAdapter
+    adapter_class: ClassVar[type[AnthropicLLMAdapter]] = AnthropicLLMAdapter
     default_model = "claude-sonnet-4-6"
 
     sdk: ClassVar[Any] = anthropic
@@ -38,6 +41,15 @@ class AnthropicLLMService(SdkLLMService[AnthropicLLMAdapter]):
     api_url = "https://api.anthropic.com"
     path = "/v1/messages"
     answer_class = AnthropicAnswer
+
+    def __init__(self, *, unsigned_thoughts: bool | None = None, **options: Any) -> None:
+        """`unsigned_thoughts` says whether thoughts without a signature are returned to the server. None is the default
+        for the host: Anthropic alone refuses them. `options` are those of `SdkLLMService`."""
+        super().__init__(**options)
+        is_anthropic = httpx.URL(self._base_url).host == httpx.URL(self.api_url).host
+        self._adapter = type(self).adapter_class(
+            unsigned_thoughts=not is_anthropic if unsigned_thoughts is None else unsigned_thoughts
+        )
 
     def _headers(self, request: Request) -> Mapping[str, str]:
         betas = []

@@ -43,26 +43,36 @@ class AnthropicLLMAdapter(LLMAdapter):
       may be one for longer.
     - From Claude 5.1 on, a thought is bound to all that stood before it. If that has changed, by new tools or a late
       result, each later request would fail: the API is told to leave such thoughts out.
+    - Thoughts that were never signed are left out, except for servers that sign none: `unsigned_thoughts`.
     """
 
     provider = "anthropic"
     settings_mapped = frozenset({"temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k"})
 
-    def __init__(self, *, drops_unbound_thoughts: bool = True, adds_thinking_budget: bool = True) -> None:
-        """Both are false for requests of earlier versions, which did neither."""
+    def __init__(
+        self,
+        *,
+        drops_unbound_thoughts: bool = True,
+        adds_thinking_budget: bool = True,
+        unsigned_thoughts: bool = False,
+    ) -> None:
+        """All are false for requests of earlier versions, which did none of this."""
         self._drops_unbound_thoughts = drops_unbound_thoughts
         self._adds_thinking_budget = adds_thinking_budget
+        self._unsigned_thoughts = unsigned_thoughts
 
     def parameters(self) -> dict[str, Any]:
         return {
             "drops_unbound_thoughts": self._drops_unbound_thoughts,
             "adds_thinking_budget": self._adds_thinking_budget,
+            "unsigned_thoughts": self._unsigned_thoughts,
         }
 
     def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
         return type(self)(
             drops_unbound_thoughts=parameters.get("drops_unbound_thoughts", False),
             adds_thinking_budget=parameters.get("adds_thinking_budget", False),
+            unsigned_thoughts=parameters.get("unsigned_thoughts", False),
         )
 
     def call_id(self, tool_call_id: str) -> str:
@@ -85,7 +95,9 @@ class AnthropicLLMAdapter(LLMAdapter):
         return body
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
-        conversation = AnthropicMessages(self.provider, prompt.messages)
+        conversation = AnthropicMessages(
+            self.provider, prompt.messages, unsigned_thoughts=self._unsigned_thoughts
+        )
         system = [] if prompt.system is None else [prompt.system]
         blocks: list[Mapping[str, Any]] = [
             {"type": "text", "text": text} for text in [*system, *conversation.system]

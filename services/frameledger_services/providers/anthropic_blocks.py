@@ -49,8 +49,9 @@ def tool_id(tool_call_id: str) -> str:
     return "toolu_" + hashlib.sha256(tool_call_id.encode(errors="backslashreplace")).hexdigest()[:32]
 
 
-def thought(message: object) -> Block | None:
-    """A stored thought as the block it was, byte for byte; None for one that was never signed, which is refused.
+def thought(message: object, *, unsigned: bool = False) -> Block | None:
+    """A stored thought as the block it was, byte for byte; None for one that was never signed, which is refused, except
+    by servers that sign none (`unsigned`).
 
     What its signature holds as an object is the whole block, as of a thought that only the provider can read.
     """
@@ -59,6 +60,8 @@ def thought(message: object) -> Block | None:
             return dict(block)
         case {"text": str(text), "signature": str(signature)} if signature:
             return {"type": "thinking", "thinking": text, "signature": signature}
+        case {"text": str(text)} if text and unsigned:
+            return {"type": "thinking", "thinking": text, "signature": ""}
     return None
 
 

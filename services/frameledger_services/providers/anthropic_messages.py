@@ -42,12 +42,15 @@ class AnthropicMessages:
     - This provider's own messages (`{"role", "content"}`) and own blocks of thoughts are taken as they are.
     """
 
-    def __init__(self, provider: str, messages: Sequence[LLMContextMessage]) -> None:
+    def __init__(
+        self, provider: str, messages: Sequence[LLMContextMessage], *, unsigned_thoughts: bool = False
+    ) -> None:
         self.system: list[str] = []
         """The texts of the first instructions."""
         self.called: dict[str, None] = {}
         """The names of the functions that are called in it, in order."""
         self._provider = provider
+        self._unsigned_thoughts = unsigned_thoughts
         self._placed: list[_Placed] = []
         self._thoughts: list[Block] = []
         self._thought_at = -1
@@ -143,7 +146,7 @@ class AnthropicMessages:
     def _add_own(self, place: int, message: Any) -> None:
         match message:
             case {"type": "thought"}:
-                self._think(blocks_of.thought(message))
+                self._think(blocks_of.thought(message, unsigned=self._unsigned_thoughts))
             case {"type": "thinking" | "redacted_thinking"}:
                 self._think(dict(message))
             case {"role": "user" | "assistant" as role, "content": str(text)}:
