@@ -1,8 +1,8 @@
-"""The messages by which a model follows a tool call that runs in the background.
+"""The messages from which a model learns about a tool call that runs in the background.
 
-Such a call has one started message in the place of its tool message, any number of intermediate ones, and one
-final one; after that, nothing more comes for its id. This module alone knows their shape: import it whole and
-say `async_tool_messages.build_started_message(...)`.
+Such a call has one started message in the place of its tool message, any number of intermediate ones, and one final
+one; after that, nothing more comes for its id. Only this module knows their form: import it whole, and write
+`async_tool_messages.build_started_message(...)`.
 """
 
 import json

@@ -3,8 +3,8 @@
     python -m frameledger.conformance < scenarios.json > outcomes.json
 
 Input is a list of `{name, frames, initial, config}`, output `{name: outcome}` with an outcome of `{messages, tools,
-tool_choice, runs_after}`, or `{contexts: {label: outcome}}` where frames carry a `context` label. Each frame takes
-the road of a real record: bytes, decode, upcast, fold. `runs_after` holds the indexes of the frames that asked for an
+tool_choice, runs_after}`, or `{contexts: {label: outcome}}` where frames carry a `context` label. Each frame takes the
+way of a real record: bytes, decode, upcast, fold. `runs_after` has the indexes of the frames that requested an
 inference, also while one was open. A scenario that cannot be played has no outcome; the errors say which.
 """
 
@@ -23,8 +23,8 @@ from frameledger.ids import ContextId
 from frameledger.record import DecodeError, decode
 
 _ABOUT_THE_PLAY = ("at", "queued")
-"""Keys of a scenario's frame that speak to the player and are no part of the frame. `context` is one as text: as an
-object it is the context that an `LLMContextFrame` opens."""
+"""Keys of a scenario's frame that are for the player and no part of the frame. `context` is one of them if it is text;
+as an object it is the context that an `LLMContextFrame` opens."""
 
 
 def play(scenario: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,13 +67,14 @@ def _initial(scenario: Mapping[str, Any], label: str | None) -> Conversation:
 
 
 def _label(written: Mapping[str, Any]) -> str | None:
-    """The conversation that a frame is one of, where a scenario has several."""
+    """The conversation that a frame belongs to, if a scenario has several."""
     label = written.get("context")
     return label if isinstance(label, str) else None
 
 
 def _decoded(written: Mapping[str, Any]) -> AnyFrame | None:
-    """The frame that a record with these bytes would bring; None for what is none, or for silence (`Elapse`)."""
+    """The frame that a record with these bytes would carry; None for bytes that are no frame, and for silence
+    (`Elapse`)."""
     if written.get("type") == "Elapse":
         return None
     frame = {key: value for key, value in written.items() if key not in _ABOUT_THE_PLAY}

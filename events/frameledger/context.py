@@ -29,7 +29,7 @@ LLMContextMessage = LLMStandardMessage | LLMSpecificMessage
 
 
 class HasWire(Protocol):
-    """What writes itself down as a context does: an `LLMContext`, or the context in a frame."""
+    """An object that can be written as a context: an `LLMContext`, or the context in a frame."""
 
     def to_wire(self) -> dict[str, Any]: ...
 
@@ -42,7 +42,7 @@ class LLMContext:
     only. Two contexts with equal parts are equal. Null means empty for each part. A message
     `{"llm": ..., "message": ...}` is read as an `LLMSpecificMessage`.
 
-    A message that is no mapping, and a part that JSON has no form for, is a TypeError.
+    Raises TypeError for a message that is no mapping, and for a part that has no JSON form.
     """
 
     messages: tuple[LLMContextMessage, ...]
@@ -66,9 +66,9 @@ class LLMContext:
 
     @staticmethod
     def from_wire(wire: Mapping[str, Any] | HasWire, *, copy: bool = True) -> "LLMContext":
-        """The context that `to_wire` wrote, or writes: the context in a frame is taken too.
+        """The context that `to_wire` wrote. An object with `to_wire`, such as the context in a frame, is accepted too.
 
-        An absent or null part is empty; unknown keys are passed over.
+        An absent or null part is empty; unknown keys are ignored.
 
         With `copy=False` the parts are taken over as they are, which is cheap for a long history: the caller
         promises that they are JSON values and that nobody changes them from now on.
@@ -196,8 +196,8 @@ _M = TypeVar("_M", bound=LLMContextMessage)
 def trimmed(messages: Iterable[_M], max_messages: int = 100) -> tuple[_M, ...]:
     """The system messages and the newest of the others, at most `max_messages` in all, in the order they had.
 
-    Every system message is kept, wherever it stands. If there are more of them than `max_messages`, the
-    result is longer than that and holds nothing else; it is never longer for another reason.
+    Every system message is kept, wherever it is. If there are more of them than `max_messages`, the result is longer
+    than that and holds nothing else; it is never longer for another reason.
 
     An assistant message with `tool_calls` and the tool messages that answer it form a group, which stays or
     goes as one; a tool message answers the nearest earlier call with its id. Every other message, also a tool
@@ -205,8 +205,7 @@ def trimmed(messages: Iterable[_M], max_messages: int = 100) -> tuple[_M, ...]:
     the first one for which there is no room: it goes with all that is older. So if the newest group alone is
     too large, only the system messages are left.
 
-    Nothing is repeated, and the elements are those given, not copies. A negative `max_messages` is
-    a ValueError.
+    Nothing is repeated, and the elements are those given, not copies. Raises ValueError for a negative `max_messages`.
     """
     if max_messages < 0:
         raise ValueError(f"max_messages is negative: {max_messages}")
@@ -260,7 +259,7 @@ def _messages(messages: Iterable[object] | None, *, copy: bool = True) -> tuple[
 
 def _message(message: object, copy: bool) -> LLMContextMessage:
     if not copy and type(message) is dict and "llm" not in message:
-        # Most are so. The tests below take as long as it takes to parse a message.
+        # This is the usual case. The tests below take as long as parsing a message.
         return message
     if isinstance(message, LLMSpecificMessage):
         return LLMSpecificMessage(message.llm, json_copy(message.message)) if copy else message

@@ -1,4 +1,4 @@
-"""Decodes the value of a record to a frame. Every frame from outside passes through it."""
+"""Decodes the value of a record to a frame. Every frame from outside passes through this module."""
 
 import json
 from typing import Any
@@ -29,16 +29,14 @@ _ID_NAMES = frozenset(name for frame_type in FRAME_TYPES.values() for name in fr
 
 
 def decode(value: bytes) -> AnyFrame:
-    """The frame that these bytes are.
+    """The frame that these bytes encode.
 
-    A type, or a version of a type, that this release does not know is an `UnknownFrame`. Old names and
-    shapes are read as what they mean today, and an `id` that is a number as no id. Text holds no lone
-    surrogates but for `text` of frames that stream (`TextFrame` and those derived from it,
-    `LLMThoughtTextFrame`), whose other half may come with the next frame; anywhere else a half becomes the
-    six characters of its escape.
+    A type, or a version of a type, that this release does not know gives an `UnknownFrame`. Old names and forms are
+    read as their present equivalents, and an `id` that is a number as no id. No text has lone surrogates, except the
+    `text` of frames that stream (`TextFrame` and those derived from it, `LLMThoughtTextFrame`), whose other half may
+    come with the next frame; anywhere else a half becomes the six characters of its escape.
 
-    Raises `DecodeError`, and nothing else, for bytes that are no frame. Takes time in proportion to their
-    number.
+    Raises only `DecodeError`, for bytes that are no frame. The time that it takes is proportional to their number.
     """
     if len(value) > MAX_VALUE_BYTES:
         raise DecodeError("too_large", f"the value has {len(value)} bytes; {MAX_VALUE_BYTES} are allowed")
@@ -69,14 +67,14 @@ def decode(value: bytes) -> AnyFrame:
 
 
 def _has_error_for_result(frame: AnyFrame) -> bool:
-    """Whether it is a result in an old shape that the models take: one with `error` and a `result` of null."""
+    """Whether it is a result in an old form that the models accept: with `error` and a `result` of null."""
     extra = frame.__pydantic_extra__ or {}
     return isinstance(frame, FunctionCallResultFrame) and frame.result is None and "error" in extra
 
 
 def _decode_carefully(value: bytes) -> AnyFrame:
-    """For what the models refuse at first sight: old shapes, unknown types, lone surrogates, and no frames
-    at all."""
+    """The frame that bytes encode which the models refuse at first: an old form, an unknown type, lone surrogates.
+    Raises `DecodeError` if they are no frame."""
     if not value:
         raise DecodeError("empty", "the value has no bytes; a frame is a JSON object")
     as_sent = loads(value)

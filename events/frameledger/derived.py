@@ -43,7 +43,7 @@ def copy_id(kind: str, context_id: str, subject: str, copy: str) -> str:
 
 
 def _uuid5(namespace: bytes, name: str) -> str:
-    """`str(uuid.uuid5(namespace, name))`, at a third of its cost: a run is asked for many times."""
+    """`str(uuid.uuid5(namespace, name))`, at a third of its cost: a run's id is computed many times."""
     digest = sha1(namespace + name.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
     variant = "89ab"[int(digest[16], 16) & 3]
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"

@@ -1,6 +1,6 @@
 """The root of all errors of Frameledger, and beneath it what the caller must do. `services/errors.md` lists them all.
 
-What is not one of these is a wrong call (TypeError, ValueError, RuntimeError of something closed) or a bug.
+Any other exception is a wrong call (TypeError, ValueError, or RuntimeError for something that is closed) or a bug.
 """
 
 
@@ -16,28 +16,28 @@ class TransientError(FrameledgerError):
 
 
 class RefusedError(FrameledgerError):
-    """The input is not taken, and the same input would be refused again.
+    """The input is refused, and would be refused again.
 
-    Remedy: Mend the input, or set it aside.
+    Remedy: Correct the input, or set it aside.
     """
 
 
 class FencedError(FrameledgerError):
     """Another process owns the work or the partitions by now.
 
-    Remedy: Stop, and drop what is in memory of them.
+    Remedy: Stop, and discard what is in memory about them.
     """
 
 
 class NotFoundError(FrameledgerError, LookupError):
-    """What was asked for is not there.
+    """What was requested does not exist.
 
-    Remedy: Ask for something else, or make it first.
+    Remedy: Request something that exists, or create it first.
     """
 
 
 class ConfigurationError(FrameledgerError):
     """The settings, the database's tables, the topics or the machine do not fit this release or each other.
 
-    Remedy: Its operator changes them. Until then every further try fails the same way.
+    Remedy: The operator has to change them. Until then every retry fails in the same way.
     """

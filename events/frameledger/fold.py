@@ -28,7 +28,7 @@ class Conversation:
     rows: tuple[tuple[Position, Message], ...] = ()
     frame_ids: frozenset[str] = field(default=frozenset(), repr=False)
     erasure_ids: frozenset[str] = field(default=frozenset(), repr=False)
-    """Of the frames that erased it: the only ones of an earlier life that are still known."""
+    """The ids of the frames that erased it: the only ids of an earlier life that are still known."""
 
     @classmethod
     def new(cls, context_id: str) -> Conversation:
@@ -76,10 +76,11 @@ class Folding:
         self._erasure_ids = set(conversation.erasure_ids)
 
     def step(self, frame: AnyFrame, logged_at: datetime | None = None) -> Step | None:
-        """Fold one frame, which the log took at this time if that is known; None for one that changes nothing: a
-        repetition, which is a frame whose own id was folded before, or a frame of a life that was erased.
+        """Fold one frame, which was logged at this time if that is known, and return its step. None for a frame that
+        changes nothing: a repetition, which is a frame whose own id was folded before, or a frame of a life that was
+        erased.
 
-        A frame without an id is never a repetition. An erasure forgets the ids of the frames before it, but those of
+        A frame without an id is never a repetition. An erasure forgets the ids of the frames before it, except those of
         other erasures.
         """
         # Each field of a model takes 0.02 us to read, ten times as long as a local name.

@@ -44,10 +44,10 @@ GROUPS = {
 INTRODUCTION = """\
 A frame is one event of a conversation: a JSON object that names its `type`. Each entry below says what the
 frame means, who usually publishes it and what it does to the context; `rules.md` has the rules behind it.
-Fields that an entry does not list are stored and not read; of a name that stands twice in an object the
-last one counts. An integer has at most 64 bits. A frame with a value that its entry does not allow is
-rejected; one of an unknown type, or of a newer version, is stored and changes nothing. The JSON Schemas
-are in `schemas/`."""
+Fields that an entry does not list are stored and not read; if a name occurs twice in an object, the last
+one counts. An integer has at most 64 bits. A frame with a value that its entry does not allow is rejected;
+one of an unknown type, or of a newer version, is stored and changes nothing. The JSON Schemas are in
+`schemas/`."""
 
 SECTIONS = ("Says", "Published by", "Effect")
 

@@ -4,9 +4,9 @@
     node  = sha256(0x01 || left || right)
     empty = sha256("")
 
-The left half of a tree of n leaves has as many as the largest power of two below n. A path names for each sibling on
-which side it stands, instead of the RFC's index and tree size: neither of the two is part of the root, so a reader who
-has only the root could not check them.
+The left half of a tree of n leaves has as many as the largest power of two below n. A path says for each sibling on
+which side it is, instead of the RFC's index and tree size: these are not part of the root, so a reader who has only the
+root could not check them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EMPTY = sha256(b"").digest()
 
 @value
 class Sibling:
-    """A hash on the way from a leaf to the root, and on which side of that way it stands."""
+    """A hash on the way from a leaf to the root, and on which side of that way it is."""
 
     side: Literal["left", "right"]
     hash: bytes

@@ -27,7 +27,7 @@ class Messages:
         self._rows: dict[Position, Message] = dict(rows)
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Do what a step did. Changes must come in order, each once; those of other kinds touch no message."""
+        """Apply the changes of a step, in their order and each once; those of other kinds affect no message."""
         rows = self._rows
         for change in changes:
             # A change has no subclass, and most are none of these: `isinstance` would be asked three times for each.

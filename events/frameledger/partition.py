@@ -1,4 +1,4 @@
-"""In which partition a key belongs, as the clients of Kafka compute it.
+"""The partition of a key, as the clients of Kafka compute it.
 
 A context lives in the partition that Java's default partitioner gives its key. librdkafka, and with it most
 languages that are not Java, has another default; `librdkafka_default` is here to explain where such a

@@ -49,7 +49,7 @@ class Link(_Part):
 
 
 class Step(_Part):
-    """A step of the path from a leaf to its root: the hash beside the way, and on which side of it that stands."""
+    """A step of the path from a leaf to its root: the hash of the sibling, and on which side it is."""
 
     side: Literal["left", "right"]
     hash: Hash
@@ -101,7 +101,7 @@ class Proven:
     frame_count: int
 
     def statement(self) -> str:
-        """Returns what is proved, in a sentence. It holds as far as the root is one that lies elsewhere."""
+        """Returns what is proved, in a sentence. It is proved only if the root was kept elsewhere."""
         header = self.header
         name = repr(header.context_id)
         if header.erased:
@@ -122,8 +122,8 @@ class Proven:
 def verify(lines: Iterable[bytes | str], root: bytes | None = None) -> Proven:
     """Verify a proof, given as its lines, against a root of 32 bytes. Returns what it proves; raises `ProofError`.
 
-    Without `root` the file is only compared with itself. That finds damage, and proves nothing: somebody who makes
-    another history makes another root with it.
+    Without `root` the file is only compared with itself. That finds damage, but proves nothing: whoever forges a
+    history also computes its root.
     """
     left = iter(lines)
     header = _parsed(ProofHeader, next(left, b""), 1)

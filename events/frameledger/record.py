@@ -81,18 +81,17 @@ class LoggedFrame:
 
     frame: AnyFrame
     source: str | None
-    """Who published it, by its own account."""
+    """Who published it, according to itself."""
 
     causation_id: FrameId | None
-    """The frame of this context that caused it, by its publisher's account. There may be none of that id."""
+    """The frame of this context that caused it, according to its publisher. There may be no frame with that id."""
 
     traceparent: str | None
     """The trace and the span that it belongs to, as its publisher says (W3C). What follows from the frame passes it
     on."""
 
     place: LogPosition
-    """Where its publisher's record lies, which for a forwarded copy is another place than that of
-    `record`."""
+    """Where its publisher's record is; for a forwarded copy that is not the place of `record`."""
 
     record: Record
 
@@ -104,8 +103,7 @@ class LoggedFrame:
 
 @value
 class Outgoing:
-    """What a producer is given to publish. The topic, and the partition, which follows from the key, are
-    its own."""
+    """What a producer is given to publish. It knows the topic itself, and computes the partition from the key."""
 
     key: bytes
     value: bytes
@@ -115,8 +113,8 @@ class Outgoing:
 def read(record: Record) -> LoggedFrame:
     """The frame that this record carries. The same record always gives the same result.
 
-    Raises `DecodeError`, and nothing else: of a record that is wrong in several ways, for encryption first,
-    then for the key, then for the value.
+    Raises only `DecodeError`. If a record is wrong in several ways, encryption is reported first, then the key, then
+    the value.
     """
     headers = dict(record.headers)
     if ENCRYPTION in headers:
@@ -165,7 +163,7 @@ def outgoing(
     encoded: bytes | None = None,
 ) -> Outgoing:
     """The record with which this frame of this context is published. `encoded` are the bytes that `decode` read the
-    frame from, if these are to be published as they are.
+    frame from, if these are to be published unchanged.
 
     Raises ValueError, saying what is wrong, for a context id or a `causation_id` that is not 1 to 255 bytes of UTF-8
     without NUL, and for a frame that could not be read again: one that has no JSON form, or whose bytes `decode`
@@ -194,8 +192,8 @@ def _encoded(frame: AnyFrame) -> bytes:
 
 def forward(record: Record) -> Outgoing:
     """The copy of a record that lies in a foreign partition: the same bytes and headers, one that names where the
-    original lies, and one that says when it was logged, if that is known. A copy of a copy says it of the original; a
-    copy keeps the cause.
+    original lies, and one that says when it was logged, if that is known. A copy of a copy has those of the original;
+    every copy keeps the cause.
 
     Raises ValueError for a record without key or value, which belongs nowhere.
     """

@@ -1,6 +1,6 @@
 """The stored form of a state, from which folding continues in another process.
 
-A stored state carries the version of the fold that made it. A release whose fold is older refuses it, since it could
+A stored state carries the version of the fold that made it. A release with an older fold refuses it, because it could
 not keep what the newer one knows.
 """
 
@@ -19,7 +19,7 @@ from frameledger.ids import Position
 from frameledger.values import replace
 
 FOLD_VERSION = 12
-"""Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
+"""Raised when the release before cannot read a state of this release, or would fold it differently.
 
 2: ambiguous calls are remembered, and when a turn was stopped. 3: the claims under which the latest attempts of the
 open run and of running calls were started. 4: erasures, and the newest runs of the life after one; when messages, tools
@@ -81,7 +81,7 @@ def load(stored: bytes) -> State:
 
 
 def _from_before(state: State, fold: int) -> State:
-    """The state that an earlier fold made, with the safe side of what that did not know."""
+    """The state that an earlier fold made, with safe values for what that fold did not know."""
     if fold < 4:
         # When the context changed last: it may have been by any frame so far.
         state = replace(state, changed_version=state.version)

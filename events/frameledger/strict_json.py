@@ -1,9 +1,8 @@
-"""Strict JSON: no NaN, no number beyond a double, no nesting without end.
+"""Strict JSON: no NaN, no number beyond a double, no unlimited nesting.
 
-Lenient parsers take more than that, and a fast one that we want to use is lenient. So there are two ways
-here: a quick look at bytes that such a parser has accepted, which nearly all frames pass at a fraction of
-the cost of parsing, and a parser that is exact. Both take time in proportion to the length of what they are
-given, whatever it is.
+Lenient parsers accept more, and the fast one that we use is lenient. So there are two checks: a quick look at bytes
+that such a parser has accepted, which nearly all frames pass at a fraction of the cost of parsing, and an exact parser.
+The time that either takes is proportional to the length of its input.
 """
 
 import codecs
@@ -42,10 +41,9 @@ def is_surely_strict(value: bytes) -> bool:
 
 
 def loads(value: bytes) -> Any:
-    """The JSON value that these bytes are, as the standard library gives it: the last of duplicate keys
-    counts, and lone surrogate escapes become lone surrogates.
-
-    Raises `DecodeError`, and nothing else, for bytes that are not strict JSON in UTF-8.
+    """The JSON value that these bytes encode, as the standard library reads it: the last of duplicate keys counts, and
+    lone surrogate escapes become lone surrogates. Raises only `DecodeError`, for bytes that are not strict JSON in
+    UTF-8.
     """
     if value.startswith(codecs.BOM_UTF8):
         raise DecodeError(

@@ -12,7 +12,7 @@ _ESCAPE = re.compile(rb"(?:\\\\)++|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u([dD][8
 
 
 def has_half(text: str) -> bool:
-    """Whether this text holds a surrogate, so that UTF-8 has no form for it."""
+    """Whether this text contains a surrogate, for which UTF-8 has no form."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -26,9 +26,8 @@ def is_first_half(character: str) -> bool:
 
 
 def write_out_halves(value: bytes) -> bytes:
-    """The same JSON with each half that is alone turned into the six characters of its escape, in lower case.
-
-    Expects valid JSON. Two halves that meet in one string are a character and stay.
+    """The same JSON with each lone half replaced by the six characters of its escape, in lower case. Expects valid
+    JSON. Two adjacent halves in one string are a character and stay.
     """
     return _ESCAPE.sub(_written_out, value)
 

@@ -10,8 +10,8 @@ MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE = "The function `{function_name}` is not 
 """What the model reads as the result of a call that no service runs."""
 
 SERVED_BY = "served_by"
-"""The key beside `type` and `function` of a definition that says who answers the calls; without it services do. No
-provider is sent it."""
+"""The key beside `type` and `function` of a definition that says who answers the calls; without it services do. It is
+not sent to providers."""
 
 CLIENT = "client"
 """Its only value: whoever brought the definition."""
@@ -85,7 +85,7 @@ Tools = ToolsSchema | Iterable[FunctionSchema | Mapping[str, Any]]
 def tools_to_wire(tools: Tools | None) -> tuple[dict[str, Any], ...]:
     """The definitions as the log has them, in the order given; none for null. Shares nothing with `tools`.
 
-    Mappings are taken to be in wire form already. Anything else, a plain function too, is a TypeError.
+    Mappings count as wire form already. Raises TypeError for anything else, plain functions included.
     """
     if tools is None:
         return ()
@@ -117,15 +117,15 @@ def tool_name(tool: object) -> str | None:
     """The name of a tool in any provider's form; the first, where one definition declares several functions.
 
     A provider's built-in tool without a name goes by its type, `{"type": "web_search"}`, or by its only key,
-    `{"google_search": {}}`. Null for what is no tool. Never raises.
+    `{"google_search": {}}`. None for a value that is no tool. Never raises.
     """
     return next(iter(_names(tool)), None)
 
 
 def tool_names(tools: object) -> tuple[str, ...]:
-    """The names of all tools, each once, in order; of a definition with several functions, all of them.
+    """The names of all tools, each once, in order; a definition with several functions has several.
 
-    Takes what `tools_to_wire` takes, before or after. What has no name is passed over. Never raises.
+    Accepts what `tools_to_wire` accepts or returns. Tools without a name are left out. Never raises.
     """
     if isinstance(tools, ToolsSchema):
         tools = tools.to_wire()
@@ -163,8 +163,7 @@ def _text(mapping: object, key: str) -> str | None:
 
 
 def of_client(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """The definition of a function that no service serves: the client that brings it answers the calls of it
-    (RA5.client)."""
+    """The definition of a function that no service serves: the client that brings it answers its calls (RA5.client)."""
     return {**json_copy(tool), SERVED_BY: CLIENT}
 
 

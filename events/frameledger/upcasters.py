@@ -1,4 +1,4 @@
-"""Old names and old shapes of frames, read as what they mean today and never written.
+"""Old names and old forms of frames, which are read as their present equivalents and never written.
 
 Each step is a pure function of a parsed JSON object. A step returns its argument when it has nothing to do,
 and a new object otherwise: no step changes what it was given.
@@ -12,11 +12,9 @@ Step = Callable[[JsonObject], JsonObject]
 
 
 def upcast(frame: JsonObject) -> JsonObject:
-    """The frame as this release writes it.
-
-    Takes any JSON object and never fails: what is no frame today stays none, and the decoder says why.
-    Applied twice it changes nothing more. A frame of a newer version than 1 keeps its shape, which is not
-    known here.
+    """The frame as this release writes it. Accepts any JSON object and never fails: an object that is no frame stays
+    one, and the decoder says why. A second application changes nothing. A frame of a version above 1 keeps its form,
+    which is not known here.
     """
     steps = _ANY_VERSION if _has_newer_version(frame) else _ANY_VERSION + _FIRST_VERSION
     for step in steps:
@@ -66,8 +64,8 @@ def start_interruption_frame(frame: JsonObject) -> JsonObject:
 
 
 def result_with_call_id(frame: JsonObject) -> JsonObject:
-    """The `call_id` of a `FunctionCallResultFrame` reads as its `tool_call_id`, unless it has one: null is none, as it
-    is written by what writes every field."""
+    """The `call_id` of a `FunctionCallResultFrame` reads as its `tool_call_id`, unless it has one: null is none,
+    because some programs write every field."""
     if _is_result(frame) and "call_id" in frame and frame.get("tool_call_id") is None:
         return {**_without(frame, "call_id"), "tool_call_id": frame["call_id"]}
     return frame
@@ -100,4 +98,4 @@ _FIRST_VERSION: tuple[Step, ...] = (
 )
 
 STEPS = _ANY_VERSION + _FIRST_VERSION
-"""All steps, in the order in which they are taken. Their docstrings appear in the frame reference."""
+"""All steps, in the order in which they are applied. Their docstrings appear in the frame reference."""

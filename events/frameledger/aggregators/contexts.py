@@ -14,14 +14,14 @@ from frameledger.frames import ContextSnapshot, Frame, KnownFrame, LLMContextFra
 class LLMContextAggregator(Half):
     """One side of a conversation that begins with `context`, which is not changed; without a `role`, both sides.
 
-    Gives the new context as `LLMContextFrame`, with `run_llm` true where a run is asked for. The user's side follows
-    the rules of words and turns, the assistant's those of responses, thoughts and calls; both take interruptions and
-    what clients say about the context. Frames of the other side pass by.
+    Returns the new context as `LLMContextFrame`, with `run_llm` true if a run is requested. The user's side follows the
+    rules of words and turns, the assistant's those of responses, thoughts and calls; both take interruptions and what
+    clients say about the context. Frames of the other side are ignored.
 
-    A user's half and an assistant's half that are made on the same object hold one conversation, as they would if
-    they changed that object; a frame that both are handed counts once if it has an id. A further half of a role begins
-    another. Where two of them wait for their other half, to make one is a ValueError, and so is a role other than
-    "user" and "assistant".
+    A user's half and an assistant's half that are made on the same object hold one conversation, as they would if they
+    changed that object; a frame that both are handed counts once if it has an id. A further half of a role begins
+    another. Raises ValueError if two conversations wait for their other half, and for a role other than "user" and
+    "assistant".
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LLMUserContextAggregator(LLMContextAggregator):
 class LLMContextAggregatorPair:
     """Both sides of one conversation, over one state: a turn of the user and a call see each other.
 
-    Hand each frame to the half it comes by, or all of them to the pair. A frame that both halves get counts once if
+    Give each frame to the half that it concerns, or all frames to the pair. A frame that both halves get counts once if
     it has an id, and twice if it concerns both and has none.
     """
 
@@ -93,7 +93,7 @@ class LLMContextAggregatorPair:
         return self._user.messages
 
     def process_frame(self, frame: object, direction: object = None) -> tuple[Frame, ...]:
-        """What the frame gives rise to, at the half that it concerns. `direction` is passed over."""
+        """Returns what results from the frame, at the half that it concerns. `direction` is ignored."""
         known = known_frame(frame)
         half = self._user if known is not None and side_of(known) == "user" else self._assistant
         return half.process_frame(frame)

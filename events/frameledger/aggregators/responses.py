@@ -25,16 +25,16 @@ from frameledger.frames import (
 
 
 class LLMResponseAggregator(Half):
-    """Gives the conversation as `LLMMessagesUpdateFrame`, with `run_llm` true where a run is asked for.
+    """Returns the conversation as `LLMMessagesUpdateFrame`, with `run_llm` true if a run is requested.
 
     `start_frame`, `end_frame`, `accumulator_frame` and `interim_accumulator_frame` are classes; subclasses count, and
     of several that fit, the nearest. They are read as the standard frames of the role: speaking frames and
     transcriptions, or a response and its text. An accumulator has a `text`. With `handle_interruptions` false an
-    interruption passes by. With `expect_stripped_words` false all words bring their own spaces.
+    interruption is ignored. With `expect_stripped_words` false all words contain their own spaces.
 
     `messages` are the first messages; they are copied. A user's half and an assistant's half that are made on the same
-    list hold one conversation; a further half of a role begins another, and where two of them wait for their other
-    half, to make one is a ValueError. So is a role other than "user" and "assistant".
+    list share one conversation; a further half of a role begins another. Raises ValueError if two conversations wait
+    for their other half, and for a role other than "user" and "assistant".
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class LLMResponseAggregator(Half):
 
 
 class LLMAssistantResponseAggregator(LLMResponseAggregator):
-    """Collects the text of responses. `LLMTextFrame` is a `TextFrame` and brings its own spaces."""
+    """Collects the text of responses. `LLMTextFrame` is a `TextFrame` that contains its own spaces."""
 
     def __init__(
         self, messages: Iterable[Mapping[str, Any]] = (), *, expect_stripped_words: bool = True
@@ -107,7 +107,7 @@ class LLMAssistantResponseAggregator(LLMResponseAggregator):
 
 
 class LLMUserResponseAggregator(LLMResponseAggregator):
-    """Collects the turns of the user. An interruption would leave their words alone, so it passes by."""
+    """Collects the turns of the user. An interruption would not change their words, so it is ignored."""
 
     def __init__(
         self, messages: Iterable[Mapping[str, Any]] = (), *, expect_stripped_words: bool = True
@@ -124,7 +124,7 @@ class LLMUserResponseAggregator(LLMResponseAggregator):
 
 
 class LLMFullResponseAggregator(LLMAssistantResponseAggregator):
-    """Joins the text of a response into one `TextFrame`, and gives nothing for an empty response."""
+    """Joins the text of a response into one `TextFrame`; an empty response has none."""
 
     def __init__(self) -> None:
         super().__init__()

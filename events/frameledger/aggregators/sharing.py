@@ -42,8 +42,8 @@ def held_by(role: str | None, context: HasWire, made_on: object) -> Held:
     """Returns the conversation of a new half: one on the same object that lacks this role, or else a new one.
 
     What is compared is identity: two equal contexts are two conversations. Without a role the conversation has both
-    sides, and is always new. Where two conversations wait, nothing says which one is meant, and to guess would show
-    one person's words to another: a ValueError. So is a role other than "user" and "assistant".
+    sides, and is always new. Raises ValueError if two conversations wait, because nothing says which one is meant, and
+    a wrong guess would show one person's words to another; also for a role other than "user" and "assistant".
     """
     if role is None:
         return Held(context)

@@ -55,14 +55,14 @@ class Half(ABC):
         """Returns the frame that results from this one, if it completed text or requested a run; else nothing.
 
         Frames that do not concern this half are ignored. A frame whose id came before changes nothing. There is one
-        direction: the argument is taken for the sake of programs that give it, and passed over.
+        direction: the argument is accepted for programs that pass it, and ignored.
         """
         known = self._understood(frame)
         return self._output() if known is not None and self._held.take(known) else ()
 
     @abstractmethod
     def _understood(self, frame: object) -> KnownFrame | None:
-        """The frame as the fold shall see it, or None for one that passes by."""
+        """Returns the frame as the fold has to see it; None for one that is ignored."""
 
     @abstractmethod
     def _output(self) -> tuple[Frame, ...]:
@@ -83,7 +83,7 @@ class Held:
         self._collected: dict[Role | None, str] = {"user": "", "assistant": "", None: ""}
 
     def take(self, frame: KnownFrame) -> bool:
-        """Fold the frame; true if it completed words or asked for a run."""
+        """Fold the frame. Returns whether it completed words or requested a run."""
         step = self.folding.step(frame)
         changes = () if step is None else step.changes
         self.asked = any(isinstance(change, RunRequested) for change in changes)

@@ -122,8 +122,8 @@ def end(draft: Draft) -> None:
 
 
 def forget_announced(draft: Draft, run_id: RunId | None, response: Version | None = None) -> None:
-    """Forget the calls that this run or this response announced and that were not committed: it will not speak for
-    them any more. A result that waited for them waits no longer (R3.7)."""
+    """Forget the calls that this run or this response announced and did not commit: it cannot commit them any more. A
+    result that waited for them waits no longer (R3.7)."""
     if not draft.calls.open:
         return
     touched: dict[str, None] = {}

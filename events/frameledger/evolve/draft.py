@@ -1,7 +1,7 @@
 """The state while one frame changes it: mutable inside `evolve`, and never seen outside.
 
-The rules (`turns`, `responses`, `calls`, `runs`, `history`) are written against a draft, so that each reads as what
-it does. They replace the themes they touch; the others go on unchanged into the next state.
+The rules (`turns`, `responses`, `calls`, `runs`, `history`) are written against a draft, so that each reads as what it
+does. They replace the themes that they touch; the others pass unchanged into the next state.
 """
 
 from __future__ import annotations
@@ -78,31 +78,30 @@ class Draft:
         )
 
     def append(self, message: Message, run_id: RunId | None = None) -> Position | None:
-        """Write a message of the fold's own at the end; return its position. In a mirror it is not written, and has
-        none: the program that keeps the history writes it (RA5.mirror)."""
+        """Append a message of the fold's own; return its position. In a mirror it is not written and has no position:
+        the program that keeps the history writes it (RA5.mirror)."""
         return None if self.terms.mirror is not None else self.take(message, run_id)
 
     def append_text(self, message: Message, run_id: RunId | None = None) -> Position | None:
-        """`append` for a message in which nothing is a float: nobody has to look for one, which takes 0.1 us."""
+        """`append` for a message without floats; to look for one takes 0.1 us."""
         return None if self.terms.mirror is not None else self._add(message, size_of_text(message), run_id)
 
     def rewrite(self, position: Position, message: Message) -> None:
-        """Let a message of the fold's own, which is there, read otherwise; not in a mirror. Nothing in it is a
-        float."""
+        """Replace an existing message of the fold's own, except in a mirror. The new message contains no float."""
         if self.terms.mirror is None:
             self._replace(position, message, size_of_text(message))
 
     def retract(self, position: Position) -> None:
-        """Take back a message of the fold's own, which is there; not in a mirror."""
+        """Remove an existing message of the fold's own, except in a mirror."""
         if self.terms.mirror is None:
             self.put(position, None)
 
     def take(self, message: Message, run_id: RunId | None = None) -> Position:
-        """Write a message that a client brought at the end, also in a mirror."""
+        """Append a message of a client, also in a mirror."""
         return self._add(message, size(message), run_id)
 
     def put(self, position: Position, message: Message | None) -> None:
-        """Let the message that is at a position be this one, also in a mirror; None removes it."""
+        """Replace the message at a position, also in a mirror; None removes it."""
         if message is None:
             self.place = gaps.emptied(self.place, position)
             self.changes.append(MessageEnded(position))

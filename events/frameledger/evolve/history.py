@@ -35,7 +35,7 @@ def has_changed(draft: Draft, expected: int | None) -> bool:
     """Whether the context is not what it was at the version that a client expects (RA5.expected).
 
     0 is a context that has nothing, also in the life after an erasure. A version that the conversation has not reached
-    is none of its.
+    is not one of its versions.
     """
     if expected == 0 and draft.erased is not None:
         expected = draft.erased.version

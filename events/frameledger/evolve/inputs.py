@@ -1,8 +1,8 @@
 """Second inputs: inputs of users and clients that arrive while the conversation is busy with an earlier one (R7).
 
-An input is what requests a run and is no result: a user's words, an append, an update or a context frame with
-`run_llm`, and `LLMRunFrame`. The conversation is busy while a run is open or a committed call has still to start, which
-is when the run of an input could not open at once (R4.3).
+An input is a frame that requests a run and is no result: a user's words, an append, an update or a context frame with
+`run_llm`, and `LLMRunFrame`. The conversation is busy while a run is open or a committed call has not started yet,
+because the run of an input could not open at once then (R4.3).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WAYS: dict[object, SecondInput] = {
 
 
 def way(draft: Draft, requested: SecondInput | None) -> SecondInput:
-    """What an input does that comes now: what it says itself, else what the setting says, else `enqueue` (R7.1).
+    """What an input that arrives now does: what it says itself, else what the setting says, else `enqueue` (R7.1).
 
     The first input is always `enqueue`. So is each in a mirror, whose keeper says itself what is stopped (RA5.mirror),
     and each that coalesces where no run opens here: held messages would never be written.
@@ -51,7 +51,7 @@ def _named(draft: Draft, requested: SecondInput | None) -> SecondInput:
 
 
 def taken(draft: Draft, requested: SecondInput | None) -> Reason | None:
-    """An input of a client comes whole: refuse it, or make room for it (R7.3, R7.4). Whether its messages are held is
+    """An input of a client arrives whole: refuse it, or make way for it (R7.3, R7.4). Whether its messages are held is
     up to `holds`."""
     now = way(draft, requested)
     if now == "reject":
@@ -63,7 +63,7 @@ def taken(draft: Draft, requested: SecondInput | None) -> Reason | None:
 
 
 def holds(draft: Draft, requested: SecondInput | None) -> bool:
-    """Whether the messages of an input that comes now are to wait until its run opens (R7.5)."""
+    """Whether the messages of an input that arrives now have to wait until its run opens (R7.5)."""
     return way(draft, requested) == "coalesce"
 
 

@@ -12,8 +12,8 @@ from frameledger.values import replace
 def interrupted(draft: Draft, frame: InterruptionFrame) -> Reason | None:
     """The assistant stops: its words so far are kept, its run is closed, what waits for it is dropped (R2.6, R4.1).
 
-    The user's words are left alone, and the user's turn will request a run. A cough has no words, though: so whatever
-    run an interruption inside an open turn takes away is deferred to the end of that turn.
+    The user's words stay, and the user's turn will request a run. A cough has no words, though, so every run that an
+    interruption inside an open turn takes away is deferred to the end of that turn.
     """
     if history.is_for_another_mirror(draft, frame):
         return "mirror_superseded"

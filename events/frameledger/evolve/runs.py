@@ -142,7 +142,7 @@ def remember_position(draft: Draft, run_id: RunId | None, position: Position | N
 
 
 def forget_position(draft: Draft, position: Position) -> None:
-    """A client rewrote a message: it is none that the open run's next attempt retracts."""
+    """A client rewrote a message, so the open run's next attempt does not retract it."""
     run = draft.runs.open
     if run is not None and position in run.positions:
         positions = tuple(one for one in run.positions if one != position)
@@ -150,7 +150,7 @@ def forget_position(draft: Draft, position: Position) -> None:
 
 
 def forget_positions(draft: Draft) -> None:
-    """The history was replaced: what the open run's attempts wrote is past already."""
+    """The history was replaced, and with it what the open run's attempts wrote."""
     run = draft.runs.open
     if run is not None and run.positions:
         put(draft, replace(run, positions=()))

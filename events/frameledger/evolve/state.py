@@ -26,9 +26,9 @@ Stage = Literal["announced", "queued", "dispatched", "running"]
 class MessageCursor:
     """Where the next message goes. A position is given once and never reused within its era.
 
-    `gaps` are the positions that are empty again, as ranges in ascending order. Only so many are remembered (`gaps`):
-    of the range `fixed`, from one position to another, nothing here says any more where a message is. `bytes`: of all
-    that was written in this era (R8.4).
+    `gaps` are the positions that are empty again, as ranges in ascending order. At most `gaps.GAPS_REMEMBERED` are
+    remembered: in the range `fixed`, from one position to another, it is not known any more which positions have a
+    message. `bytes` is the size of all that was written in this era (R8.4).
     """
 
     era: Era = Era(1)
@@ -134,7 +134,7 @@ class Speech:
 
 @value
 class Announced:
-    """By what a call was announced: the run and attempt that it names, else the response that was open."""
+    """What announced a call: the run and attempt that the announcement names, else the response that was open."""
 
     run_id: RunId | None = None
     attempt: Attempt = Attempt(0)

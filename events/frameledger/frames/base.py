@@ -1,4 +1,4 @@
-"""What every frame has: the envelope, the shape of ids, and the classes that frames are sorted into.
+"""What all frames have in common: the envelope, the form of ids, and the classes into which frames are sorted.
 
 The names of frames and of their fields are stored on the log for ever. A class may move; a name may not
 change.
@@ -49,14 +49,14 @@ Count = Annotated[int, Field(ge=1, le=INT64_MAX)]
 TokenCount = Annotated[int, Field(ge=0, le=INT64_MAX)]
 
 SecondInput = Literal["enqueue", "interrupt", "reject", "coalesce"]
-"""What an input does that comes while a run is open (R7)."""
+"""What an input does that arrives while a run is open (R7)."""
 
 Speaker = Literal["user", "model", "voice", "function"]
 """Whose activity a frame shows: the user's turn, a model's answer, the voice that speaks answers, a function call."""
 
 
 def wire_form(value: Any) -> Any:
-    """The JSON value of an object that offers one by `to_wire()`; anything else as it is."""
+    """The JSON value of an object that has one, by `to_wire()`; anything else unchanged."""
     to_wire = getattr(value, "to_wire", None)
     if callable(to_wire) and not isinstance(value, Mapping):
         return to_wire()
@@ -73,8 +73,8 @@ def wire_items(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class FromPython:
-    """Annotates a field with what happens first to a Python object. JSON is validated as if this were not there,
-    and as fast."""
+    """Annotates a field with a conversion that a Python object goes through first. JSON is validated as if there were
+    none, and as fast."""
 
     first: Callable[[Any], Any]
 
@@ -86,7 +86,7 @@ class FromPython:
 
 # Strict mode refuses a list where a tuple is meant and a Mapping where a dict is. Programs write lists.
 JsonObject = Annotated[dict[str, Any], Field(strict=False)]
-# The first wrong item says enough: millions of them would make as many errors.
+# The first wrong item is enough: millions of wrong items would make as many errors.
 JsonObjects = Annotated[tuple[JsonObject, ...], Field(strict=False, fail_fast=True), FromPython(wire_items)]
 
 
@@ -125,8 +125,8 @@ class Frame(Value):
     """The name of the frame."""
 
     id: Id | None = None
-    """Names the frame within its context, so that a repetition is recognised. Derived from the frame's
-    place on the log when absent."""
+    """Names the frame within its context, so that a repetition is recognized. If absent, it is derived from the frame's
+    place on the log."""
 
     v: Annotated[int, Field(ge=1, le=1, json_schema_extra={"const": 1})] = 1
     """The version of this type's schema."""
@@ -138,11 +138,11 @@ class Frame(Value):
     """Anything the publisher wants to keep with the frame. Stored; no rule reads it."""
 
     produced_at: str | None = None
-    """When the publisher made the frame, as it wrote it. The broker's time is the one that counts."""
+    """When the publisher made the frame, as it wrote it. The broker's time counts."""
 
     mirror: Id | None = None
-    """The mirror whose process publishes this (`LLMMirrorFrame`). Of a life that was erased it begins no other one
-    then."""
+    """The mirror whose process publishes this (`LLMMirrorFrame`). If the life of that mirror was erased, the frame
+    begins no other life."""
 
     @property
     def name(self) -> str:
@@ -176,14 +176,14 @@ class OfRun(Frame):
     id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror", "run_id")
 
     run_id: Id | None = None
-    """The run this belongs to. Without one, the frame goes to whatever response is open."""
+    """The run that this belongs to. Without one, the frame belongs to whatever response is open."""
 
     attempt: AttemptNumber | None = None
-    """The attempt of that run, 1 when absent. Only frames of the latest attempt count."""
+    """The attempt of that run, 1 if absent. Only frames of the latest attempt count."""
 
     claim: ClaimToken | None = None
-    """The claim under which a worker speaks: tells two workers apart that were given the same attempt by a
-    database that had lost its latest commits. Without one, the attempt alone counts."""
+    """The claim under which a worker publishes. It distinguishes two workers to which a database that lost its latest
+    commits gave the same attempt. Without a claim only the attempt counts."""
 
 
 class OfMirror(Frame):
@@ -199,5 +199,5 @@ FROM_THE_WIRE = "from the wire"
 
 
 def in_memory_only(value: Any, info: ValidationInfo) -> Any:
-    """For fields that hold Python objects: whatever JSON has under that name is read as absent."""
+    """For fields that hold Python objects: a value that JSON has under that name is ignored."""
     return None if info.mode == "json" or info.context == FROM_THE_WIRE else value

@@ -1,7 +1,7 @@
-"""Old names of frames, as classes: each makes a frame of its replacement, and knows such a frame again.
+"""Old names of frames, as classes: each creates a frame of its replacement, and recognizes such a frame.
 
-`frameledger.frames` gives them out, with a warning. On the log they stand under the name of their replacement only,
-so what was published with an old name and what was read from the log are the same.
+`frameledger.frames` exports them, with a warning. The log has only the names of their replacements, so a frame that was
+published with an old name equals the one that is read from the log.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from frameledger.frames.context import LLMContextFrame, LLMMessagesUpdateFrame
 
 
 class _AsksForARun(type(Frame)):  # type: ignore[misc]  # the class of pydantic's classes
-    """An old name whose frame always asked for a run: its instances are the frames of its base that ask for one."""
+    """An old name whose frame always requested a run: its instances are the frames of its base that request one."""
 
     def __call__(cls, *positional: object, **fields: Any) -> Any:
         if positional:
