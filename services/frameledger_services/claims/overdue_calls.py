@@ -206,7 +206,7 @@ def _overdue_since(timeout: str = "%(limit)s") -> str:
     return f"{ago('grace')} - make_interval(secs => least(greatest({timeout}, 0), {NEVER_SECONDS}))"
 
 
-# It is read once, for all calls: to look through its queue for each call of a long one takes the square of its length.
+# This is read once for all calls: looking through a long queue for each of its calls would take quadratic time.
 _IDLE_QUEUES = f"""
     SELECT queued.context_id
     FROM (

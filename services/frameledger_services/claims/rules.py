@@ -97,7 +97,7 @@ def _claimable(had: str, had_no_effect: str) -> str:
 
 
 def served_call(name: str) -> str:
-    """Returns the condition that `me` takes a call of this function: it serves it, or no worker ever will.
+    """Returns the condition that `me` accepts a call of this function: it serves it, or no worker ever will.
 
     A name that no worker lists, no catch-all takes and the context's tools do not have was invented by the model: the
     first worker that reads the call reports that to the model. A name that the tools do have may still be served, by a

@@ -148,7 +148,7 @@ class ClaimedCall(CallColumns):
     """The span in which it was dispatched, from its effect (W3C). After a takeover only its trace is known."""
 
     deaths: int = 0
-    """Number of earlier attempts whose worker died. One that was released is none, nor one whose claim a database lost
+    """Number of earlier attempts whose worker died. A released one does not count, nor one whose claim a database lost
     with its latest commits: the log does not say how an attempt ended."""
 
     taken_over: bool = False

@@ -1,21 +1,21 @@
 """Forks: an old moment of a conversation continued as a new one. The old one is read, and nothing is published to it.
 
 A fork begins with one context frame: messages, tools, choice and settings as of the version, and `forked_from`, which
-names the moment. What was open then is not taken along: a turn or an answer that was under way has left no message
-yet, and calls that were running are settled as by an `EndFrame`, as cancelled. What a context frame has no room for
-(prompt caching, speech) and the request for a run are frames of their own after it.
+names the moment. Open work is not copied: a turn or an answer in progress has no message yet, and running calls are
+settled as cancelled, as by an `EndFrame`. Prompt caching and speech, which a context frame does not contain, and the
+request for a run are frames of their own after it.
 
 All ids are derived from the moment and the new conversation, so a fork that is published again, by anybody, is the
 same fork. It goes through these steps, and may die between any two of them:
 
-1. The moment is read, and whether the new conversation exists. If it does, its origin has to be this moment: then
-   this is a repetition, which goes on. Otherwise the fork is refused, and nothing was published.
-2. The context frame is published, and waited for. Dead before: nothing happened. Dead after: the fork is there, and the
-   repetition goes on from here.
-3. The frames after it are published. Dead in between: the repetition publishes those that are missing.
+1. The moment is read, and whether the new conversation exists. If it does, its origin has to be this moment: then this
+   is a repetition, and continues. Otherwise the fork is refused, and nothing was published.
+2. The context frame is published, and waited for. If it dies before, nothing happened; if it dies after, the fork
+   exists, and the repetition continues from here.
+3. The frames after it are published. If it dies in between, the repetition publishes those that are missing.
 
-The context frame expects version 0 (rule RA5.expected). Of several who begin a conversation of that id at the same time
-the first on the log wins, and a fork that comes later is ignored whole: it is refused before it asks for a run.
+The context frame expects version 0 (rule RA5.expected). If several publishers begin a conversation of that id at the
+same time, the first on the log wins, and a later fork is ignored as a whole: it is refused before it requests a run.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Fork:
 
     context_id: str
     version: int
-    """Its version when its last frame was folded that belongs to the fork."""
+    """The version of its last frame that belongs to the fork."""
 
     origin: ForkedFrom
     repeated: bool
-    """The fork had been published before: now nothing changed."""
+    """Whether the fork had been published before, so that nothing changed now."""
 
 
 @value
@@ -107,7 +107,7 @@ async def moment(connection: Connection, context_id: str, version: int | None = 
 
 def settled(messages: Sequence[Any], running: Sequence[ForkedCall]) -> tuple[Any, ...]:
     """Returns the messages with each running call settled as cancelled, as rule R1.6 does it: a synchronous one in its
-    place, if that still stands, an asynchronous one at the end."""
+    place, if that still exists, an asynchronous one at the end."""
     now = list(messages)
     for call in running:
         tool_call_id = ToolCallId(call.tool_call_id)

@@ -23,8 +23,8 @@ class EncodedFrame:
 
     @classmethod
     def of(cls, encoded: bytes) -> Self:
-        """Returns the frame that these bytes are. Raises `DecodeError` for bytes that are no frame, and ValueError for
-        one without an id, since a second try to publish it would be another frame."""
+        """Returns the frame that these bytes encode. Raises `DecodeError` for bytes that are no frame, and ValueError
+        for a frame without an id, because a retry would publish another frame."""
         frame = decode(encoded)
         if frame.id is None:
             raise ValueError("the frame has no id, by which it would be recognised when it is sent again")

@@ -89,7 +89,7 @@ class AdvertisedHandlers:
         return Advertised(frozenset(items.keys() | kept_away), items, newest)
 
     def restore(self, context_id: str, before: Advertised) -> None:
-        """Take back what was added since `before`. What was unregistered by hand since then stays unregistered."""
+        """Undo what was added since `before`. What was unregistered by hand since then stays unregistered."""
         for name, item in before.items.items():
             contexts = self._by_name.get(name, {})
             if context_id in contexts:

@@ -43,7 +43,7 @@ class CallsRefusedError(RefusedError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What became of an announcement."""
+    """The outcome of an announcement."""
 
     calls: list[CallAttempt]
     refused: list[str]
@@ -57,7 +57,7 @@ async def announce(
     announcement: FunctionCallsStartedFrame,
     causation_id: UUID | str | None,
 ) -> Announced:
-    """Publish an announcement, and return what became of it. Raises `CallsRefusedError` if the whole of it was ignored,
+    """Publish an announcement, and return its outcome. Raises `CallsRefusedError` if the whole of it was ignored,
     TimeoutError if it is not folded in time, and `LeaseLostError`."""
     frame_id = str(announcement.id)
     async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(context_id, frame_id) as folded:

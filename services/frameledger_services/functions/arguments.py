@@ -18,7 +18,7 @@ from frameledger_services.call_words import shown
 from frameledger_services.json_numbers import no_constant
 
 MOST_COMPLAINTS = 5
-"""Listed in a message to the model, which corrects a few mistakes at a time."""
+"""The maximum number of mistakes in a message to the model, which corrects a few at a time."""
 
 
 class ArgumentsError(RefusedError, ValueError):

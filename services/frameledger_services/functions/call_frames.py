@@ -183,7 +183,7 @@ class CallAttempt:
         )
 
     def error(self, details: str, *, later: bool = False) -> ErrorFrame:
-        """The details of a failure, for people. With `later` the call was settled before, by something else."""
+        """The details of a failure, for people. `later`: the call had been settled before, by something else."""
         return ErrorFrame(
             id=self.frame_id("error later" if later else "error"),
             fatal=False,
@@ -194,8 +194,9 @@ class CallAttempt:
 
     @property
     def _settling_attempt(self) -> int:
-        """An attempt tells the fold that a worker settles the call, and not a client: after an interruption it asks for
-        no run. The start of a call without a claim names none, since it starts what was not dispatched."""
+        """The attempt tells the fold that a worker settles the call, and not a client: after an interruption that
+        requests no run. The start of a call without a claim names no attempt, because such a call was not
+        dispatched."""
         return self.attempt or 1
 
     def _result(self, kind: str, result: Any, *, own: bool = True, **more: Any) -> FunctionCallResultFrame:

@@ -1,7 +1,7 @@
 """The lifecycle of one call, from its claim until it is settled, waits for a person, or is no longer this worker's.
 
-1. The in-progress frame is published, and folded as applied. By that the log decides which worker runs the call.
-2. The handler runs (`handler`). What it reports comes to the call's inbox (`handler_api`).
+1. The in-progress frame is published, and folded as applied: so the log decides which worker runs the call.
+2. The handler runs (`handler`). Its reports arrive in the call's inbox (`reports`).
 3. What it reported is published (`call_publisher`), the final result last; or the handler is stopped, by its deadline,
    an interruption, the end of the process or of the lease, and the call is settled accordingly.
 
@@ -42,8 +42,9 @@ from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
 MOST_DEATHS = 10
-"""Maximum attempts whose worker died, at a call that is safe to retry; then it fails. One that its workers do not
-survive would end each of them until its deadline, and with them the calls of other conversations."""
+"""Maximum attempts whose worker died, at a call that is safe to retry; then it fails. A call that its workers do not
+survive would otherwise kill one worker after the other until its deadline, and with them the calls of other
+conversations."""
 
 _log = logs.get_logger("functions")
 
@@ -64,9 +65,9 @@ class CallLifecycle:
         failpoint: Failpoint = failpoints.none,
         span: Span = NO_SPAN,
     ) -> None:
-        """`age_secs`: since it was dispatched. `started_before`: its status, if an earlier attempt had started it.
-        `start_next` is called when the in-progress frame is published: the next call of the context may follow. `span`
-        is that of the job."""
+        """`age_secs` is the time since it was dispatched. `started_before` is its status if an earlier attempt had
+        started it. `start_next` is called when the in-progress frame is published: the next call of the context may
+        follow. `span` is that of the job."""
         deadline = asyncio.get_running_loop().time() + plan.timeout_secs - age_secs
         self._state = CallState(call, plan, deps, leased, deadline, failpoint, span=span)
         self._publisher = CallPublisher(self._state)
@@ -76,7 +77,7 @@ class CallLifecycle:
 
     @property
     def ended_as(self) -> str | None:
-        """How it ended: empty for a result of its function; None while it waits for a person."""
+        """How it ended: empty if its function had a result; None while it waits for a person."""
         return None if self._state.waiting else self._state.error_type
 
     def request_stop(self, why: StopReason) -> None:
@@ -105,7 +106,7 @@ class CallLifecycle:
                 self._publisher.start = publishing
                 return await self._until_settled(folded)
         except BaseException:
-            # The lease is over, or the process ends: what the handler would do now is not wanted any more.
+            # The lease is over, or the process ends: the handler must not begin any more.
             self._handler.stop()
             raise
         finally:

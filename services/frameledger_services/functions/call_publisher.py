@@ -44,8 +44,8 @@ _log = logs.get_logger("functions")
 class CallPublisher:
     """Publishes the frames of one call, each after its in-progress frame. All methods raise `LeaseLostError`.
 
-    A frame that the broker did not take is published again until it does, or the lease is over: also one that it
-    refused, since permissions come back, unless it is too large.
+    A frame that the broker did not accept is published again until it does, or until the lease is over. So is one that
+    it refused, because a permission may be restored, unless it is too large.
     """
 
     def __init__(self, state: CallState) -> None:
@@ -219,8 +219,8 @@ class CallPublisher:
     def _hook_when_folded(
         self, frame: FunctionCallResultFrame, properties: FunctionCallResultProperties | None
     ) -> Iterator[None]:
-        """Around publishing a result: its `on_context_updated` is called once it is folded. The time that folding may
-        take counts from when the block ends."""
+        """To be used around publishing a result: its `on_context_updated` is called once it is folded. The time that
+        folding may take counts from when the block ends."""
         hook = None if properties is None else properties.on_context_updated
         if hook is None or frame.id is None:
             yield
@@ -256,7 +256,7 @@ class CallPublisher:
 
 
 def _plain(build: Callable[[], F]) -> F:
-    """Returns a frame as a reader of the log will have it: it holds no object of a handler any more. Raises ValueError.
+    """Returns a frame as a reader of the log will have it, without objects of the handler. Raises ValueError.
 
     What a handler reports may be any object, and raise any error when it is encoded: a mapping that reads a closed
     session, a dictionary that another thread changes meanwhile. Also SystemExit and CancelledError: nothing is awaited
@@ -274,7 +274,7 @@ def _plain(build: Callable[[], F]) -> F:
 
 
 def _encoded(frame: F) -> bytes:
-    """Returns the frame as JSON. A result that is none as it stands is written as `results` has it."""
+    """Returns the frame as JSON. A result that is not JSON itself is written by `results`."""
     try:
         return encode_frame(frame)
     except ValueError:

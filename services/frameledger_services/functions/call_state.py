@@ -1,4 +1,4 @@
-"""What the steps of one call work with: the state of the call, and what all calls of a process share."""
+"""The state of one call that its steps share, and what all calls of a process share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Job, LeaseLostError, Session
 
 RETRY_SECONDS = 0.5
-"""Before a failed read is repeated."""
+"""Seconds before a failed read is repeated."""
 
 _log = logs.get_logger("functions")
 

@@ -1,7 +1,4 @@
-"""Reading how calls stand, and waiting until a frame is folded.
-
-All that wait in a process share one query.
-"""
+"""Reads the status of calls, and waits until a frame is folded. All waits of a process share one query."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ FOLDED_SECONDS = 60.0
 """How long the projector may take to fold a frame of ours, before waiting for it is given up."""
 
 POLL_SECONDS = 0.25
-"""What a lost notification costs."""
+"""The delay that a lost notification causes."""
 
 RECONNECT_SECONDS = 1.0
 
@@ -81,7 +78,7 @@ class CallStatusReader:
             question.answer.cancel()
 
     async def run(self) -> None:
-        """Answer until cancelled. While the database is away, what is asked waits."""
+        """Answer until cancelled. Requests wait while the database is away."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listen())
             tasks.create_task(self._answer())

@@ -22,7 +22,8 @@ from frameledger_services.store.connections import Connections
 from frameledger_services.store.tool_calls import CancellableCall
 
 MOST_LISTED = 20
-"""Calls that a message to the model lists, and characters of each one's arguments: the model pays for them."""
+"""The maximum number of calls that a message to the model lists, and of characters of each one's arguments: they cost
+tokens."""
 
 MOST_CHARACTERS = 300
 
@@ -37,8 +38,8 @@ class NothingCancelled:
 def choose_call(
     function_name: str, running: Sequence[CancellableCall], tool_call_id: str | None
 ) -> CancellableCall | NothingCancelled:
-    """Returns the call that the model means, or a message that lists those that run. A blank id is none: models write
-    that for an argument that may be left out."""
+    """Returns the call that the model means, or a message that lists those that run. A blank id counts as none: models
+    write it for an optional argument."""
     if not running:
         return NothingCancelled(f"Nothing was cancelled: no call of `{function_name}` is running.")
     for call in running:

@@ -27,8 +27,8 @@ _FIELDS = (
 )
 _NO_FIELD = re.compile(rf"^([ \t]*)(?=:)(?!:(?:{'|'.join(sorted(_FIELDS))})\b[^:\n]*:)", re.MULTILINE)
 _SHIELD = "\N{WORD JOINER}"
-"""Put before a line that begins with a colon and is no field of reST: the parser would take it for one, drop it, and of
-other styles all that follows."""
+"""Put before a line that begins with a colon and is no field of reST: the parser would mistake it for one and drop it,
+and in other styles also everything after it."""
 
 _TOLD = frozenset({"notes", "warnings"})
 """The sections of a NumPy docstring that say how the function is to be used."""
@@ -54,7 +54,7 @@ def read(docstring: str) -> Documented:
     # With a first line of its own: the parser takes the indent of all lines but the first away.
     text = "\n" + docstring
     parsed = docstring_parser.parse(text)
-    # The parsers drop what follows their sections and is none of them.
+    # The parsers drop text after their sections that belongs to none of them.
     if parsed.style is DocstringStyle.GOOGLE:
         text = _sections_last(docstring.split("\n"), _begins_google)
         parsed = google.parse(text)

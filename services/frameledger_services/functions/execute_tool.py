@@ -1,5 +1,5 @@
-"""The span of a handler: which function ran for which call, for how long, and whether it raised. Nothing that it got or
-gave."""
+"""The span of a handler: which function ran for which call, for how long, and whether it raised. It contains neither
+arguments nor results."""
 
 from __future__ import annotations
 

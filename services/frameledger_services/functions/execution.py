@@ -1,6 +1,7 @@
 """Running a handler: an async one as a task of the event loop, a plain one in a thread of its own.
 
-What a plain one returns may be awaitable, as of a decorator around an async one: that goes on as a task of the loop.
+What a plain one returns may be awaitable, as with a decorator around an async one: it is then awaited in a task of the
+loop.
 
 A handler is begun once or never. A plain function cannot be stopped from outside, and an async one may ignore its
 cancellation: both may outlive their call, and what they report then is refused.
@@ -19,8 +20,8 @@ from functools import partial
 from typing import Any
 
 MOST_DETAILS = 8_000
-"""Characters of a traceback that are published: its last ones, which say most. Of an exception's own text, the first
-ones: a frame has to have room for it."""
+"""The number of published characters: the last ones of a traceback, which say most, and the first ones of an
+exception's own text. A frame has to have room for them."""
 
 UNREPORTED = "RuntimeError: the handler ended, and how it ended is not known"
 
@@ -83,13 +84,13 @@ class HandlerExecutor:
             loop, context = asyncio.get_running_loop(), contextvars.copy_context()
             go_on = partial(self._go_on, execution, name)
             work = _InThread(loop, execution, go_on, (function, by_place, by_name))
-            # A thread for each, since in a pool it could have to wait. A daemon thread, since it cannot be stopped
-            # when the process ends.
+            # A thread for each: in a pool it might have to wait. A daemon thread, because it cannot be stopped when the
+            # process ends.
             thread = threading.Thread(target=context.run, args=(work,), name=name, daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:
-                # The process may have no more threads: that fails this call, and no other one.
+                # The process may have no more threads: then this call fails, and no other one.
                 loop.call_soon(execution.end, _raised(error))
         return execution
 
@@ -247,7 +248,7 @@ def _abandon(execution: Execution, awaitable: Awaitable[Any], _: object = None) 
 
 
 def _raised(error: BaseException) -> Raised:
-    """Never raises: an exception is any object of a handler, and its text may be one more error."""
+    """Never raises: an exception may be any object of a handler, and its text may raise another error."""
     try:
         details = "".join(traceback.format_exception(error)).rstrip()
     except BaseException:

@@ -69,7 +69,7 @@ class CallHandler:
         self._begin_count = number = self._begin_count + 1
 
         def reporter_gone() -> None:
-            # One that was too late to begin may let go of its reporter after the next one was begun.
+            # A handler that was too late to begin may release its reporter after the next one was begun.
             if number == self._begin_count:
                 inbox.put(ReporterGone())
 
@@ -119,7 +119,7 @@ class CallHandler:
             case ReporterGone() if self._returned_silently:
                 await publisher.answer(None)
             case _:
-                # It let go of its callback and still runs: it may yet return a value, or raise.
+                # It has released its callback and still runs: it may still return a value, or raise.
                 return False
         return True
 

@@ -1,4 +1,4 @@
-"""The objects that a handler gets beside its reports: the service, a model, and the context of its call."""
+"""The objects that a handler can use besides its reports: the service, a model, and the context of its call."""
 
 from __future__ import annotations
 

@@ -105,9 +105,8 @@ class LocalCalls:
     ) -> None:
         """Returns when all have settled, or wait for a person. Raises TimeoutError if they are not folded in time, and
         `CallsRefusedError`, after the others have run, for calls that the conversation did not accept. When it is
-        cancelled, the calls are asked to stop, and settled after it.
-
-        `causation_id` is the cause of their announcement; that is the cause of their starts.
+        cancelled, the calls are asked to stop and are settled after it. `causation_id` is the cause of their
+        announcement, which is the cause of their starts.
         """
         announcement = FunctionCallsStartedFrame(
             id=str(uuid4()),
@@ -130,7 +129,7 @@ class LocalCalls:
             raise batch.error
 
     async def _note_end(self, batch: _Batch) -> None:
-        """Run a batch, in a task of the service: an error is that of whoever waits, and ends no service."""
+        """Run a batch, in a task of the service: an error is raised to whoever waits, and does not end the service."""
         try:
             await self._run_batch(batch)
         except Exception as error:
@@ -218,7 +217,7 @@ class LocalCalls:
             raise work.LeaseLostError
 
     async def _watch(self, call: CallAttempt, lifecycle: CallLifecycle) -> None:
-        """A worker is sent no cancellation of a call without a claim, so its status is watched."""
+        """No cancellation is sent for a call without a claim, so its status is watched."""
         async with self._deps.statuses.folding(call.context_id, call.in_progress_id, call, _is_over) as over:
             await over
             lifecycle.request_stop("obsolete")

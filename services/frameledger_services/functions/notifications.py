@@ -19,7 +19,8 @@ from frameledger_services.store.connections import Connections, DatabaseError
 from frameledger_services.store.tool_calls import CallKey
 
 REMEMBERED = 1_000
-"""Announcements that are remembered, the newest. The calls of one come within moments, unless they queue."""
+"""The number of newest announcements that are remembered. The calls of one arrive within moments, unless they are
+queued."""
 
 CallHook = Callable[[Sequence[FunctionCallFromLLM]], Awaitable[None]]
 StartTask = Callable[[Coroutine[Any, Any, None]], object]

@@ -88,7 +88,7 @@ def marked_on(handler: Callable[..., Any]) -> OptionOverrides:
 
 
 def _given(overrides: object) -> dict[str, Any]:
-    # Some objects have any attribute that they are asked for.
+    # Some objects return a value for every attribute.
     if not isinstance(overrides, OptionOverrides):
         return {}
     return {name: value for name, value in asdict(overrides).items() if value is not None}

@@ -46,7 +46,7 @@ def _text(extra: object) -> str | None:
 
 
 def _takes_none(hint: Any) -> bool:
-    """Returns whether None is of this type, as far as it says so."""
+    """Returns whether this type includes None, as far as it can be told."""
     if hint in (None, NoneType, Any, object):
         return True
     match get_origin(hint):

@@ -72,7 +72,7 @@ async def plan_call(
     try:
         values = parsed(arguments)
         if checker is None and (schema := await find_schema()) is not None:
-            # Not in the event loop, which has the calls of everybody: it is as large as a client has made it.
+            # Not in the event loop, which all calls share: the schema is as large as a client has made it.
             checker = await asyncio.to_thread(_lenient_checker, schema)
         if checker is not None:
             checker.check(values)
@@ -103,6 +103,6 @@ def _lenient_checker(schema: Schema) -> Any:
     try:
         return checker_of(schema, from_a_client=True)
     except ValueError:
-        # A tool that was advertised elsewhere and is no JSON Schema, or far too large a one. The model was given it all
-        # the same.
+        # A tool that was advertised elsewhere and whose schema is invalid, or far too large. The model was given it
+        # nevertheless.
         return None

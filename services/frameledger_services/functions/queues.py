@@ -36,7 +36,7 @@ class QueueEntry:
 
     def __init__(self, enter_lock: asyncio.Lock) -> None:
         self.enter_lock = enter_lock
-        """One lock for the whole queue, acquired in its order: for what each does before it is first."""
+        """One lock for the whole queue, acquired in its order, for the work that each does before it is first."""
 
         self._first = asyncio.Event()
 

@@ -192,7 +192,7 @@ class FunctionRegistry:
             return self._advertised.of(context_id)
 
     def restore_advertised(self, context_id: str, before: Advertised) -> None:
-        """Take `advertise` back. What was unregistered by hand since then stays unregistered."""
+        """Undo `advertise`. What was unregistered by hand since then stays unregistered."""
         with self._lock:
             self._advertised.restore(context_id, before)
         self._changed()

@@ -140,7 +140,7 @@ def label(name: str | None) -> str:
 
 
 def _check_name(name: object) -> None:
-    """The database has the names that a worker serves as text: one that it does not hold would end the service."""
+    """The database stores the names that a worker serves as text: a name that it cannot store would end the service."""
     if name is None:
         return
     if not isinstance(name, str):
@@ -173,7 +173,7 @@ def _check_takes_params(name: str | None, handler: Handler) -> None:
     try:
         inspect.signature(handler, follow_wrapped=False).bind(None)
     except ValueError:
-        # One that is written in C may not say what it takes.
+        # A function that is written in C may not have a signature.
         return
     except TypeError as error:
         raise TypeError(

@@ -122,7 +122,7 @@ class Inbox:
         self._closed = False
 
     def begin(self) -> None:
-        """A handler is about to begin. What an earlier one left, which did not begin, is dropped."""
+        """A handler is about to begin. Events that an earlier handler left, which did not begin, are dropped."""
         self.ended, self.reporter_gone, self._stop_was_taken = None, False, False
         self._events.clear()
 
@@ -210,7 +210,7 @@ def _in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> N
 
 
 def _written(deadline: datetime | timedelta | str | None) -> str | None:
-    """Returns a deadline as it stands on the wire: ISO 8601 with its zone. Raises ValueError."""
+    """Returns a deadline in wire form: ISO 8601 with its zone. Raises ValueError."""
     if deadline is None:
         return None
     if isinstance(deadline, timedelta):

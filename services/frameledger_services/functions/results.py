@@ -16,15 +16,13 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 _WRITTEN = (BaseModel, date, time, timedelta, Decimal, Enum, UUID, PurePath)
-"""Types whose values are written as pydantic does. No generators: one may have no end. No sets outside a model:
-they have no order, and the same result would be another text each time."""
+"""Types whose values are written as pydantic writes them. No generators: one may have no end. No sets outside a model:
+they have no order, so the same result would give another text each time."""
 
 
 def as_json(result: Any) -> Any:
-    """Returns a result as the JSON value that it is or stands for.
-
-    Raises whatever an object of the application raises while it is written, and ValueError or TypeError for what has no
-    JSON: other objects, bytes, sets, NaN.
+    """Returns a result as a JSON value. Raises whatever an object of the application raises while it is written, and
+    ValueError or TypeError for values without a JSON form: other objects, bytes, sets, NaN.
     """
     return json.loads(json.dumps(_with_text_keys(result), default=_written, allow_nan=False))
 

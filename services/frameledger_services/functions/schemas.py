@@ -45,7 +45,8 @@ _OF_CORE_VALUES = frozenset({"default", "expected", "metadata", "serialization"}
 """Keys of a core schema that hold values, or what does not validate."""
 
 MOST_CHARACTERS = 300
-"""Of a mistake in the arguments and of its place: the model chooses the keys of a dictionary."""
+"""The maximum length of the text of a mistake in the arguments, and of its place: the model chooses the keys of a
+dictionary."""
 
 _log = logs.get_logger("functions")
 
@@ -106,14 +107,14 @@ class FunctionSignature:
 
     def _validated(self, arguments: Mapping[str, Any]) -> BaseModel:
         try:
-            # Not as JSON first, which makes a date of each text that is one, also for `date | str`.
+            # Not as JSON first: that turns every text with the form of a date into a date, also for `date | str`.
             return self.arguments.model_validate(dict(arguments))
         except ValidationError as error:
             try:
-                # Strict types take no text for a date, but a date of JSON, which is text.
+                # Strict types accept no text as a date, except in JSON, where dates are text.
                 return self.arguments.model_validate_json(json.dumps(dict(arguments)))
             except ValidationError as of_json:
-                # Pydantic reads no lone surrogate from JSON. All other mistakes are reported in terms of JSON.
+                # Pydantic cannot read a lone surrogate from JSON. All other mistakes are reported in terms of JSON.
                 raise (error if _is_unreadable(of_json) else of_json) from None
 
 
@@ -121,9 +122,9 @@ def schema_of(function: Callable[..., Any]) -> FunctionSchema:
     """Returns the schema of a function: its name, the text of its docstring, and its parameters by annotation.
 
     Docstrings in Google, NumPy and reST style describe the parameters; `Annotated[..., Field(...)]` takes precedence
-    over them, and a plain text in `Annotated` describes what they do not. A parameter whose default is None takes null,
-    whatever its type. One of type `FunctionCallParams`, or of a union with it, is left out. A parameter named `params`
-    needs a type. Raises FunctionSchemaError.
+    over them, and a plain text in `Annotated` describes what they do not. A parameter whose default is None accepts
+    null, whatever its type. A parameter of type `FunctionCallParams`, or of a union with it, is left out. A parameter
+    named `params` needs a type. Raises FunctionSchemaError.
     """
     return signature_of(function).schema
 
@@ -263,9 +264,9 @@ def _declared(parameter: inspect.Parameter) -> Any:
 
 
 def _by_value(schema: Any) -> Any:
-    """Returns a schema of pydantic's core so that each `Enum`, and `Literal` of its members, takes what its JSON Schema
-    offers. pydantic takes the values as Python has them, such as dates, and for a `Literal` the members only, if they
-    are no texts and no numbers themselves."""
+    """Returns a schema of pydantic's core in which each `Enum`, and `Literal` of its members, accepts what its JSON
+    Schema offers. pydantic itself accepts Python values, such as dates, and for a `Literal` only the members, unless
+    they are texts or numbers."""
     if isinstance(schema, list | tuple):
         return type(schema)(map(_by_value, schema))
     if not isinstance(schema, dict):
@@ -287,7 +288,7 @@ def _by_value(schema: Any) -> Any:
 
 
 def _members(schema: Mapping[str, Any]) -> list[Enum]:
-    """Returns the members of an `Enum` that this schema of pydantic's core does not take by what is offered."""
+    """Returns the members of an `Enum` whose offered values this schema of pydantic's core does not accept."""
     match schema:
         case {"type": "literal", "expected": expected}:
             return [one for one in expected if isinstance(one, Enum)]
@@ -310,7 +311,7 @@ def _created(name: str, config: ConfigDict, fields: Mapping[str, Any]) -> type[B
     model = create_model(name, __config__=config, **fields)
     schema = _by_value(model.__pydantic_core_schema__)
     if schema != model.__pydantic_core_schema__:
-        # Those that exist already of the models inside know nothing of this.
+        # The existing validators of nested models do not have this change.
         model.__pydantic_validator__ = SchemaValidator(schema, _use_prebuilt=False)
     return model
 
@@ -360,7 +361,7 @@ def _keyword(key: str, item: Any, definitions: Mapping[str, Any], inside: tuple[
 
 
 def _is_json(default: Any) -> bool:
-    """Returns whether a default, or examples, can be told to a model; `math.inf` cannot. The function has the default
+    """Returns whether a default, or examples, can be part of a schema; `math.inf` cannot. The function has the default
     in any case."""
     try:
         check_json(default)

@@ -178,8 +178,9 @@ class FunctionService(Hooks, work.BackgroundService):
         A function is registered and advertised with its schema. A schema, a tool in OpenAI's form, or the content of a
         `ToolsSchema` is only advertised; any worker that serves the name runs its calls. A handler is unregistered when
         a later list omits its tool, and when the conversation ends. Raises `NotRunningError`, `FunctionSchemaError`,
-        `ReservedNameError`, and the errors of publishing. After an error the previous handlers stay registered; where
-        the list may have been published nevertheless, beside its own, which replace those of the same names.
+        `ReservedNameError`, and the errors of publishing. After an error the previous handlers stay registered. If the
+        list may have been published nevertheless, its handlers stay registered too, and replace those of the same
+        names.
 
         Lists of one conversation that are set at the same time are published and take effect in the order of the calls.
         """
@@ -294,7 +295,7 @@ class FunctionService(Hooks, work.BackgroundService):
         )
 
     async def _session(self, running: Runtime) -> work.Session:
-        """Waits for a worker, which an outage leaves the service without. Raises `NotRunningError` if it stops
+        """Wait for a worker session; during an outage the service has none. Raises `NotRunningError` if it stops
         meanwhile."""
         ready = asyncio.ensure_future(self._worker.ready())
         ended = asyncio.ensure_future(running.ended.wait())

@@ -36,7 +36,7 @@ class ToolSetter:
         register: Callable[[], Awaitable[None]],
         push_frame: Callable[[str, LLMSetToolsFrame], Awaitable[None]],
     ) -> None:
-        """`need_running` raises `NotRunningError`; `register` tells the database what is served by now; `push_frame`
+        """`need_running` raises `NotRunningError`; `register` stores in the database what is served now; `push_frame`
         publishes to a conversation."""
         self._registry = registry
         self._need_running = need_running
@@ -56,7 +56,7 @@ class ToolSetter:
             for one in functions
         ]
         frame = LLMSetToolsFrame(id=str(uuid4()), tools=tuple(_advertised(one) for one in tools))
-        # Before anything is asked about the conversation: what is no id would fail the questions of all calls.
+        # Before any query about the conversation: an invalid id would fail the shared query of all calls.
         outgoing(frame, ContextId(context_id), source="")
         handlers = [one for one in tools if isinstance(one, DirectFunction)]
         # Overlapping ones would each unregister the handlers of the other.
@@ -73,7 +73,7 @@ class ToolSetter:
         self._registry.advertise(context_id, handlers)
         running.tool_lists.publishing(context_id)
         advertising = running.background.start(self._until_advertised(running, context_id, str(frame.id)))
-        # Not in the task itself: one that is cancelled before its first step does not get to its end.
+        # Not in the task itself: a task that is cancelled before its first step never gets here.
         advertising.add_done_callback(lambda _: running.tool_lists.not_awaited(context_id))
         try:
             await self._register()

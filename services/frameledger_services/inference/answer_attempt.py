@@ -1,4 +1,4 @@
-"""One attempt at the answer of a run: the model is asked, and what it says is published as it comes.
+"""One attempt at the answer of a run: the model is called, and its words are published as they arrive.
 
 `answering` has what happens if the process dies between two of its steps.
 """
@@ -97,8 +97,8 @@ class AnswerAttempt:
         _log.warning("run.given_up", context_id=self._run.context_id, run_id=self._run.run_id, reason=message)
         error = self._stamp.stamped(ErrorFrame(code="attempts_exhausted", message=message, fatal=True))
         if self._stamp.number == rules.HIGHEST_ATTEMPT:
-            # A client's start may have this number, and none above it is given out: it is superseded by no start of
-            # ours, but closed by an error that names no attempt (R4.4). No worker answers under this number.
+            # A client's start may have this number, and no higher one is given out: no start of ours can supersede it,
+            # but an error that names no attempt closes it (R4.4). No worker answers under this number.
             error = error.model_copy(update={"attempt": None, "claim": None})
         await self._deps.publish(self._run.context_id, [error])
         return "given_up"
@@ -232,7 +232,7 @@ class AnswerAttempt:
         return self._latest_usage() if self._published_usage is None else ()
 
     def _latest_usage(self) -> Sequence[AnyFrame]:
-        """Returns a frame with the usage, if it is another than was published."""
+        """Returns a frame with the usage, if it differs from what was published."""
         if self._usage == self._published_usage:
             return ()
         self._published_usage = self._usage

@@ -1,4 +1,4 @@
-"""Answering one run: its context is read, the model is asked, and its words are published as they come.
+"""Answering one run: its context is read, the model is called, and its words are published as they arrive.
 
 What happens if the process dies between any two steps of an attempt:
 
@@ -32,7 +32,7 @@ MOST_FAILURES = 3
 answer breaks off while this worker has the run. One that its worker released, as on SIGTERM, has not failed."""
 
 MOST_ATTEMPTS = 10
-"""Maximum attempts of a run, however they ended: no model is asked for ever."""
+"""Maximum attempts of a run, however they ended: no model is called for ever."""
 
 _log = logs.get_logger("inference")
 

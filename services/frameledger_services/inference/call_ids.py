@@ -1,10 +1,10 @@
 """Ids of calls: the provider's own if it is unique and not too long, otherwise one derived from the call's place.
 
-Some providers number the calls of an answer (`call_0`), name them after the function, or leave the id out. Two runs
-of a conversation, or two attempts of one run, would then have calls of one id open at once, and a result could go to
-the wrong one (R3.1). Providers do not look for their own id, so it can be replaced before it is published. One that
-takes ids of a form of its own alone, as Mistral does, gets them in that form here already, not only in its requests:
-results that come later name the call in their text, and a model names the call that it cancels.
+Some providers number the calls of an answer (`call_0`), name them after the function, or leave the id out. Two runs of
+a conversation, or two attempts of one run, would then have calls of one id open at once, and a result could go to the
+wrong one (R3.1). Providers do not look for their own id, so it can be replaced before it is published. A provider that
+accepts only ids of its own form, as Mistral does, gets them in that form already here, not only in its requests: later
+results name the call in their text, and a model names the call that it cancels.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class LimitReachedError(ProviderError, errors.RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit that is in force, and how to raise it."""
+    """A limit that applies, and how to raise it."""
 
     value: float
     said_by: str

@@ -16,8 +16,9 @@ _log = logs.get_logger("inference")
 class RunPublisher:
     """Publishes a run's frames, as caused by the frame that opened the run.
 
-    Frames that the broker does not take are published again until it does, or the lease is over, as those of calls are:
-    an outage of the broker costs no attempt, and the model is not asked again for an answer that is here.
+    Frames that the broker does not accept are published again until it does, or until the lease is over, like those of
+    calls: an outage of the broker costs no attempt, and the model is not called again for an answer that it has already
+    given.
     """
 
     def __init__(self, publisher: work.WorkerPublisher, run: ClaimedRun) -> None:
@@ -27,8 +28,8 @@ class RunPublisher:
         """What becomes of the claim if the run is left: once anything was published, this counts as an attempt."""
 
     async def publish(self, context_id: ContextId, frames: Sequence[AnyFrame]) -> None:
-        """Returns once the frames are on the log. Raises `TooLargeError` and ValueError for what is never taken, and
-        `LeaseLostError`."""
+        """Returns once the frames are on the log. Raises `TooLargeError` and ValueError for frames that are never
+        accepted, and `LeaseLostError`."""
         # Also if it fails: the frames may arrive.
         self.if_released = "release"
         await work.until_taken(

@@ -26,7 +26,7 @@ from frameledger_services.telemetry import names
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 CANCEL_AGAIN_SECONDS = CLOSING_SECONDS + 1.0
-"""Closing the stream may take so long after a cancellation, and another one would end that, too."""
+"""How long closing the stream may take after a cancellation; a second cancellation would end that, too."""
 
 _T = TypeVar("_T")
 _log = logs.get_logger("inference")
@@ -153,7 +153,7 @@ async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T |
             work_task, stop_task = tasks.create_task(working), tasks.create_task(stop.wait())
             await asyncio.wait((work_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
             stop_task.cancel()
-            # Again: a provider may take a cancellation for something else, and go on.
+            # Again: a provider may mistake a cancellation for something else, and continue.
             while not work_task.done():
                 work_task.cancel()
                 await asyncio.wait((work_task,), timeout=CANCEL_AGAIN_SECONDS)

@@ -20,8 +20,8 @@ _log = logs.get_logger("inference")
 async def closing_in_time(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterator[AsyncIterator[AnyFrame]]:
     """A block with the answer's frames. When it is left, the stream is closed within `CLOSING_SECONDS`.
 
-    Raises `CancelledError` if the run is stopped, also where closing the stream raised something else: that would be
-    taken for a failure of the answer, and the model asked again.
+    Raises `CancelledError` if the run is stopped, even if closing the stream raised another error: that would count as
+    a failure of the answer, and the model would be called again.
     """
     task = asyncio.current_task()
     assert task is not None, "an await is in a task"

@@ -63,7 +63,7 @@ class BatchFold:
         refuse_erased: bool = False,
     ) -> None:
         self._parts = [Rows()]
-        # Of those that are erased in this batch: in which part the rows of the present life stand.
+        # For conversations that are erased in this batch: the part that has the rows of the present life.
         self._lives: dict[str, int] = {}
         self.duplicates = 0
         """Frames that came again."""
@@ -154,7 +154,7 @@ class BatchFold:
         return step.outcome, step.reason
 
     def _is_left_out(self, record: Record, logged: LoggedFrame, head: Head) -> bool:
-        """Whether a frame comes after an erasure, and is no frame of the present life (RA5.lives), or begins one where
+        """Whether a frame after an erasure is no frame of the present life (RA5.lives), or would begin one although
         that is refused."""
         frame, erased = logged.frame, head.state.erased
         if erased is None or isinstance(frame, LLMContextEraseFrame):
@@ -199,8 +199,8 @@ class BatchFold:
         self._stored_ids = StoredIds(of_others, ids.erasures | {(context_id, row.frame_id): row.payload})
 
     def _parts_to_write(self) -> list[Rows]:
-        """Returns the parts. What a life that is erased in this batch would have published is left out, but for
-        cancellations of its work."""
+        """Returns the parts. Effects of a life that is erased in this batch are left out, except cancellations of its
+        work."""
         for part, following in itertools.pairwise(self._parts):
             published, stopped = part.outbox, list[OutboxRow]()
             part.outbox = []

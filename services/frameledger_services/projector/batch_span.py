@@ -19,12 +19,13 @@ MOST_LINKS = 32
 def batch_span(topic: str, group: str, batch: Sequence[DecodedRecord]) -> Span:
     """Begins the span of a batch, if one is recorded of it.
 
-    If all that is recorded in it is of one trace, it is in that trace, below the first frame's. If several are, it is
-    in one of its own, with links to them. A piece of text alone is no reason for a span: an answer has hundreds.
+    If all its recorded frames belong to one trace, the span is in that trace, below that of the first frame. If they
+    belong to several, it is in a trace of its own, with links to them. A piece of text alone is no reason for a span:
+    an answer has hundreds.
     """
     if not tracing.is_possible():
         return Span(None)
-    # All that is paid for a frame whose trace is not recorded.
+    # This is the whole cost of a frame whose trace is not recorded.
     sampled = [
         logged
         for _, logged in batch

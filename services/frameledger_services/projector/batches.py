@@ -1,4 +1,4 @@
-"""Batches: records become frames, and all that can be stored are, each exactly once (`commits`).
+"""Batches: records become frames, and every frame that can be stored is stored exactly once (`commits`).
 
 A record that cannot be stored is no error: `unstorable_records` parks its conversation, or keeps it as a dead letter.
 """

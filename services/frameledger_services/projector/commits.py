@@ -7,9 +7,9 @@ statement that a small batch is. If it dies before it gets the answer, it is one
 statement shows which.
 
 If the database crashes, it may lose the latest commits, whole and newest first: the log is read again from the
-`next_offset` that is left, to the same rows. So a batch may be visible before it is on disk, as long as nothing acts on
-it that would not follow from the log again. A batch that writes to the outbox, or the worker of a call, is on disk when
-its commit returns, and so is every large one. Any other is on disk when it is notified, right after (`notifier`). If a
+`next_offset` that is left, to the same rows. So a batch may be visible before it is on disk, if everything that acts on
+it would follow from the log again. A batch that writes to the outbox, or the worker of a call, is on disk when its
+commit returns, and so is every large one. Any other is on disk when it is notified, right after (`notifier`). If a
 power cut takes the same moments from Kafka too, the conversation ends before them, in both.
 """
 
@@ -66,7 +66,7 @@ _log = logs.get_logger("projector")
 
 
 class Commits:
-    """Folds batches and stores each in one commit, over one connection, whose transactions are all its own."""
+    """Folds batches and stores each in one commit, on one connection that nothing else uses for transactions."""
 
     def __init__(
         self,
@@ -102,8 +102,8 @@ class Commits:
         parked_for: str | None = None,
     ) -> list[OutboxRow]:
         """Store a batch in one commit, and return the rows of the outbox. With `parked_for` its conversations are
-        parked before, for that reason. What cannot be stored is an error (`unstorable_records`), and the batch is not
-        stored then."""
+        parked first, for that reason. Raises errors for records that cannot be stored (`unstorable_records`); nothing
+        of the batch is stored then."""
         last = {record.partition: record for record, _ in batch}
         progress = [
             _progress(owned[partition], last.get(partition), end) for partition, end in next_offsets.items()
@@ -112,7 +112,7 @@ class Commits:
         try:
             await self._failpoint("before load")
             began = clock()
-            # Before the lock: what is read is ours since we took the partitions over, like all that is in memory.
+            # Before the lock: these rows have been ours since we took the partitions over, like everything in memory.
             heads = await self._heads(context_ids, may_rebuild=parked_for is None)
             loaded = clock()
             await self._failpoint("after load")
@@ -221,7 +221,7 @@ class Commits:
         return heads | await load(self.connection, missing, rebuild, max_frames=self._rebuild_frames)
 
     async def _rebuild(self, context_id: ContextId) -> None:
-        """Rebuild a conversation that an older release folded; one that cannot be is folded on from its old state."""
+        """Rebuild a conversation that an older release folded. If that fails, folding continues from its old state."""
         topics = self.topics
         try:
             rebuilt = await rebuild(self.connection, topics.frames, topics.effects, context_id, REBUILT_FOR)

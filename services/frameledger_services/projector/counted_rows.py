@@ -24,8 +24,8 @@ from frameledger_services.projector.rows import Rows
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 MOST_TOKENS = 10**12
-"""The maximum of each kind in a row. A frame may name any number of 8 bytes, and the sum of two of those would fail
-each view and each limit of tokens, for all conversations."""
+"""The maximum number of tokens of each kind in a row. A frame may name any 8-byte number, and the sum of two such
+numbers would fail each view and each token limit, for all conversations."""
 
 Row = dict[str, Any]
 

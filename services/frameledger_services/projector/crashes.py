@@ -126,7 +126,7 @@ class Isolation:
         self._isolated.pop(partition, None)
 
     def is_isolated(self, partition: int) -> bool:
-        """Whether each of its records is a batch by itself."""
+        """Whether each of its records is a batch of its own."""
         return partition in self._isolated
 
     def may_decode(self, partition: int) -> bool:

@@ -40,8 +40,8 @@ from frameledger_services.store import outbox
 from frameledger_services.store.topics import TopicChangedError
 
 MAX_RECORDS = 2_000
-"""Of one read of the prefetch buffer, and so of a batch. A head is written once for all of its frames in a batch: with
-half as many records a frame of a backlog took a sixth longer."""
+"""The maximum number of records of one read of the prefetch buffer, and so of a batch. A head is written once for all
+of its frames in a batch: with half as many records, a frame of a backlog took a sixth longer."""
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A batch ends with the record that makes it larger than this; a single record may be as large as records get."""
@@ -102,7 +102,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             ]
             while not stopping.is_set():
                 if self._was_fenced:
-                    # Two projectors that both believe to own a partition would fence each other in step, for ever.
+                    # Two projectors that both believe they own a partition would fence each other in step, for ever.
                     await supervision.pause(stopping, random() * MAX_FENCED_BACKOFF)
                     self._was_fenced = False
                 await self._take_over_assigned()
@@ -175,7 +175,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     async def _answering(self, due: Sequence[int]) -> Sequence[int]:
         """Returns those of these partitions whose logs answer: one at least, or raises why none does. All are asked at
-        once, since each of those of one broker that cannot be reached would be waited for alone."""
+        once; otherwise each partition of an unreachable broker would be waited for in turn."""
         began = asyncio.get_running_loop().time()
         patience = ANSWER_SECONDS if self._owned else ALONE_ANSWER_SECONDS
         ends = await self._log.ends(due, began + patience)
@@ -267,9 +267,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._drop(partition)
 
     def _take_over_again(self, partitions: Iterable[int]) -> None:
-        """Have those of these partitions taken over again that are still assigned, and clear the cache.
-
-        The only way to do so: a new epoch hides that we were fenced, so nothing in memory may outlive the old one.
+        """Take over again those of these partitions that are still assigned, and clear the cache. Nothing else may do
+        so: a new epoch hides that we were fenced, so nothing in memory may outlive the old one.
         """
         self._cache.clear()
         for partition in partitions:
@@ -299,7 +298,7 @@ def _batches(
 ) -> Iterator[tuple[Sequence[FetchedRecord], dict[int, int]]]:
     """Yields batches of bounded size, each with the next offsets of its partitions; the last has all of `ends`.
 
-    A record of an isolated partition is a batch by itself.
+    A record of an isolated partition is a batch of its own.
     """
     chunk: list[FetchedRecord] = []
     size = 0

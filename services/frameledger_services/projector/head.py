@@ -66,7 +66,7 @@ class Head:
     """Whether `contexts` has a row for it."""
 
     rebuilt: int = 0
-    """How often it was rebuilt when it was loaded: a head of before is refused."""
+    """How often it was rebuilt when it was loaded: an older head is refused."""
 
     folded_by: FoldedBy | None = None
     """From which version on it was folded by which fold; None if all of it was by this one."""
@@ -105,7 +105,7 @@ class Head:
 
     @classmethod
     def after_erasure(cls, begins: Beginning) -> Head:
-        """Returns the head of a conversation without frames since an erasure: it goes on from that."""
+        """Returns the head of a conversation without frames since an erasure, from which it continues."""
         context_id = ContextId(begins.context_id)
         state = erasure.beginning(context_id, Version(begins.version))
         head = cls(context_id, state, begins.chain, begins.version)
@@ -114,7 +114,7 @@ class Head:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it has no frame, since it was erased, if it was."""
+        """Whether it has no frame, or none since its erasure."""
         erased = self.state.erased
         return self.version == (0 if erased is None else erased.version)
 

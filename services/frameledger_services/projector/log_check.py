@@ -12,7 +12,7 @@ from frameledger.record import Record
 from frameledger_services.store.projections import StoredPosition
 
 Symptom = Literal["fine", "shorter", "expired", "another_record"]
-"""What is wrong with a log: it ends before the next offset, begins after it, or has another last record."""
+"""What is wrong with a log: it ends before the next offset, begins after it, or has a different last record."""
 
 REMEDY = (
     "Nothing is skipped. `frameledger recover` shows what is missing, and with --apply continues; or bring the broker "
@@ -55,7 +55,7 @@ class LogReader(Protocol):
 
 
 def symptom(stored: StoredPosition, log: LogState) -> Symptom:
-    """Returns whether reading can continue, as far as the ends and the last stored record tell."""
+    """Returns whether reading can continue, judged by the ends and the last stored record."""
     if stored.next_offset > log.end:
         return "shorter"
     if stored.next_offset < log.first:
@@ -79,7 +79,7 @@ async def log_state(log: LogReader, stored: StoredPosition) -> LogState:
 
 
 def describe_difference(topic: str, stored: StoredPosition, state: LogState) -> str | None:
-    """Returns why a partition cannot be read on, as a sentence; None if it can."""
+    """Returns why reading a partition cannot continue, as a sentence; None if it can."""
     where = f"{topic}/{stored.partition}"
     match symptom(stored, state):
         case "fine":

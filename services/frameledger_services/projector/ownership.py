@@ -1,4 +1,4 @@
-"""What a projector owns: its partitions, each with the epoch that fences others, and the topics that they are of."""
+"""What a projector owns: its partitions, each with the epoch that fences others, and the topics that they belong to."""
 
 from __future__ import annotations
 

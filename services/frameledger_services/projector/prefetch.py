@@ -21,7 +21,7 @@ CHUNK_RECORDS = 200
 """Records of a chunk. Decoding more at once would delay the batch that the database has answered meanwhile."""
 
 BACKLOG_RECORDS = 1_000
-"""With this many in the buffer more are requested at once: in a backlog throughput matters, not latency."""
+"""With this many records in the buffer, more are requested at once: in a backlog throughput matters, not latency."""
 
 MAX_RECORDS = 4_000
 MAX_BYTES = 8 * 1024 * 1024

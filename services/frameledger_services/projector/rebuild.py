@@ -8,13 +8,12 @@ At its end the transaction raises `contexts.rebuilt`: a projector that has the o
 the new one, and folds its batch again. If the process dies before the commit nothing happened; if it dies after it, all
 of it, and what the outbox holds is published by the partition's next owner.
 
-Folding again causes no effect. Only work that is open now and was not before is asked for if it is recent, and closed
-by a frame if it is old (`stale_work`). What was open and is not any more is stopped by its worker's next heartbeat.
-
-While the partition's effects are held, since the log may answer such work further on, nothing is asked for: whoever
-releases them finds it open (`held_effects`). If that happened while we were rebuilding, and so unseen, it is asked for
-in a second transaction. If the process dies before that, a worker that serves the work finds it unclaimed
-(`claims.unclaimed`), and if none does, the timekeeper closes it.
+Folding again causes no effect. Only work that is open now and was not before is requested if it is recent, and closed
+by a frame if it is old (`stale_work`). Work that was open and is not any more is stopped by its worker's next
+heartbeat. While the partition's effects are held, because the log may answer such work further on, nothing is
+requested: whoever releases them finds it open (`held_effects`). If they were released during the rebuild, and so
+unseen, the work is requested in a second transaction. If the process dies before that, a worker that serves the work
+finds it unclaimed (`claims.unclaimed`), and if none does, the timekeeper closes it.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ TOO_LATE = Closing(
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a rebuild changed beside rows."""
+    """What a rebuild changed besides rows."""
 
     version: int
     settled: int = 0
@@ -142,7 +141,7 @@ async def _honour_erasure(connection: Connection, context_id: ContextId) -> bool
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """Asks for work that is open since the rebuild, or closes it."""
+    """Requests work that is open since the rebuild, or closes it."""
 
     connection: Connection
     topic: str
@@ -191,7 +190,7 @@ class _Asking:
             return [] if held is None else await self.ask(held)
 
     async def _partition(self) -> int | None:
-        """That of the conversation; None if there is nothing to ask for."""
+        """That of the conversation; None if there is nothing to request."""
         return await parked.partition_of(self.connection, self.context_id) if self.newly_open else None
 
 

@@ -39,7 +39,7 @@ from frameledger_services.store.stored_rows import StoredFrameRow
 
 
 class Derived(NamedTuple):
-    """What follows from a frame and those before it, as `StoredFrameRow` has it at its end."""
+    """The values that follow from a frame and those before it: the last fields of `StoredFrameRow`."""
 
     produced_at: datetime | None
     type: str
@@ -81,7 +81,7 @@ class Refold:
     """Folds the frames of one conversation, in order, each once."""
 
     def __init__(self, head: Head, *, unknown_again: bool = False, watched: Container[int] = ()) -> None:
-        """`head` is that of `stored_heads.beginning`, or one to go on from, and is advanced in place.
+        """`head` is that of `stored_heads.beginning`, or one to continue from, and is advanced in place.
 
         A frame that is stored as `unknown` changed nothing when it was folded first, and changes nothing here, even if
         this release knows its type; with `unknown_again` it is folded as what it is by now. Frames that are stored as

@@ -148,8 +148,8 @@ class Relay:
         self._sent += (row.place for row in rows)
 
     async def _read(self, page: OutboxPage) -> list[OutboxRow]:
-        """Returns the rows of a page that are still to be sent. Those that nobody can read stay in the outbox, for who
-        corrects them: no other row waits for them."""
+        """Returns the rows of a page that are still to be sent. Unreadable rows stay in the outbox until somebody
+        corrects them; no other row waits for them."""
         # What was acknowledged by now is not deleted yet. What is being deleted is so before the page is read.
         sent = set(self._sent)
         found, unreadable = await outbox.read(self._connection, page)

@@ -1,4 +1,4 @@
-"""Values of frames as columns of the database can keep them: times and text."""
+"""Values of frames as the columns of the database can store them: times and text."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from functools import lru_cache
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _FIRST, _LAST = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC)
-"""Between these a time has a year of Python's in every time zone: a session reads it in its own."""
+"""Between these, a time has a year that Python can represent in every time zone: a session reads times in its own."""
 
 _FIRST_MS, _LAST_MS = (int((one - _EPOCH) / timedelta(milliseconds=1)) for one in (_FIRST, _LAST))
 
 
 @lru_cache(maxsize=1_024)
 def at(timestamp_ms: int) -> datetime:
-    """A record's time as the database keeps it, the nearest that it can keep. What a producer sent together has one
-    time."""
+    """A record's time as the database stores it, or the nearest time that it can store. Records that a producer sent
+    together have the same time."""
     return _EPOCH + timedelta(milliseconds=min(max(timestamp_ms, _FIRST_MS), _LAST_MS))
 
 

@@ -136,7 +136,7 @@ def loaded_head(context_id: ContextId, stored_head: StoredHead) -> Head:
     head = _head(row, state)
     head.folded_by = _folded_by(row, is_older=row["fold_version"] < stored.FOLD_VERSION)
     if row["fold_version"] != stored.FOLD_VERSION and head.parked_version is None:
-        # An older release must not go on from a state that does not know the frames of this one. A column that only
+        # An older release must not continue from a state that does not know the frames of this one. A column that only
         # contradicts its state is written anew.
         head.saved_version = None
     try:
@@ -193,7 +193,7 @@ def _folded_by(row: Mapping[str, Any], *, is_older: bool) -> FoldedBy | None:
 
 
 def _ranges(folded_by: object) -> FoldedBy | None:
-    """Returns what `folded_by` says; None if that is nothing, or cannot be read, as what somebody wrote by hand."""
+    """Returns the content of `folded_by`; None if it is empty, or unreadable because somebody wrote it by hand."""
     if not isinstance(folded_by, str):
         return None
     try:
@@ -231,8 +231,8 @@ def refold(head: Head, frames: Iterable[Unfolded]) -> None:
 
 
 UNKNOWN = decode(b'{"type":"unknown"}')
-"""What a frame that was unknown when it was folded is folded as: it changed nothing, even if its type is known by
-now."""
+"""The frame as which a frame is folded that was unknown when it was folded first: it changed nothing, even if its type
+is known now."""
 
 
 class OutcomeChangedError(RefusedError):

@@ -20,7 +20,7 @@ from frameledger_services.store import held_effects, projections, topics
 from frameledger_services.store.projections import HELD_UNTIL_KNOWN, Assignment, StoredPosition
 
 LOCK_TIMEOUT_MS = 2_000
-"""How long a new owner waits for the transaction of the old one before it terminates that one's session."""
+"""How long a new owner waits for a transaction of the old one before it terminates the old one's session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ async def pin(connection: Connection, topic: TopicDescription) -> None:
     """Store the topic's id and number of partitions, unless they are stored. Raises `TopicChangedError` if they differ,
     or if the database was filled from a topic of another name.
 
-    In the caller's transaction. Of a broker without topic ids only the number of partitions is compared.
+    In the caller's transaction. With a broker that has no topic ids, only the number of partitions is compared.
     """
     await topics.insert(connection, topic.name, topic.partitions, topic.topic_id)
     problem = await difference(connection, topic)

@@ -1,4 +1,4 @@
-"""`llm.cancellations`, read by every worker from its end, without a group: the quick way to stop work.
+"""Reads `llm.cancellations`, the quick way to stop work; every worker reads it from its end, without a group.
 
 Nothing depends on it: a cancellation that is missed here is reported by a heartbeat a moment later. It may also arrive
 while its work is being claimed, so the newest ones are remembered, and checked when a job begins.

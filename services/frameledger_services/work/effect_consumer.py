@@ -1,7 +1,7 @@
 """Effects from their topic, in a consumer group: returned in order, their offsets committed once they are handled.
 
 Effects that were fetched and not acknowledged are pending. While any are pending, the partitions are paused and polling
-goes on, so that the member stays in the group. A rebalance drops pending effects: the next owner of their partition,
+continues, so that the member stays in the group. A rebalance drops pending effects: the next owner of their partition,
 maybe this one, reads them again.
 
 If the process dies before offsets are committed, the effects are read again, and their claims show which worker has
@@ -91,7 +91,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         Raises `BrokerError` if there is no such topic, and that or `KafkaError` if no broker answers.
         """
         try:
-            # aiokafka would look for it for 40 s and not say its name, or create it where brokers do so on request.
+            # aiokafka would look for it for 40 s without naming it, or create it if the brokers allow that.
             async with broker.connect(self._settings) as brokers:
                 await brokers.topic(self._topic)
             self._client.subscribe([self._topic], listener=self)
@@ -109,7 +109,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
             self._ending = asyncio.create_task(closed(self._client.stop()))
             _leaving.add(self._ending)
             self._ending.add_done_callback(_leaving.discard)
-            # Not cancelled: what of the client it has not come to would stay open.
+            # Not cancelled: the parts of the client that it has not closed yet would stay open.
             done, _ = await asyncio.wait([self._ending], timeout=STOP_SECONDS)
             for task in done:
                 task.result()

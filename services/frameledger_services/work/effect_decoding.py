@@ -35,7 +35,7 @@ def decode_effect(kind: type[E], value: bytes | None) -> E:
     try:
         effect = _ADAPTERS[kind].validate_json(orjson.dumps(_DEFAULTS | known), strict=True)
     except orjson.JSONEncodeError as error:
-        # orjson reads what is deeper than what it writes.
+        # orjson reads deeper values than it writes.
         raise NoEffectError(f"no {kind.effect}: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]

@@ -66,7 +66,7 @@ class HeartbeatThread:
                 asyncio.run(self._keep_sending())
             except BaseException as raised:
                 error = raised
-            # A loop that is closed by now does not wait for it.
+            # A loop that is already closed does not wait for it.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, ended, error)
 

@@ -82,7 +82,7 @@ class InFlight(Generic[C]):
 
     def unsettled(self) -> dict[str, str]:
         """Returns every effect whose claim this worker knows and has not settled, with the token of the claim."""
-        # Of the keys: `dict` of a mapping would copy it.
+        # Of the keys: `dict` would copy the mapping.
         return dict(self._ended.keys()) | {effect: entry.claim for effect, entry in self._jobs.items()}
 
     def start(self, claimed: Sequence[C]) -> None:
@@ -169,7 +169,7 @@ class InFlight(Generic[C]):
                 entry.job.request_stop("obsolete")
 
     async def stop_all(self, why: StopReason) -> None:
-        """Ask every job to stop, wait `grace_secs`, and cancel tasks that still run, again and again: one may take a
+        """Ask every job to stop, wait `grace_secs`, and cancel tasks that still run, repeatedly: a task may mistake a
         cancellation for something else. Returns when all have ended."""
         self.release_waiting()
         for entry in tuple(self._jobs.values()):

@@ -2,7 +2,7 @@
 
 It lasts `seconds` from just before the last successful heartbeat was sent. The database counts from when it received
 that heartbeat, which is later, so the lease ends here before it ends there. It also ends while the machine is
-suspended, because the database's clock goes on.
+suspended, because the database's clock continues.
 """
 
 from __future__ import annotations

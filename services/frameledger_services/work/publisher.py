@@ -20,7 +20,7 @@ WITHIN = 30.0
 """Seconds within which the broker has to acknowledge."""
 
 RETRY_SECONDS = 0.5
-"""Seconds before frames that the broker did not take are published again."""
+"""Seconds before frames that the broker did not accept are published again."""
 
 
 class WorkerPublisher:
@@ -69,14 +69,12 @@ async def until_taken(
     on_outage: Callable[[Exception], None],
     refusals: int | None = None,
 ) -> None:
-    """Publish frames that have ids, again and again until the broker takes them.
-
-    Nothing comes twice or out of order by that: a repeated id counts once, and later frames wait. Frames that the
-    broker refuses, such as without the right to write, are published again too: an operator may grant it. The two
-    functions log why the frames were not taken.
-
-    Raises `TooLargeError` and ValueError for what is never taken, `LeaseLostError`, and `RecordRefusedError` after so
-    many `refusals`; with None it tries again until the lease ends.
+    """Publish frames that have ids, repeatedly until the broker accepts them. Nothing arrives twice or out of order
+    because of that: a repeated id counts once, and later frames wait. Frames that the broker refuses, for instance
+    because a permission is missing, are published again too: an operator may grant it. The two functions log why the
+    frames were not accepted. Raises `TooLargeError` and ValueError for frames that are never accepted,
+    `LeaseLostError`, and `RecordRefusedError` after this number of `refusals`; with None it retries until the lease
+    ends.
     """
     refused = 0
     while True:

@@ -1,5 +1,5 @@
-"""A client that speaks HTTP to a gateway: for machines with neither a Kafka client's way to the broker nor SQL's to the
-database. It needs the extra `http`."""
+"""The client for a gateway's HTTP API: for machines that can reach neither the broker nor the database. It needs the
+extra `http`."""
 
 from frameledger_services import extras
 

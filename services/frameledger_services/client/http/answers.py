@@ -1,4 +1,4 @@
-"""What a gateway answers, as the values that a `Client` returns."""
+"""A gateway's responses as the values that a `Client` returns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def newest_version(response: Answer) -> int:
 
 
 def stored_context(context_id: str, content: bytes) -> StoredContext:
-    """Returns the context that an answer is."""
+    """Returns the context in a response."""
     with reading():
         fields = loads(content.decode())
         wire = {name: fields[name] for name in ("messages", "tools", "tool_choice", "settings")}
@@ -76,7 +76,7 @@ def stored_context(context_id: str, content: bytes) -> StoredContext:
 
 
 def stored_frame(context_id: str, line: bytes) -> StoredFrame:
-    """Returns the frame that a line of NDJSON is, or the data of an event."""
+    """Returns the frame in a line of NDJSON, or in the data of an event."""
     about, _, value = line.partition(_VALUE)
     with reading():
         fields = orjson.loads(about + b"}")
@@ -109,7 +109,7 @@ def published_frames(content: bytes, frames: Sequence[AnyFrame | PublishedFrame]
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Within the block an answer is read: what it does not have is a `GatewayAnswerError`."""
+    """A block that reads a response: raises `GatewayAnswerError` for anything that it lacks."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:

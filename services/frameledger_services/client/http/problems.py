@@ -29,7 +29,7 @@ _WITHOUT_BODY = {
     410: "erased",
     429: "too-many",
 }
-"""What problems are that answer a HEAD request, by their status."""
+"""The problems of responses to HEAD requests, which have no body, by their status."""
 
 
 class GatewayProblemError(GatewayAnswerError):
@@ -45,7 +45,7 @@ class GatewayProblemError(GatewayAnswerError):
 
 
 def problem_of(response: Answer) -> dict[str, Any]:
-    """Returns the problem that an answer is; empty if it is none."""
+    """Returns the problem in a response; empty if it has none."""
     if response.headers.get("content-type", "").partition(";")[0] != MEDIA_TYPE:
         return {}
     if not response.content:
@@ -58,8 +58,7 @@ def problem_of(response: Answer) -> dict[str, Any]:
 
 
 def error_of(response: Answer, url: str, context_id: str | None) -> FrameledgerError:
-    """Returns what an answer that is no success is as an error. Raises `GatewayAnswerError` for one that has a part
-    missing."""
+    """Returns the error for a response that is no success. Raises `GatewayAnswerError` for one that lacks a part."""
     problem = problem_of(response)
     word = str(problem.get("type", "")).rpartition("/")[2]
     detail = str(problem.get("detail") or problem.get("title") or f"status {response.status}")

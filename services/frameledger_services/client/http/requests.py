@@ -68,7 +68,7 @@ class Requests:
         """Close all connections; twice does nothing. A request that has no answer yet gets none."""
         self._is_closed = True
         for response in self._responses:
-            # aiohttp closes the connection, and leaves who reads from it waiting.
+            # aiohttp closes the connection, and leaves its readers waiting.
             response.content.set_exception(aiohttp.ClientConnectionError("The client was closed."))
         if self._session is not None:
             await self._session.close()
@@ -87,7 +87,7 @@ class Requests:
         **request: Any,
     ) -> Answer:
         """Returns the response. Retries while the gateway is unavailable, and ends at the `deadline`, a time of the
-        event loop. An answer that `may_overrun` it may take as long as it comes steadily.
+        event loop. If a response `may_overrun` the deadline, it may take as long as it arrives steadily.
 
         `wait_seconds` is how long the request asks the gateway to wait. Adds the ids of frames that the gateway reports
         as published to `published`. Raises what `error_of` returns.
@@ -152,7 +152,7 @@ class Requests:
         """Returns the address of what belongs to a conversation; for None, to none."""
         if context_id is None:
             return f"{self._address}/v1{path}"
-        # Nothing but dots would be a place in a path.
+        # A segment of only dots would be a relative path.
         segment = quote(context_id, safe="").replace(".", "%2E")
         return f"{self._address}/v1/contexts/{segment}{path}"
 
